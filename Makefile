@@ -1,0 +1,63 @@
+# `make help` lists the targets. They need Python >= 3.11 with pip and, for some tests, what `make system-deps` installs.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Processes of one test run.
+JOBS ?= 2
+# What `make conformance` runs; narrow it for a part: make conformance CONFORMANCE=packages/torchstone/tests/lowering
+CONFORMANCE ?= packages/torchstone/tests
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+SYSTEM_PACKAGES := gcc g++
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check docs bench conformance test-accelerator system-deps clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
+
+demo: $(INSTALLED) ## train a CNN on digits through the compiler, export it, reload it, prove it right
+	$(BIN)/torchstone demo
+
+test: check ## all checks, then all tests but the conformance run
+	$(PYTEST) -n $(JOBS) --dist worksteal
+
+check: $(INSTALLED) ## lint, formatting, types, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+docs: $(INSTALLED) ## write the documentation's tables from the code
+	$(BIN)/python tools/generate_docs.py
+
+bench: $(INSTALLED) ## every speed figure, beside its peers in one run
+	$(BIN)/python -m benchmarks
+
+conformance: $(INSTALLED) ## every overload and dtype with all its samples; resumes where it stopped
+	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance $(CONFORMANCE)
+
+test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
+	$(PYTEST) -m accelerator
+
+system-deps: ## the compilers that some tests need, by apt-get where they are missing
+	@missing=; for tool in $(SYSTEM_PACKAGES); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ]; then echo "system-deps: nothing to install, found $(SYSTEM_PACKAGES)"; exit 0; fi; \
+	command -v apt-get >/dev/null || { echo "system-deps: missing$$missing, and no apt-get here: install them by hand" >&2; exit 1; }; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	echo "system-deps: $$sudo apt-get install$$missing"; \
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+clean: ## remove the virtual environment, builds and caches
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache packages/*/dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment is rebuilt when a requirement changes; an interrupted installation leaves no stamp, so it runs again.
+# Some distributions split ensurepip off: then pip is put in from outside.
+$(INSTALLED): constraints.txt requirements-dev.txt packages/optest/pyproject.toml packages/torchstone/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Torchstone needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(BIN)/python -m pip install -c constraints.txt -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,79 @@
+"""How long capture, normalization and the walk take for the models of the zoo."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torchstone import hlo
+from torchstone.compiler.capture import capture
+from torchstone.compiler.normalize import normalize
+from torchstone.compiler.program import lower_program
+
+from .measure import Row
+from .models import MODELS
+
+MODELS_WITH_BOUND = ("resnet18", "bert")
+
+
+def rows() -> Iterator[Row]:
+    for name in MODELS_WITH_BOUND:
+        model, args, kwargs = MODELS[name]()
+        exported = capture(model, args, kwargs)
+        normalized = normalize(exported)
+        _walk(normalized)  # fills caches
+        normalizing = _median(lambda exported=exported: normalize(exported))
+        walk = _median(partial(_walk, normalized))
+        yield Row(
+            f"{name}: compile stages",
+            {
+                "torch.export": _median(lambda m=model, a=args, k=kwargs: capture(m, a, k), 1),
+                "normalize": normalizing,
+                "walk (lower, verify, serialise)": walk,
+            },
+            "torch.export",
+            "normalize < 3 s, walk < 0.5 s",
+            normalizing < 3 and walk < 0.5,
+        )
+    yield from _import_time()
+
+
+def _walk(program: ExportedProgram) -> bytes:
+    """Lower, verify and serialise a normalized program."""
+    return lower_program(program).module.serialize(hlo.resolve_version("current"))
+
+
+def _median(function: Callable[[], Any], times: int = 3) -> float:
+    samples = []
+    for _ in range(times):
+        started = time.perf_counter()
+        function()
+        samples.append(time.perf_counter() - started)
+    return statistics.median(samples)
+
+
+def _import_time() -> Iterator[Row]:
+    def seconds(statement: str) -> float:
+        code = f"import time; t=time.perf_counter(); {statement}; print(time.perf_counter()-t)"
+        return float(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        )
+
+    samples = [(seconds("import torch"), seconds("import torch, torchstone")) for _ in range(5)]
+    alone, both = (statistics.median(column) for column in zip(*samples, strict=True))
+    yield Row(
+        "import",
+        {"import torch": alone, "import torch, torchstone": both},
+        "import torch",
+        "torchstone adds < 0.3 s",
+        both - alone < 0.3,
+        {"torch": torch.__version__},
+    )

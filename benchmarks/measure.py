@@ -1,0 +1,59 @@
+"""Paired timing: candidates take turns, so that a machine's drift hits all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a suite's table: seconds per call (median), and what else is worth saying.
+
+    ``baseline`` names the candidate that the ratios refer to; ``bound`` is a
+    requirement in words, ``held`` whether this run met it (None: no requirement).
+    """
+
+    name: str
+    seconds: Mapping[str, float]
+    baseline: str
+    bound: str = ""
+    held: bool | None = None
+    notes: Mapping[str, float | int | str] = field(default_factory=dict)
+
+    def ratio(self, candidate: str) -> float:
+        return self.seconds[candidate] / self.seconds[self.baseline]
+
+
+def paired(
+    candidates: Mapping[str, Callable[[], object]], *, budget_s: float = 2.0, rounds: int = 7
+) -> dict[str, float]:
+    """Median seconds per call of each candidate.
+
+    Every round runs each candidate for an equal share of ``budget_s``; the
+    number of calls per share is fixed by a first, unrecorded call.
+    """
+    calls: dict[str, int] = {}
+    for name, function in candidates.items():
+        function()
+        started = time.perf_counter()
+        function()
+        once = time.perf_counter() - started
+        calls[name] = max(1, int(budget_s / rounds / len(candidates) / max(once, 1e-7)))
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, function in candidates.items():
+            started = time.perf_counter()
+            for _ in range(calls[name]):
+                function()
+            samples[name].append((time.perf_counter() - started) / calls[name])
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def once(function: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started

@@ -1,0 +1,97 @@
+"""The accuracy rule: a result may be as wrong as a trusted one, times k.
+
+For element i with reference t_i, where u_i is one ULP of the compared dtype at t_i,
+E the control's largest error and R its largest error in ULPs, both over the whole
+array, the element passes if
+
+    error_i ≤ min(k·E + u_i,  16·(k·R + 1)·u_i)
+
+The first bound is the rule proper, with a floor of one ULP, since a control that
+happens to be exact proves nothing about rounding. The second keeps a large
+element's error from excusing a wrong sign in a small one: it says how far, relative
+to its own size, a value may be off. It is wide (16) because the relative error of
+an element that cancels to almost zero is a matter of luck, for the control too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .comparison import Accuracy
+from .elements import (
+    Array,
+    Furthest,
+    blocks,
+    errors,
+    insist_on_zeros,
+    same,
+    sign_differences,
+    wide_dtype,
+    widened,
+)
+from .tolerance import Tolerance
+from .ulp import ulp_size
+
+RELATIVE_SLACK = 16.0
+"""How many times k times the control's worst relative error one element may show."""
+
+
+def judge_accuracy(
+    actual: Array,
+    expected: Array,
+    reference: Array,
+    control: Array,
+    tolerance: Tolerance,
+    *,
+    everywhere: bool,
+) -> tuple[Accuracy, int | None]:
+    """Apply the rule to ``actual``; also the flat offset of the element furthest beyond it.
+
+    All four arrays have one shape; ``actual`` and ``expected`` one floating or complex
+    dtype, ``reference`` a wider one. Elements within ``tolerance`` of ``expected`` are
+    exempt unless ``everywhere``. Where error or reference are not finite, the element
+    passes only as the same value that the control or the rounded reference has.
+    A sign of zero that the tolerance insists on has no excuse.
+    """
+    dtype = expected.dtype
+    wide = np.result_type(wide_dtype(dtype), reference.dtype)
+    control_error = control_ulps = error = ulps = 0.0
+    for _, (trusted, truth) in blocks(control, reference):
+        one_error, size = _errors_and_ulps(trusted, truth, wide, dtype)
+        control_error = max(control_error, _largest(one_error))
+        control_ulps = max(control_ulps, _largest(one_error / size))
+    factor, violations, furthest = tolerance.factor, 0, Furthest()
+    absolute_limit = factor * control_error
+    relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
+    for offset, (got, want, truth, trusted) in blocks(actual, expected, reference, control):
+        wide_got, wide_want = widened(got), widened(want)
+        one_error, size = _errors_and_ulps(got, truth, wide, dtype)
+        beyond = one_error - np.minimum(absolute_limit + size, relative_limit * size)
+        special = ~np.isfinite(one_error)
+        if special.any():
+            accepted = [widened(other.astype(dtype)) for other in (trusted, truth)]
+            agree = np.any([same(wide_got, other, tolerance) for other in accepted], axis=0)
+            beyond[special] = np.where(agree, -np.inf, np.inf)[special]
+        if not everywhere:
+            beyond[errors(wide_got, wide_want, tolerance)[1] <= 0] = -np.inf
+        if tolerance.signed_zero:
+            insist_on_zeros(beyond, sign_differences(wide_got, wide_want)[1])
+        violations += int(np.count_nonzero(beyond > 0))
+        furthest.offer(beyond, offset)
+        error, ulps = max(error, _largest(one_error)), max(ulps, _largest(one_error / size))
+    judged = Accuracy(factor, error, control_error, ulps, control_ulps, violations)
+    return judged, furthest.offset if violations else None
+
+
+def _errors_and_ulps(
+    values: Array, truth: Array, wide: np.dtype[Any], dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """|values − truth|, computed in ``wide``, and one ULP of ``dtype`` at each truth."""
+    truth = truth.astype(wide, copy=False)
+    return np.abs(values.astype(wide, copy=False) - truth), ulp_size(np.abs(truth), dtype)
+
+
+def _largest(values: Array) -> float:
+    return float(np.max(values, where=np.isfinite(values), initial=0))

@@ -1,0 +1,199 @@
+"""The verdict on one array: the only comparator there is.
+
+A pure function of NumPy arrays (and ml_dtypes' types). Not here: where arrays come
+from, which tolerance an operator has (``tolerance``), what records look like
+(``comparison``), nested outputs (``trees``), how a run reacts.
+
+Three modes:
+
+``allclose``
+    Elements are within the tolerance; or else, where a ``reference`` is given,
+    those that miss it satisfy the accuracy rule. That is "the defaults or, where
+    missed, an error against float64 of at most 2 × eager's", with eager's float64
+    result as ``reference`` and its result in the dtype as ``control``.
+``accuracy``
+    Every element satisfies the accuracy rule (see ``accuracy``).
+``exact``
+    Every element is the same value, signed zeros told apart; any NaN is any NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .accuracy import judge_accuracy
+from .comparison import Accuracy, Comparison, Mode, Rule, Worst
+from .dtypes import kind_of, native
+from .elements import (
+    Array,
+    Furthest,
+    blocks,
+    errors,
+    insist_on_zeros,
+    sign_differences,
+    widened,
+)
+from .tolerance import EXACT, Tolerance, default_tolerance
+from .ulp import ulp_distance
+
+
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaNs are what is looked for
+def compare(
+    actual: ArrayLike,
+    expected: ArrayLike,
+    tolerance: Tolerance | None = None,
+    *,
+    reference: ArrayLike | None = None,
+    control: ArrayLike | None = None,
+    mode: Mode = "allclose",
+) -> Comparison:
+    """Judge ``actual`` against ``expected``, element by element.
+
+    Both must have one shape (nothing broadcasts) and one dtype (byte order and
+    strides do not matter); a difference in either is a failed comparison, not an
+    exception. ``tolerance`` is the dtype's default if None; integers and bools are
+    always exact. ``reference`` is the true result in a wider dtype, ``control`` a
+    trusted result in the compared dtype (``expected`` if None), both of the
+    expected shape; mode ``exact``, integers and bools do without them.
+
+    Raises ``TypeError`` for a dtype that cannot be compared; ``ValueError`` for an
+    unknown mode, for ``accuracy`` without a reference and for a reference or
+    control that does not fit ``expected``.
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(get_args(Mode))}")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    whole = kind_of(expected.dtype) in ("bool", "int")
+    exact = whole or mode == "exact"
+    tolerance = EXACT if whole else tolerance or default_tolerance(expected.dtype)
+    if exact and not whole:
+        tolerance = replace(tolerance, rtol=0.0, atol=0.0, signed_zero=True)
+    truth = trusted = None
+    if not exact and reference is not None:
+        truth = _companion("reference", reference, expected)
+        trusted = expected if control is None else _companion("control", control, expected)
+    elif not exact and mode == "accuracy":
+        raise ValueError("mode accuracy needs a reference: the result in a wider dtype")
+    dtypes = native(actual.dtype).name, native(expected.dtype).name
+    found = Comparison(mode, tolerance, None, actual.shape, expected.shape, *dtypes)
+    if not found.same_form:
+        return found
+
+    total = _tally_integers(actual, expected) if whole else _tally_floats(actual, expected, tolerance)
+    rule: Rule | None = None if total.mismatches else "exact" if exact else "tolerance"
+    worst = total.furthest.offset
+    accuracy: Accuracy | None = None
+    everywhere = mode == "accuracy"
+    if truth is not None and trusted is not None and (everywhere or total.mismatches):
+        accuracy, violation = judge_accuracy(
+            actual, expected, truth, trusted, tolerance, everywhere=everywhere
+        )
+        rule = "accuracy" if accuracy.passed else None
+        worst = worst if violation is None else violation
+    return replace(
+        found,
+        passed_by=rule,
+        count=expected.size,
+        mismatches=total.mismatches,
+        max_abs=total.max_abs,
+        max_rel=total.max_rel,
+        max_ulp=None if whole else total.max_ulp,
+        nan_mismatches=total.nans,
+        inf_mismatches=total.infs,
+        sign_mismatches=total.signs,
+        signed_zero_mismatches=total.zeros,
+        worst=None if worst is None else _worst(actual, expected, worst),
+        accuracy=accuracy,
+    )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Metrics summed over blocks."""
+
+    mismatches: int = 0
+    max_abs: float = 0
+    max_rel: float = 0.0
+    max_ulp: int = 0
+    nans: int = 0
+    infs: int = 0
+    signs: int = 0
+    zeros: int = 0
+    furthest: Furthest = field(default_factory=Furthest)
+
+
+def _tally_integers(actual: Array, expected: Array) -> _Tally:
+    """Count without a floating step, so that int64 and uint64 extremes are told apart."""
+    total = _Tally()
+    for offset, (got, want) in blocks(actual, expected):
+        different = got != want
+        if not different.any():
+            continue
+        got, want = _widest_integer(got), _widest_integer(want)
+        # The distance of two int64 needs 64 bits: subtract modulo 2**64, larger minus smaller.
+        distance = np.maximum(got, want).view(np.uint64) - np.minimum(got, want).view(np.uint64)
+        size = np.abs(want.astype(np.float64))
+        total.mismatches += int(np.count_nonzero(different))
+        total.max_abs = max(total.max_abs, int(distance.max()))
+        total.max_rel = max(total.max_rel, _largest_relative(distance, size))
+        total.signs += int(np.count_nonzero(((got < 0) != (want < 0)) & (got != 0) & (want != 0)))
+        total.furthest.offer(distance, offset)
+    return total
+
+
+def _tally_floats(actual: Array, expected: Array, tolerance: Tolerance) -> _Tally:
+    total = _Tally()
+    for offset, (got, want) in blocks(actual, expected):
+        wide_got, wide_want = widened(got), widened(want)
+        error, excess = errors(wide_got, wide_want, tolerance)
+        signs, zeros = sign_differences(wide_got, wide_want)
+        if tolerance.signed_zero:
+            insist_on_zeros(excess, zeros)
+        total.mismatches += int(np.count_nonzero(excess > 0))
+        total.signs += int(np.count_nonzero(signs))
+        total.zeros += int(np.count_nonzero(zeros))
+        total.furthest.offer(excess, offset)
+        if not error.any():
+            continue
+        number = ~(np.isnan(wide_got) | np.isnan(wide_want))
+        infinite = (np.isinf(wide_got) | np.isinf(wide_want)) & (error > 0)
+        total.nans += int(np.count_nonzero(np.isnan(error)))
+        total.infs += int(np.count_nonzero(infinite))
+        error[~number] = 0
+        total.max_abs = max(total.max_abs, float(error.max()))
+        total.max_rel = max(total.max_rel, _largest_relative(error, np.abs(wide_want)))
+        total.max_ulp = max(total.max_ulp, int(np.max(ulp_distance(got, want), where=number, initial=0)))
+    return total
+
+
+def _largest_relative(error: Array, size: Array) -> float:
+    usable = (size > 0) & np.isfinite(size)
+    return float(np.max(np.divide(error, size, out=np.zeros(size.shape), where=usable)))
+
+
+def _widest_integer(values: Array) -> Array:
+    return values.astype(np.uint64 if values.dtype.kind in "bu" else np.int64)
+
+
+def _worst(actual: Array, expected: Array, offset: int) -> Worst:
+    index = tuple(int(one) for one in np.unravel_index(offset, expected.shape))
+    got, want = np.asarray(actual[index]), np.asarray(expected[index])
+    if kind_of(expected.dtype) in ("bool", "int"):
+        return Worst(index, got.item(), want.item(), abs(int(got) - int(want)), None)
+    error = float(np.abs(widened(got) - widened(want)))
+    distance = None if np.isnan(got) or np.isnan(want) else int(ulp_distance(got, want))
+    return Worst(index, got.item(), want.item(), error, distance)
+
+
+def _companion(name: str, values: ArrayLike, expected: Array) -> Array:
+    """The reference or control as an array that fits ``expected``."""
+    array = np.asarray(values)
+    if array.shape != expected.shape:
+        raise ValueError(f"the {name} has shape {list(array.shape)}, expected has {list(expected.shape)}")
+    if array.dtype.kind == "c" and expected.dtype.kind != "c":
+        raise ValueError(f"the {name} is complex ({array.dtype}), expected is {expected.dtype}")
+    return array

@@ -1,0 +1,102 @@
+"""What the comparator needs to know about NumPy and ml_dtypes element types.
+
+Names, kinds and the number format of floating types. Not here: which dtypes an
+operator takes (its descriptor says so) and any framework's own dtype objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+Kind = Literal["bool", "int", "float", "complex"]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """A binary floating format, from ``ml_dtypes.finfo``.
+
+    ``bits`` may be fewer than the storage has (float4 and float6 sit in one
+    byte); ``signed`` is False for float8_e8m0fnu alone. ``ulp_exponents`` are
+    the binary exponents of the smallest and the largest distance between
+    neighbouring finite values.
+    """
+
+    bits: int
+    mantissa_bits: int
+    signed: bool
+    ulp_exponents: tuple[int, int]
+    eps: float
+    smallest_subnormal: float
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """``dtype`` in this machine's byte order."""
+    return dtype.newbyteorder("=")
+
+
+@cache
+def kind_of(dtype: np.dtype[Any]) -> Kind:
+    """What sort of number ``dtype`` holds.
+
+    Raises ``TypeError`` for everything that has no exact wider type here: object,
+    string, date and structured types, ``longdouble`` and ``clongdouble``.
+    """
+    if dtype.kind == "b":
+        return "bool"
+    if dtype.kind in "iu" or _is_small_integer(dtype):
+        return "int"
+    if dtype.kind == "c" and dtype.itemsize <= 16:
+        return "complex"
+    if (dtype.kind == "f" and dtype.itemsize <= 8) or _is_small_float(dtype):
+        return "float"
+    raise TypeError(
+        f"cannot compare elements of dtype {dtype}: use a bool, integer, floating or complex dtype of at "
+        "most 64 bits a part (a longdouble array serves as `reference`; round `actual` and `expected`)"
+    )
+
+
+def real_part(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of one part of a complex dtype; any other dtype itself."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+@cache
+def float_format(dtype: np.dtype[Any]) -> FloatFormat:
+    """The format of a floating dtype (complex: of one part)."""
+    info = ml_dtypes.finfo(native(real_part(dtype)))
+    subnormal = float(info.smallest_subnormal)
+    mantissa_bits = int(info.nmant)
+    # frexp's exponent counts from 0.5, so one less is the power of two itself.
+    smallest = int(np.frexp(subnormal)[1]) - 1
+    largest = int(np.frexp(float(info.max))[1]) - 1 - mantissa_bits
+    return FloatFormat(
+        bits=int(info.bits),
+        mantissa_bits=mantissa_bits,
+        signed=float(info.min) < 0,
+        ulp_exponents=(smallest, largest),
+        eps=float(info.eps),
+        smallest_subnormal=subnormal,
+    )
+
+
+def _is_small_integer(dtype: np.dtype[Any]) -> bool:
+    try:
+        ml_dtypes.iinfo(dtype)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_small_float(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind != "V" or dtype.fields is not None:
+        return False
+    try:
+        ml_dtypes.finfo(dtype)
+    except (TypeError, ValueError):
+        return False
+    return True

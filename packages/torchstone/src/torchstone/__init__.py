@@ -1,0 +1,51 @@
+"""Torchstone: PyTorch on any accelerator that has a PJRT plugin, through StableHLO.
+
+>>> program = torchstone.export(model, (x,))            # doctest: +SKIP
+>>> program.save("model.stone")                          # doctest: +SKIP
+>>> torchstone.load("model.stone")(x)                    # doctest: +SKIP
+>>> fast = torch.compile(model, backend="torchstone")    # doctest: +SKIP
+
+Importing this module is cheap: torch, JAX and MLIR load at first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from . import config
+    from .api import Program, explain, export, load
+    from .lowering import lowers
+
+__all__ = [
+    "Program",
+    "__version__",
+    "config",
+    "errors",
+    "explain",
+    "export",
+    "load",
+    "lowers",
+]
+
+_LAZY = {
+    "Program": "api",
+    "explain": "api",
+    "export": "api",
+    "load": "api",
+    "lowers": "lowering",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if (
+        name == "config"
+    ):  # at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import
+        return importlib.import_module(".config", __name__)
+    if name in _LAZY:
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module 'torchstone' has no attribute {name!r}")

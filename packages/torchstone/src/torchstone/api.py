@@ -1,0 +1,251 @@
+"""The front door: ``export``, ``load`` and ``explain``; a program bound to an engine and callable."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy
+
+from .artifact import Artifact, InputSpec, Signature, load_artifact, save_artifact
+from .config import config
+from .errors import ConfigError, InputMismatch
+from .runtime import Buffer, Executable, get_engine, refine
+from .shapes import bind, evaluate, is_static
+from .trees import flatten, leaf_paths, unflatten
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from .compiler import Program as CompiledSource
+    from .compiler.explanation import Explanation
+
+__all__ = ["Program", "explain", "export", "load"]
+
+
+class Program:
+    """A compiled program: callable like the model it came from, and storable.
+
+    Call it with torch tensors and get torch tensors, or with NumPy arrays and
+    get NumPy arrays. Buffers and inputs that the model mutates are updated by
+    each call; the program has its own copy of the model's weights. Weights go
+    to the device at the first call; one executable is kept per set of input
+    shapes (bounded by ``config.specializations``). Calls from several threads
+    are safe; if the model mutates buffers, their order is not defined.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        engine: str | None = None,
+        device: str | None = None,
+        source: CompiledSource | None = None,
+    ) -> None:
+        self._artifact = artifact
+        self._where = (engine, device)
+        self._source = source
+        self._executables: OrderedDict[tuple[tuple[int, ...], ...], Executable] = OrderedDict()
+        self._lock = threading.Lock()
+        self._state: dict[str, Any] = {}
+        paths = leaf_paths(artifact.signature.input_tree, "inputs")
+        self._specs = [spec for spec in artifact.signature.inputs if spec.kind == "input"]
+        self._labels = {spec.name: _readable(paths[i]) for i, spec in enumerate(self._specs)}
+
+    @property
+    def signature(self) -> Signature:
+        """Inputs, outputs, mutations, symbols and seeds of the program."""
+        return self._artifact.signature
+
+    def mlir_text(self, *, debug_info: bool = False) -> str:
+        """The StableHLO module as MLIR text; with the user's source lines if ``debug_info``."""
+        if self._source is not None:
+            return self._source.mlir_text(debug_info=debug_info)
+        from .hlo.portable import text_of
+
+        return text_of(self._artifact.module, debug_info=debug_info)
+
+    def save(self, path: str | Path, *, stablehlo_version: str | None = None) -> Path:
+        """Write the artifact for consumers of ``stablehlo_version`` (default: as it is) or later.
+
+        Buffers are written with their present values. Either the whole file
+        appears or none. Raises :class:`ConfigError` for an unknown version, and
+        where a loaded program should be written for an older version.
+        """
+        artifact = self._artifact
+        if stablehlo_version is not None:
+            from .hlo.portable import resolve_version
+
+            target = resolve_version(stablehlo_version)
+            if self._source is not None:
+                artifact = self._source.artifact(target)
+            elif target != self.signature.stablehlo_version:
+                raise ConfigError(
+                    f"this program was loaded with StableHLO {self.signature.stablehlo_version}",
+                    hint="export the model again to write another version",
+                )
+        weights = {**artifact.weights, **{name: buffer.to_numpy() for name, buffer in self._state.items()}}
+        return save_artifact(path, replace(artifact, weights=weights))
+
+    def state(self) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Parameters and buffers by name, as they are after the last call."""
+        return {**self._artifact.weights, **{name: buffer.to_numpy() for name, buffer in self._state.items()}}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the engine. Raises :class:`InputMismatch` where an argument differs from the signature."""
+        leaves = flatten(self.signature.input_tree, (args, kwargs))
+        given = [leaves[i] for i in range(len(leaves))]
+        self._check_tensors(given)
+        shapes = [tuple(value.shape) for value in given]
+        declared = [(self._labels[spec.name], spec.shape) for spec in self._specs]
+        symbols = bind(declared, shapes, self.signature.symbols)
+        executable = self._executable(shapes, symbols)
+        feed = iter(given)
+        results = executable(*[self._argument(spec, feed) for spec in self.signature.inputs])
+        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+
+    def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
+        """Write mutations back; returns the outputs in the caller's kind of array."""
+        by_name = dict(zip((spec.name for spec in self._specs), given, strict=True))
+        as_torch = _wants_torch(given)
+        outputs = []
+        for spec, buffer in zip(self.signature.outputs, results, strict=True):
+            if spec.kind == "buffer_mutation":
+                self._state[str(spec.target)] = buffer
+            elif spec.kind == "input_mutation":
+                _overwrite(by_name[str(spec.target)], buffer)
+            else:
+                outputs.append(_to_torch(buffer) if as_torch else buffer.to_numpy())
+        return outputs
+
+    def _check_tensors(self, given: Sequence[Any]) -> None:
+        for spec, value in zip(self._specs, given, strict=True):
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                raise InputMismatch(
+                    f"{self._labels[spec.name]} is a {type(value).__name__}; expected a {spec.dtype} tensor"
+                )
+
+    def _argument(self, spec: InputSpec, feed: Any) -> Any:
+        if spec.kind == "input":
+            return next(feed)
+        if spec.kind == "seed":
+            return _draw_seed()
+        return self._state[str(spec.target)]
+
+    def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> Executable:
+        key = tuple(shapes)
+        with self._lock:
+            if key in self._executables:
+                self._executables.move_to_end(key)
+                return self._executables[key]
+            engine = get_engine(*self._where)
+            if not self._state:
+                self._state = {
+                    name: engine.import_array(array) for name, array in self._artifact.weights.items()
+                }
+            module = self._artifact.module
+            declared = [spec.shape for spec in self.signature.inputs]
+            if not is_static(declared):
+                module = refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
+            names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
+            executable = engine.compile(module, input_names=names)
+            self._executables[key] = executable
+            while len(self._executables) > max(config.specializations, 1):
+                self._executables.popitem(last=False)
+            return executable
+
+
+def export(
+    model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    weights: Literal["arguments", "constants"] = "arguments",
+    stablehlo_version: str = "current",
+    engine: str | None = None,
+    device: str | None = None,
+) -> Program:
+    """``model`` as a portable StableHLO program.
+
+    ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what
+    ``torch.export`` takes. ``weights="constants"`` bakes parameters into the
+    module. Raises :class:`~torchstone.errors.CaptureError` and
+    :class:`~torchstone.errors.UnsupportedOperators` (all of them at once).
+    """
+    from .compiler import build_program
+
+    source = build_program(model, args, kwargs, dynamic_shapes=dynamic_shapes, weights=weights)
+    return Program(source.artifact(stablehlo_version), engine=engine, device=device, source=source)
+
+
+def load(path: str | Path, *, engine: str | None = None, device: str | None = None) -> Program:
+    """The program saved at ``path``; needs no torch.
+
+    Raises :class:`~torchstone.errors.ArtifactError` for anything that is not a
+    whole, unaltered artifact of a known version. Nothing in the file is executed
+    before the first call.
+    """
+    return Program(load_artifact(path), engine=engine, device=device)
+
+
+def explain(
+    model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> Explanation:
+    """What of ``model`` compiles, what does not, where, and why; print the result."""
+    from .compiler import explain as explain_program
+
+    return explain_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+
+
+def _readable(path: str) -> str:
+    """``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword ``mask``."""
+    positional = re.fullmatch(r"inputs\[0\]\[(\d+)\](.*)", path)
+    if positional:
+        return f"input {positional[1]}{positional[2]}"
+    keyword = re.fullmatch(r"inputs\[1\]\['(\w+)'\](.*)", path)
+    return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
+
+
+def _wants_torch(given: Sequence[Any]) -> bool:
+    """Torch tensors come back if torch tensors went in, or if nothing went in and torch is there."""
+    torch_tensors = ["torch" in type(value).__module__ for value in given]
+    return any(torch_tensors) or (not given and "torch" in sys.modules)
+
+
+def _to_torch(buffer: Buffer) -> Any:
+    from .runtime.torch_bridge import to_torch
+
+    return to_torch(buffer)
+
+
+def _overwrite(target: Any, buffer: Buffer) -> None:
+    """Write a mutation back into the caller's tensor or array."""
+    if isinstance(target, numpy.ndarray):
+        target[...] = buffer.to_numpy()
+        return
+    import torch
+
+    with torch.no_grad():
+        target.copy_(_to_torch(buffer))
+
+
+def _draw_seed() -> Any:
+    """uint64 ``[2]`` from torch's default generator if torch is loaded, else from the system."""
+    if "torch" in sys.modules:
+        import torch
+
+        return torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64).view(torch.uint64)
+    return numpy.frombuffer(os.urandom(16), dtype=numpy.uint64)

@@ -1,0 +1,29 @@
+"""The ``torch.compile`` backend: ``torch.compile(model, backend="torchstone")``.
+
+This module only holds the entry point, so that registering the backend costs
+nothing; the work is in :mod:`.compile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+__all__ = ["torchstone"]
+
+
+def torchstone(
+    module: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
+) -> Any:
+    """Compile a Dynamo graph: forward and backward, with in-graph mutation.
+
+    ``options``: see :class:`torchstone.backend.options.Options`; an unknown one
+    raises :class:`~torchstone.errors.ConfigError`.
+    """
+    from .compile import compile_graph
+    from .options import Options
+
+    return compile_graph(module, example_inputs, Options.parse(options))

@@ -1,0 +1,69 @@
+"""From a Dynamo graph to compiled forward and backward functions.
+
+AOTAutograd traces the joint graph with the registry's decompositions,
+partitions it (min-cut) and hands each part to :func:`_compile_part`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+from torch.fx import GraphModule
+
+from ..compiler.normalize import decompositions, without_factorization_checks
+from .options import Options
+from .records import GraphRecord, publish
+from .region import Region
+from .specialize import SpecializingRegion, is_symbolic
+
+
+def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The function that ``torch.compile`` calls instead of ``module``."""
+    compiler = aot_autograd(
+        fw_compiler=partial(_compile_part, "forward", options),
+        bw_compiler=partial(_compile_part, "backward", options),
+        inference_compiler=partial(_compile_part, "inference", options),
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=decompositions(training=True),
+        keep_inference_input_mutations=True,
+    )
+    with without_factorization_checks():
+        return compiler(module, example_inputs)
+
+
+def _compile_part(
+    kind: str, options: Options, module: GraphModule, inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """One graph that AOTAutograd hands over, as a boxed function over a list of its inputs."""
+    record = GraphRecord(kind)
+    started = time.perf_counter()
+    region: Region | SpecializingRegion
+    if is_symbolic(module):
+        region = SpecializingRegion(module, options, record)
+    else:
+        region = Region(module, options, record, static=_static_inputs(kind, len(inputs)))
+    record.compile_s = time.perf_counter() - started
+    publish(record)
+
+    def run(arguments: list[Any]) -> list[Any]:
+        given = list(arguments)
+        arguments.clear()
+        return region(given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _static_inputs(kind: str, count: int) -> list[int]:
+    """Positions of parameters and buffers, whose memory stays from call to call."""
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if kind == "backward" or metadata is None:
+        return []
+    return [index for index in metadata.static_input_indices if index < count]

@@ -1,0 +1,66 @@
+"""Graphs with unsupported operators: compiled parts with eager operators between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ..compiler.graphs import output_node
+from ..compiler.support import unsupported_reason
+from ..lowering import load
+from .options import Options
+from .part import CompiledPart
+from .records import GraphRecord
+
+
+class _Lowerable(OperatorSupportBase):
+    """Which nodes the registry can lower."""
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        return node.op == "call_function" and unsupported_reason(node, load()) is None
+
+
+class MixedGraph:
+    """Runs a functional graph; every maximal supported part of it is one compiled program."""
+
+    def __init__(self, module: GraphModule, options: Options, record: GraphRecord) -> None:
+        partitioner = CapabilityBasedPartitioner(module, _Lowerable(), allows_single_node_partition=True)
+        self._module = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="compiled_")
+        parts: dict[str, CompiledPart] = {}
+        for node in self._module.graph.nodes:
+            if node.op == "call_module":
+                part = getattr(self._module, node.target)
+                _listed_output(part)
+                parts[str(node.target)] = CompiledPart(part, options, record)
+        self._parts = parts
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        with torch.no_grad():
+            return list(_Runner(self._module, self._parts).run(*inputs))
+
+
+def _listed_output(module: GraphModule) -> None:
+    """A part with one output returns it bare; make it a list of one."""
+    output = output_node(module)
+    if isinstance(output.args[0], Node):
+        output.args = ((output.args[0],),)
+
+
+class _Runner(Interpreter):
+    """Calls compiled parts instead of their submodules."""
+
+    def __init__(self, module: GraphModule, parts: Mapping[str, CompiledPart]) -> None:
+        super().__init__(module)
+        self._parts = parts
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        part = self._parts.get(str(target))
+        if part is None:
+            return super().call_module(target, args, kwargs)
+        results = part(list(args))
+        return results[0] if len(results) == 1 else results

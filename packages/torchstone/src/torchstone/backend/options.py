@@ -1,0 +1,43 @@
+"""Options of one ``torch.compile(..., backend="torchstone", options={...})``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..config import config
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may set per compiled function; defaults come from :mod:`torchstone.config`.
+
+    ``fallback``: run unsupported operators in eager PyTorch between compiled
+    parts (with one warning) instead of raising
+    :class:`~torchstone.errors.FallbackRefused`. ``engine``, ``device``: where
+    compiled parts run. ``specializations``: executables kept per graph with
+    symbolic dimensions.
+    """
+
+    fallback: bool = True
+    engine: str = "pjrt"
+    device: str = "cpu"
+    specializations: int = 16
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any] | None) -> Options:
+        """Options from a user's mapping; raises :class:`ConfigError` for unknown names and wrong types."""
+        defaults = {item.name: getattr(config, item.name) for item in fields(cls)}
+        for name, value in (given or {}).items():
+            if name not in defaults:
+                raise ConfigError(
+                    f"unknown option {name!r} for the torchstone backend",
+                    hint=f"options: {', '.join(sorted(defaults))}",
+                )
+            wanted = type(defaults[name])
+            if type(value) is not wanted:
+                raise ConfigError(f"option {name}={value!r} is no {wanted.__name__}")
+            defaults[name] = value
+        return cls(**defaults)

@@ -1,0 +1,75 @@
+"""A fully supported static graph, compiled to one program and called with torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule
+
+from .. import dtypes, hlo
+from ..compiler.graphs import operator_nodes, output_values, shape_of
+from ..compiler.lower import lower_graph
+from ..compiler.support import needs_seed
+from ..runtime import get_engine
+from .options import Options
+from .passes import Outputs, arrange_layouts, split_outputs
+from .records import GraphRecord
+
+
+class CompiledPart:
+    """A fully supported static graph on an engine.
+
+    Outputs that are inputs, constants or None need no engine; dense inputs and
+    outputs in another memory order are permuted views, not copies.
+    """
+
+    def __init__(
+        self, module: GraphModule, options: Options, record: GraphRecord, static: Iterable[int] = ()
+    ) -> None:
+        self._outputs: Outputs = split_outputs(module)
+        self._orders = arrange_layouts(module, self._outputs)
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._tensors = [
+            i for i, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)
+        ]
+        for node in operator_nodes(module):
+            if isinstance(node.target, OpOverload):
+                record.native[str(node.target)] += 1
+        self._seeded = needs_seed(module)
+        self._call: Callable[[list[Any]], list[Any]] | None = None
+        if not output_values(module):
+            return
+        arguments = [
+            hlo.Argument(shape_of(node.meta["val"]), dtypes.from_torch(node.meta["val"].dtype), node.name)
+            for node in (placeholders[i] for i in self._tensors)
+        ]
+        if self._seeded:
+            arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
+        built = lower_graph(module, arguments, name=record.kind, seed=self._seeded)
+        engine = get_engine(options.engine, options.device)
+        executable = engine.compile(
+            built.serialize(hlo.resolve_version("current")), input_names=[a.name for a in arguments]
+        )
+        kept = {position for position in static if self._orders.inputs.get(position) is None}
+        self._call = executable.torch_call(
+            [i for i, position in enumerate(self._tensors) if position in kept]
+        )
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        tensors = [inputs[i] for i in self._tensors]
+        for position, order in self._orders.by_tensor:
+            tensors[position] = tensors[position].permute(order)
+        if self._seeded:
+            tensors.append(draw_seed())
+        results = self._call(tensors) if self._call is not None else []
+        for position, order in self._orders.outputs:
+            results[position] = results[position].permute(order)
+        return self._outputs.assemble(inputs, results)
+
+
+def draw_seed() -> torch.Tensor:
+    """uint64 ``[2]`` from PyTorch's default generator, so that ``torch.manual_seed`` repeats it."""
+    return torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64).view(torch.uint64)

@@ -1,0 +1,43 @@
+"""What was compiled: one record per graph, for reports, the CLI and tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..errors import UnsupportedNode
+
+
+@dataclass
+class GraphRecord:
+    """One graph that AOTAutograd handed over.
+
+    ``kind`` is forward, backward or inference; ``native`` counts the calls of
+    each overload that were compiled; ``fallbacks`` lists what runs in eager.
+    """
+
+    kind: str
+    native: Counter[str] = field(default_factory=Counter)
+    fallbacks: list[UnsupportedNode] = field(default_factory=list)
+    compile_s: float = 0.0
+
+
+_listeners: list[list[GraphRecord]] = []
+
+
+def publish(record: GraphRecord) -> None:
+    for records in _listeners:
+        records.append(record)
+
+
+@contextmanager
+def recorded() -> Iterator[list[GraphRecord]]:
+    """Collects the records of every graph compiled inside the block."""
+    records: list[GraphRecord] = []
+    _listeners.append(records)
+    try:
+        yield records
+    finally:
+        _listeners.remove(records)

@@ -1,0 +1,5 @@
+"""``python -m torchstone.cli``."""
+
+from .main import main
+
+main()

@@ -1,0 +1,28 @@
+"""``torchstone demo``."""
+
+from __future__ import annotations
+
+import click
+
+from .command import command
+from .exits import FAILURES, OK
+from .output import print_json, print_table, progress
+
+
+@command("demo")
+def demo(as_json: bool) -> int:
+    """Train a CNN on digits through the compiler, export it, reload it, prove it right.
+
+    Needs the extra torchstone[demo]. Exits with 1 for any failure or fallback.
+    """
+    with progress() as stage:
+        stage("loading PyTorch")
+        from ..parity.demo import run_demo
+
+        report = run_demo(stage)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        print_table(("", ""), report.rows())
+        click.echo("\n".join(report.failures) or "passed: everything was compiled, and everything agrees")
+    return OK if report.passed else FAILURES

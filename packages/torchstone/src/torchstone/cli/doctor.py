@@ -1,0 +1,52 @@
+"""``torchstone doctor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .command import command
+from .exits import ENVIRONMENT, OK
+from .output import print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from ..parity.installation import Installation
+
+
+@command("doctor")
+def doctor(as_json: bool) -> int:
+    """Show versions, devices, plugins and cache, and try the compile backend.
+
+    Exits with 3 if something is not in order.
+    """
+    with progress() as stage:
+        stage("looking")
+        from ..parity.installation import inspect_installation
+
+        found = inspect_installation(stage)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return ENVIRONMENT if found.problems else OK
+
+
+def _print(found: Installation) -> None:
+    print_table(
+        ("package", "version"), [(name, text or "not installed") for name, text in found.versions.items()]
+    )
+    print_table(
+        ("platform", "kind", "devices", "from"),
+        [(one["name"], one["kind"], ", ".join(one["devices"]), one["source"]) for one in found.platforms],
+    )
+    print_table(("setting", "value"), list(found.settings.items()))
+    if found.cache is not None:
+        used = f"{found.cache.programs} programs, {found.cache.bytes:,} of {found.cache.max_bytes:,} bytes"
+        state = used if found.cache.enabled else "switched off"
+        click.echo(f"cache {found.cache.directory}: {found.cache.problem or state}")
+    registered = "registered" if found.backend_registered else "not registered"
+    click.echo(f"compile backend: {registered}, {'works' if found.backend_works else 'does not work'}")
+    for problem in found.problems:
+        click.echo(f"problem: {problem}")
+    click.echo("all in order" if not found.problems else f"{len(found.problems)} problem(s)")

@@ -1,0 +1,31 @@
+"""``torchstone explain``."""
+
+from __future__ import annotations
+
+import click
+
+from .command import MODEL, command
+from .exits import FAILURES, OK
+from .output import print_json, progress
+
+
+@command("explain")
+@MODEL
+def explain(model: str, as_json: bool) -> int:
+    """Say what of MODEL compiles and what does not, where, and why.
+
+    Exits with 1 if something does not.
+    """
+    with progress() as stage:
+        stage("loading the model")
+        from ..api import explain as explain_model
+        from ..parity.model import load_model
+
+        loaded = load_model(model)
+        stage("tracing the model")
+        found = explain_model(loaded.model, loaded.args, loaded.kwargs)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        click.echo(str(found))
+    return OK if found.compiles else FAILURES

@@ -1,0 +1,43 @@
+"""The console entry: the group of commands."""
+
+from __future__ import annotations
+
+import click
+
+from .._version import __version__
+from .command import Group
+from .demo import demo
+from .doctor import doctor
+from .explain import explain
+from .export import export
+from .ops import ops
+from .run import run
+from .verify import verify
+
+_MODELS = """\b
+MODEL is one of
+  package.module:factory
+  path/to/file.py:factory
+  mlp, cnn, resnet18, bert, gpt2, vit
+A factory takes no arguments and returns (model, args) or (model, args, kwargs).
+
+\b
+Exit codes: 0 ok, 1 failures found, 2 usage, 3 environment, 130 interrupted."""
+
+
+@click.group(cls=Group, epilog=_MODELS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--traceback", is_flag=True, envvar="TORCHSTONE_TRACEBACK", help="Show the traceback of an error too."
+)
+@click.version_option(__version__, prog_name="torchstone")
+def cli(traceback: bool) -> None:
+    """PyTorch on any accelerator that has a PJRT plugin, through StableHLO."""
+
+
+for _command in (demo, doctor, export, run, verify, ops, explain):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """What the command ``torchstone`` calls."""
+    cli.main(prog_name="torchstone")

@@ -1,0 +1,107 @@
+"""``torchstone run``."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .command import command, placed
+from .exits import OK
+from .output import print_json, print_table, progress, write_whole
+
+
+def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """``("s0=4",)`` as ``{"s0": 4}``."""
+    found = {}
+    for value in values:
+        name, equals, size = value.partition("=")
+        if not (equals and name and size.isdecimal()):
+            raise click.BadParameter(f"{value!r} is not NAME=SIZE, as in s0=4")
+        found[name] = int(size)
+    return found
+
+
+@command("run")
+@click.argument("artifact", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A .npy file (or the arrays of a .npz file) for the next input; repeat it.",
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Of the random inputs, used where no --input is given."
+)
+@click.option(
+    "--dim",
+    "sizes",
+    multiple=True,
+    callback=_sizes,
+    metavar="NAME=SIZE",
+    help="A symbolic size of random inputs.",
+)
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="A .npz file for the outputs."
+)
+@placed
+def run(
+    artifact: Path,
+    inputs: tuple[Path, ...],
+    seed: int,
+    sizes: dict[str, int],
+    output: Path | None,
+    device: str | None,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Run an ARTIFACT; needs no PyTorch.
+
+    Random inputs are standard normal; integers among them are 0 or 1, which
+    are valid as indices.
+    """
+    with progress() as stage:
+        stage("loading")
+        import numpy
+
+        from ..api import load
+        from ..parity.replay import call, random_inputs, read_inputs
+
+        program = load(artifact, device=device, engine=engine)
+        arrays = read_inputs(inputs) if inputs else random_inputs(program.signature, seed, sizes)
+        stage("compiling and running")
+        started = time.perf_counter()
+        outputs = call(program, arrays)
+        seconds = time.perf_counter() - started
+        if output is not None:
+            content = io.BytesIO()
+            numpy.savez(content, allow_pickle=False, **outputs)
+            write_whole(output, content.getvalue())
+    described = [{"name": name, **_described(array)} for name, array in outputs.items()]
+    if as_json:
+        print_json({"artifact": str(artifact), "first_call_s": seconds, "outputs": described})
+    else:
+        rows = [[_cell(value) for value in entry.values()] for entry in described]
+        print_table(("output", "dtype", "shape", "smallest", "mean", "largest"), rows)
+        click.echo(f"first call, with compilation: {seconds:.3f} s")
+    return OK
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _described(array: Any) -> dict[str, Any]:
+    """What one sees at a glance; of the moduli for complex arrays, and nothing of an empty one."""
+    import numpy
+
+    if array.size == 0:
+        low = mean = high = None
+    else:
+        real = numpy.abs(array) if array.dtype.kind == "c" else array.astype(numpy.float64)
+        low, mean, high = (float(function(real)) for function in (numpy.min, numpy.mean, numpy.max))
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "min": low, "mean": mean, "max": high}

@@ -1,0 +1,86 @@
+"""``torchstone verify``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .command import MODEL, command, placed, settings
+from .exits import FAILURES, OK
+from .output import print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from ..parity.verify import Verification
+
+_TOLERANCE = click.FloatRange(min=0)
+
+
+@command("verify")
+@MODEL
+@click.option("--rtol", type=_TOLERANCE, help="Relative tolerance; with it float64 has no say.")
+@click.option("--atol", type=_TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="float64 converts the model; the 16-bit dtypes run it under autocast.",
+)
+@click.option(
+    "--gradients/--no-gradients", default=True, help="Compare every parameter's gradient (default)."
+)
+@placed
+def verify(
+    model: str,
+    rtol: float | None,
+    atol: float | None,
+    dtype: Any,
+    gradients: bool,
+    device: str | None,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Compare MODEL with eager PyTorch: artifact, compiled forward, gradients.
+
+    An element passes within the tolerance (torch.testing.assert_close's
+    defaults) or, where that is missed and always in 16 bits, with an error
+    against float64 of at most twice eager's.
+    """
+    with progress() as stage, settings(device=device, engine=engine):
+        stage("loading the model")
+        from ..parity.model import load_model
+        from ..parity.verify import verify as verify_model
+
+        found = verify_model(
+            load_model(model), dtype=dtype, rtol=rtol, atol=atol, gradients=gradients, progress=stage
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return OK if found.passed else FAILURES
+
+
+def _print(found: Verification) -> None:
+    rows = [
+        (line.stage, line.tensors, f"{line.max_abs:.2e} ({line.max_ulp} ULP)", line.by_float64, line.verdict)
+        for line in found.summary()
+    ]
+    print_table(
+        ("stage", "tensors", "largest difference", "judged by float64", "verdict"),
+        rows,
+        title=f"{found.model} in {found.dtype}",
+    )
+    for check in found.failures:
+        click.echo(f"{check.stage} {check.name}: {check.comparison.summary()}")
+    for name, error in found.errors.items():
+        click.echo(f"{name}: {error}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    seen = found.compilation
+    click.echo(
+        f"graphs: {seen.graphs.total()}, breaks: {seen.breaks.total()}; "
+        f"operator calls compiled: {seen.native.total()}, in eager: {seen.fallbacks.total()}"
+    )
+    click.echo("passed" if found.passed else "failed")

@@ -1,0 +1,81 @@
+"""From a model to an ``ExportedProgram``: ``torch.export`` with clear errors."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from ..errors import CaptureError
+
+
+class _FunctionModule(torch.nn.Module):
+    """A plain function in the clothes that ``torch.export`` wants."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = _named_forward(function)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` under the name ``forward``: PyTorch records source lines of frames of that name only."""
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_named_forward(function.__func__), function.__self__)
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    named = types.FunctionType(
+        code, function.__globals__, "forward", function.__defaults__, function.__closure__
+    )
+    named.__kwdefaults__ = function.__kwdefaults__
+    return named
+
+
+def capture(
+    model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """``model`` traced on example inputs (an ``ExportedProgram`` is taken as it is).
+
+    Raises :class:`CaptureError` with PyTorch's own message, which names the
+    user's source line.
+    """
+    if isinstance(model, ExportedProgram):
+        if args or kwargs:
+            raise CaptureError("an ExportedProgram is traced already: it takes no example inputs")
+        return model
+    if isinstance(args, torch.Tensor) or not isinstance(args, (tuple, list)):
+        raise CaptureError(
+            f"example inputs must be a tuple of positional arguments, not {type(args).__name__}",
+            hint="for one input x write (x,)",
+        )
+    if not callable(model):
+        raise CaptureError(
+            f"cannot export a {type(model).__name__}",
+            hint="give an nn.Module, a function or an ExportedProgram",
+        )
+    module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
+    if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
+        dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
+    try:
+        return torch.export.export(
+            module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+        )
+    except Exception as error:
+        name = (
+            type(model).__name__
+            if isinstance(model, torch.nn.Module)
+            else getattr(model, "__qualname__", "function")
+        )
+        raise CaptureError(
+            f"torch.export cannot capture {name}: {type(error).__name__}: {error}",
+            hint="run it in eager with the same inputs first; for control flow on values use torch.cond",
+        ) from error

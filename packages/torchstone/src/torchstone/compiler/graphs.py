@@ -1,0 +1,114 @@
+"""Reading FX graphs: source lines, shapes and dtypes of nodes, outputs, tensors as NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from .. import dtypes, hlo
+from ..hlo import Value
+from ..lowering import Lowering, Spec
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_NOT_THE_USERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+
+
+def user_location(node: Node) -> tuple[str, int] | None:
+    """``(file, line)`` of the innermost frame of the user's code that made ``node``."""
+    trace = node.meta.get("stack_trace") or ""
+    frames = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
+    outside = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
+    chosen = outside or frames
+    return chosen[-1] if chosen else None
+
+
+def location_text(node: Node) -> str | None:
+    found = user_location(node)
+    return f"{found[0]}:{found[1]}" if found else None
+
+
+def spec_of(value: Any) -> Any:
+    """:class:`Spec` of a fake tensor; a tuple of them for several; None for anything else."""
+    if isinstance(value, torch.Tensor):
+        return Spec(shape_of(value), dtypes.from_torch(value.dtype))
+    if isinstance(value, (tuple, list)):
+        return tuple(map(spec_of, value))
+    return None
+
+
+def shape_of(tensor: torch.Tensor) -> hlo.Shape:
+    """A tensor's shape; symbolic sizes that PyTorch knows to be constant become ints."""
+    return tuple(
+        size if isinstance(size, int) or not size.node.expr.is_Integer else int(size.node.expr)
+        for size in tensor.shape
+    )
+
+
+def operator_nodes(module: GraphModule) -> Iterable[Node]:
+    """The nodes of ``module`` and its subgraphs that call an operator."""
+    for sub in module.modules():
+        if isinstance(sub, GraphModule):
+            yield from (node for node in sub.graph.nodes if node.op == "call_function")
+
+
+def output_node(module: GraphModule) -> Node:
+    return next(node for node in reversed(module.graph.nodes) if node.op == "output")
+
+
+def output_values(module: GraphModule) -> list[Any]:
+    """What a graph returns: a flat list of nodes and constants."""
+    return list(output_node(module).args[0])  # type: ignore[arg-type]
+
+
+def flattened(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in flattened(item)]
+    return [value]
+
+
+def is_symbolic_number(node: Node) -> bool:
+    """True for arithmetic on sizes: its value is known symbolically."""
+    value = node.meta.get("val")
+    return isinstance(
+        value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+    ) and not isinstance(node.target, HigherOrderOperator)
+
+
+def constant_of(tensor: torch.Tensor) -> Value:
+    """A real tensor as a constant of the module."""
+    return hlo.constant(to_numpy(tensor), dtypes.from_torch(tensor.dtype))
+
+
+def to_numpy(tensor: torch.Tensor) -> Any:
+    """A tensor's values as a NumPy array of the same dtype (ml_dtypes for bfloat16 and float8)."""
+    if tensor._is_zerotensor():  # autograd's zeros without memory
+        tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    dtype = dtypes.from_torch(plain.dtype)
+    if dtype in dtypes.FLOAT8 or dtype is dtypes.BFLOAT16:
+        return plain.view(torch.uint8 if dtype.bits == 8 else torch.int16).numpy().view(dtype.numpy)
+    return plain.numpy()
+
+
+def bind(lowering: Lowering, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments by schema name, defaults filled in."""
+    schema = lowering.overload._schema.arguments
+    given = dict(zip((argument.name for argument in schema), args, strict=False))
+    given.update(kwargs)
+    for argument in schema:
+        if argument.name not in given and argument.has_default_value():
+            given[argument.name] = argument.default_value
+    return given
+
+
+def fake_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments with fake tensors for the nodes that stand for them."""
+    return dict(map_arg(dict(given), lambda node: node.meta.get("val")))

@@ -1,0 +1,210 @@
+"""The walk over a normalized graph: each node through its lowering, checked against PyTorch's metadata."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.fx import GraphModule, Node
+
+from .. import dtypes, hlo
+from ..errors import LoweringBug, TorchstoneError
+from ..hlo import Rng, Value
+from ..lowering import Spec, load
+from .graphs import (
+    bind,
+    constant_of,
+    fake_arguments,
+    flattened,
+    is_symbolic_number,
+    location_text,
+    spec_of,
+    user_location,
+)
+from .support import NO_EFFECT, REPLAY_RNG, SAVE_RNG
+
+
+def lower_graph(
+    module: GraphModule,
+    arguments: Sequence[hlo.Argument],
+    *,
+    name: str = "main",
+    result_names: Sequence[str] | None = None,
+    baked: Mapping[str, torch.Tensor] | None = None,
+    seed: bool = False,
+) -> hlo.Module:
+    """``module`` as a verified StableHLO module.
+
+    ``arguments`` describe the tensor placeholders in order, then the seed
+    (uint64 ``[2]``) if ``seed``. ``baked`` gives the placeholders (by name) that
+    become constants instead of arguments. Raises :class:`LoweringBug` where a lowering's result differs
+    from PyTorch's metadata.
+    """
+    built = hlo.Module(name)
+
+    def body(values: list[Value]) -> list[Value]:
+        inputs, key = (values[:-1], values[-1]) if seed else (values, None)
+        walker = _Walker(module, baked or {}, key)
+        return walker.run(inputs)
+
+    built.build(arguments, body, result_names)
+    return built
+
+
+class _Walker:
+    """One graph being lowered; subgraphs of higher-order operators get a walker of their own."""
+
+    def __init__(
+        self, module: GraphModule, baked: Mapping[str, torch.Tensor], seed: Value | None, stream: int = 0
+    ) -> None:
+        self.module = module
+        self.baked = baked
+        self.seed = seed
+        self.stream = stream
+        self.registry = load()
+        self.values: dict[Node, Any] = {}
+
+    def run(self, inputs: Sequence[Value]) -> list[Value]:
+        feed = iter(inputs)
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = self._placeholder(node, feed)
+            elif node.op == "get_attr":
+                self.values[node] = self._attribute(node)
+            elif node.op == "call_function":
+                place = user_location(node)
+                with hlo.location(node.name, *(place or ())):
+                    self.values[node] = self._call(node)
+            elif node.op == "output":
+                results = [self._argument(leaf) for leaf in flattened(node.args[0])]
+                return [result for result in results if isinstance(result, Value)]  # sizes are no results
+        raise LoweringBug("the graph has no output")
+
+    def _placeholder(self, node: Node, feed: Iterator[Value]) -> Any:
+        if node.name in self.baked:
+            return constant_of(self.baked[node.name])
+        # A symbolic number is no argument: it is computed from the arguments' shapes.
+        return next(feed) if isinstance(node.meta.get("val"), torch.Tensor) else node.meta.get("val")
+
+    def _attribute(self, node: Node) -> Any:
+        found: Any = self.module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if isinstance(found, GraphModule):
+            return self._subgraph(found)
+        return constant_of(found)
+
+    def _subgraph(self, module: GraphModule) -> Callable[..., list[Value]]:
+        self.stream += 1 << 12
+
+        def call(*inputs: Value) -> list[Value]:
+            return _Walker(module, {}, self.seed, self.stream).run(inputs)
+
+        return call
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, Node):
+            return self.values[argument]
+        if isinstance(argument, torch.dtype):
+            return dtypes.from_torch(argument)
+        if isinstance(argument, (tuple, list)):
+            return [self._argument(item) for item in argument]
+        if isinstance(argument, slice):
+            return slice(*(self._argument(item) for item in (argument.start, argument.stop, argument.step)))
+        return argument
+
+    def _call(self, node: Node) -> Any:
+        if node.target in NO_EFFECT:
+            return None
+        if node.target is operator.getitem:
+            source, index = node.args
+            return self._argument(source)[index]
+        if is_symbolic_number(node):
+            return node.meta["val"]
+        if node.target is SAVE_RNG:
+            result = self._save_rng(node)
+        elif node.target is REPLAY_RNG:
+            state, target, *args = node.args
+            result = self._lower(node, target, args, Rng.restored(self._argument(state)))
+        elif isinstance(node.target, HigherOrderOperator):
+            result = self._higher_order(node)
+        else:
+            result = self._lower(node, node.target, node.args)
+        return _checked(node, result)
+
+    def _save_rng(self, node: Node) -> list[Any]:
+        state, _ = node.meta["val"]
+        rng = self._rng()
+        saved = rng.state(state.shape[0])
+        target, *args = node.args
+        return [saved, self._lower(node, target, args, rng)]
+
+    def _higher_order(self, node: Node) -> Any:
+        function = self.registry.higher_order(node.target)
+        if function is None:
+            raise LoweringBug(f"{node.target} has no lowering")
+        kwargs = {key: self._argument(value) for key, value in node.kwargs.items()}
+        return function(*self._argument(node.args), **kwargs, out=spec_of(node.meta["val"]))
+
+    def _lower(self, node: Node, target: Any, args: Sequence[Any], rng: Rng | None = None) -> Any:
+        lowering = self.registry.get(target)
+        if lowering is None:
+            raise LoweringBug(f"{target} has no lowering")
+        given = bind(lowering, args, node.kwargs)
+        arguments = {name: self._argument(given[name]) for name in lowering.parameters if name in given}
+        if "out" in lowering.special:
+            value = node.meta["val"]
+            arguments["out"] = spec_of(value[1] if node.target is SAVE_RNG else value)
+        if "meta" in lowering.special:
+            arguments["meta"] = fake_arguments(given)
+        if "rng" in lowering.special:
+            arguments["rng"] = rng or self._rng()
+        try:
+            return lowering.function(**arguments)
+        except LoweringBug as error:
+            raise LoweringBug(f"{lowering.name} at {location_text(node)}: {error.message}") from error
+        except TorchstoneError:
+            raise
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise LoweringBug(
+                f"the lowering of {lowering.name} failed at {location_text(node)}: {cause}"
+            ) from error
+
+    def _rng(self) -> Rng:
+        if self.seed is None:
+            raise LoweringBug("a random operator in a graph that was given no seed")
+        self.stream += 1
+        return Rng(self.seed, self.stream)
+
+
+def _checked(node: Node, result: Any) -> Any:
+    """``result`` if it has the shapes and dtypes of the node's metadata; else raises :class:`LoweringBug`."""
+    expected = spec_of(node.meta.get("val"))
+    if isinstance(expected, Spec) and isinstance(result, (tuple, list)) and len(result) == 1:
+        (result,) = result
+    _check(node, result, expected)
+    return result
+
+
+def _check(node: Node, got: Any, want: Any) -> None:
+    if isinstance(want, tuple):
+        if not isinstance(got, (tuple, list)) or len(got) != len(want):
+            raise LoweringBug(
+                f"the lowering of {node.target} returned {got!r}; PyTorch returns {len(want)} values"
+            )
+        for one, spec in zip(got, want, strict=True):
+            _check(node, one, spec)
+    elif want is not None:
+        _check_one(node, got, want)
+
+
+def _check_one(node: Node, got: Any, want: Spec) -> None:
+    if not isinstance(got, Value) or got.dtype is not want.dtype or not hlo.same_shape(got.shape, want.shape):
+        raise LoweringBug(
+            f"the lowering of {node.target} returned {got!r}; PyTorch says {want.shape} {want.dtype}"
+            f" (at {location_text(node)})"
+        )

@@ -1,0 +1,72 @@
+"""From a captured graph to one that only calls operators the registry can lower.
+
+PyTorch's own decompositions are used for everything that has no lowering;
+overloads with a lowering are kept whole.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._library import simple_registry
+from torch._ops import OpOverload
+from torch.export import ExportedProgram, default_decompositions
+
+from ..lowering import load
+
+
+@cache
+def _all_decompositions() -> dict[Any, Callable[..., Any]]:
+    return {**decomposition_table, **dict(default_decompositions().items())}
+
+
+def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
+    """PyTorch's decompositions of every overload that has no lowering, and the registry's own (a fresh dict).
+
+    ``training`` leaves out the table of composite-implicit operators, which
+    AOTAutograd expands by itself.
+    """
+    registry = load()
+    native = registry.overloads()
+    table = decomposition_table if training else _all_decompositions()
+    theirs = {
+        overload: function
+        for overload, function in table.items()
+        if overload not in native and not _mutates(overload)
+    }
+    return theirs | registry.decompositions
+
+
+def _mutates(overload: Any) -> bool:
+    """True for in-place and ``out=`` overloads: functionalization replaces them before decomposition."""
+    return isinstance(overload, OpOverload) and bool(overload._schema.is_mutable)
+
+
+@contextmanager
+def without_factorization_checks() -> Iterator[None]:
+    """Trace PyTorch's check that a factorisation succeeded as an operator without effect.
+
+    It is registered as one that must stay in order, which threads tokens through
+    the whole graph; a program cannot raise, so that nothing would be kept by them.
+    """
+    effect = simple_registry.singleton.find("aten::_linalg_check_errors").effect
+    before = effect.effect
+    effect.register(None)
+    try:
+        yield
+    finally:
+        effect.register(before)
+
+
+def normalize(program: ExportedProgram) -> ExportedProgram:
+    """A functional program that calls only operators with a lowering, as far as decompositions reach."""
+    with torch.no_grad(), without_factorization_checks(), warnings.catch_warnings():
+        # PyTorch copies its own tree specs in a way that it has deprecated.
+        warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
+        return program.run_decompositions(decompositions())

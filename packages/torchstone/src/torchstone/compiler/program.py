@@ -1,0 +1,252 @@
+"""A program: a StableHLO module, its signature and its weights. It runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Literal
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+
+from .. import dtypes, hlo
+from .._version import __version__
+from ..artifact import Artifact, InputSpec, OutputSpec, Signature
+from ..artifact import InputKind as Kind
+from ..artifact import OutputKind as OutKind
+from ..errors import CaptureError, UnsupportedOperators
+from ..trees import Tree
+from .capture import capture
+from .graphs import shape_of, to_numpy
+from .lower import lower_graph
+from .normalize import normalize
+from .support import find_unsupported, needs_seed
+
+Weights = Literal["arguments", "constants"]
+
+_INPUT_KINDS: dict[Any, Kind] = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+_OUTPUT_KINDS: dict[Any, OutKind] = {
+    OutputKind.USER_OUTPUT: "output",
+    OutputKind.BUFFER_MUTATION: "buffer_mutation",
+    OutputKind.USER_INPUT_MUTATION: "input_mutation",
+}
+
+
+@dataclass
+class Program:
+    """What ``export`` makes.
+
+    ``weights`` maps the targets of the signature's parameter, buffer and
+    constant inputs to tensors (shared with the model they came from).
+    """
+
+    module: hlo.Module
+    signature: Signature
+    weights: dict[str, torch.Tensor]
+    exported: ExportedProgram
+
+    def mlir_text(self, *, debug_info: bool = False) -> str:
+        """The StableHLO module as text, with the user's source lines if ``debug_info``."""
+        return self.module.text(debug_info=debug_info)
+
+    def artifact(self, stablehlo_version: str = "current") -> Artifact:
+        """Everything a consumer of that StableHLO version needs (see :func:`torchstone.hlo.resolve_version`).
+
+        The weights are copies.
+        """
+        target = hlo.resolve_version(stablehlo_version)
+        return Artifact(
+            module=self.module.serialize(target),
+            signature=replace(self.signature, stablehlo_version=target),
+            weights={name: to_numpy(tensor).copy() for name, tensor in self.weights.items()},
+        )
+
+
+def build_program(
+    model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    weights: Weights = "arguments",
+) -> Program:
+    """Capture, normalize and lower ``model``.
+
+    Raises :class:`CaptureError`, or :class:`UnsupportedOperators` with every
+    operator that has no lowering.
+    """
+    if weights not in ("arguments", "constants"):
+        raise CaptureError(f"weights={weights!r} is unknown", hint='use "arguments" or "constants"')
+    return lower_program(normalize(capture(model, args, kwargs, dynamic_shapes)), weights=weights)
+
+
+def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") -> Program:
+    """A normalized ``ExportedProgram`` as a program; raises :class:`UnsupportedOperators`."""
+    graph_module = exported.graph_module
+    unsupported = find_unsupported(graph_module)
+    if unsupported:
+        raise UnsupportedOperators(unsupported)
+    builder = _Builder(exported, weights)
+    seed = needs_seed(graph_module)
+    module = lower_graph(
+        graph_module,
+        builder.arguments(seed),
+        name=type(exported.graph_module).__name__,
+        result_names=[output.name for output in builder.outputs],
+        baked=builder.baked,
+        seed=seed,
+    )
+    return Program(module, builder.signature(seed), builder.weights, exported)
+
+
+class _Builder:
+    """Reads the signature of a normalized ``ExportedProgram``."""
+
+    def __init__(self, exported: ExportedProgram, weights: Weights) -> None:
+        self.exported = exported
+        graph_module = exported.graph_module
+        nodes = {node.name: node for node in graph_module.graph.nodes}
+        state = {**exported.state_dict, **exported.constants}
+        mutated = {
+            spec.target
+            for spec in exported.graph_signature.output_specs
+            if spec.kind is OutputKind.BUFFER_MUTATION
+        }
+        user_leaves: list[Tree] = []
+        self.weights: dict[str, torch.Tensor] = {}
+        self.baked: dict[str, torch.Tensor] = {}
+        self.inputs: list[InputSpec] = []
+        count = 0
+        for spec in exported.graph_signature.input_specs:
+            if spec.kind is InputKind.CUSTOM_OBJ or spec.kind is InputKind.TOKEN:
+                raise CaptureError(f"input {spec.arg.name} of kind {spec.kind.name} is not supported")
+            if not isinstance(spec.arg, TensorArgument):
+                user_leaves.append(_constant_leaf(spec.arg, nodes))
+                continue
+            kind, target = _INPUT_KINDS[spec.kind], spec.target
+            if kind == "input":
+                user_leaves.append({"leaf": count})
+                count += 1
+            else:
+                assert target is not None
+                if weights == "constants" and target not in mutated:
+                    self.baked[spec.arg.name] = state[target]
+                    continue
+                self.weights[target] = state[target]
+            value = nodes[spec.arg.name].meta["val"]
+            self.inputs.append(
+                InputSpec(kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), target)
+            )
+        self.input_tree = describe(exported.call_spec.in_spec, user_leaves)
+        self.outputs, self.output_tree = self._outputs(nodes)
+
+    def _outputs(self, nodes: Mapping[str, Any]) -> tuple[list[OutputSpec], Tree]:
+        leaves: list[Tree] = []
+        outputs: list[OutputSpec] = []
+        count = 0
+        for spec in self.exported.graph_signature.output_specs:
+            if not isinstance(spec.arg, TensorArgument):
+                leaves.append(_constant_leaf(spec.arg, nodes))
+                continue
+            kind = _OUTPUT_KINDS.get(spec.kind)
+            if kind is None:
+                raise CaptureError(f"output {spec.arg.name} of kind {spec.kind.name} is not supported")
+            if kind == "output":
+                leaves.append({"leaf": count})
+                count += 1
+            value = nodes[spec.arg.name].meta["val"]
+            outputs.append(
+                OutputSpec(
+                    kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), spec.target
+                )
+            )
+        assert self.exported.call_spec.out_spec is not None
+        return outputs, describe(self.exported.call_spec.out_spec, leaves)
+
+    def arguments(self, seed: bool) -> list[hlo.Argument]:
+        shapes = {
+            node.name: shape_of(node.meta["val"])
+            for node in self.exported.graph_module.graph.nodes
+            if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+        }
+        made = [hlo.Argument(shapes[spec.name], spec.dtype, spec.target or spec.name) for spec in self.inputs]
+        return [*made, hlo.Argument((2,), dtypes.UINT64, "seed")] if seed else made
+
+    def signature(self, seed: bool) -> Signature:
+        inputs = [*self.inputs]
+        if seed:
+            inputs.append(InputSpec("seed", "seed", (2,), dtypes.UINT64, None))
+        return Signature(
+            inputs=tuple(inputs),
+            outputs=tuple(self.outputs),
+            input_tree=self.input_tree,
+            output_tree=self.output_tree,
+            symbols=_symbol_ranges(self.exported),
+            stablehlo_version=hlo.resolve_version("current"),
+            producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
+        )
+
+
+def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:
+    return tuple(dim if isinstance(dim, int) else str(dim.node.expr) for dim in shape_of(value))
+
+
+def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    """``symbol → (smallest, largest or None)`` from the program's range constraints."""
+    ranges: dict[str, tuple[int, int | None]] = {}
+    for symbol, allowed in exported.range_constraints.items():
+        upper = allowed.upper
+        ranges[str(symbol)] = (int(allowed.lower), int(upper) if upper.is_Integer else None)
+    return ranges
+
+
+def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
+    if isinstance(argument, ConstantArgument):
+        return {"none": None} if argument.value is None else {"const": argument.value}
+    if isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
+        value: Any = nodes[argument.name].meta["val"]
+        return {"const": value} if isinstance(value, (int, float, bool)) else {"dim": str(value.node.expr)}
+    raise CaptureError(f"an argument of kind {type(argument).__name__} is not supported")
+
+
+def describe(spec: pytree.TreeSpec, leaves: Sequence[Tree]) -> Tree:
+    """The JSON description of a PyTorch tree spec whose leaves are ``leaves``, in order."""
+    feed = iter(leaves)
+
+    def visit(node: pytree.TreeSpec) -> Tree:
+        if node.is_leaf():
+            return next(feed)
+        children = [visit(child) for child in node.children()]
+        if node.type in (tuple, list):
+            return {node.type.__name__: children}
+        if node.type is dict:
+            return {"dict": {"keys": list(node.context), "values": children}}
+        keys = _record_keys(node, len(children))
+        return {"record": {"type": node.type.__name__, "keys": keys, "values": children}}
+
+    return visit(spec)
+
+
+def _record_keys(node: pytree.TreeSpec, count: int) -> list[str]:
+    """Field names of a registered container, from its context or its type."""
+    context = node.context
+    names = getattr(context, "_fields", None) or (context if isinstance(context, (list, tuple)) else None)
+    if names is not None and len(names) == count:
+        return [str(name) for name in names]
+    return [str(i) for i in range(count)]

@@ -1,0 +1,124 @@
+"""What of a graph the registry can lower, and why not."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._prims import rng_prims
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import UnsupportedDtype, UnsupportedNode
+from ..lowering import load
+from ..lowering.registry import Registry
+from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
+
+aten = torch.ops.aten
+
+NO_EFFECT = {
+    aten._assert_async.msg,
+    aten._assert_scalar.default,
+    aten._assert_tensor_metadata.default,
+    aten._linalg_check_errors.default,  # a program cannot raise: its results are NaN or infinite instead
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+    torch._check,
+    torch.sym_constrain_range,
+}
+SAVE_RNG, REPLAY_RNG = rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
+"""Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
+
+
+def find_unsupported(module: GraphModule, registry: Registry | None = None) -> list[UnsupportedNode]:
+    """Every operator of ``module`` (subgraphs included) without a lowering, with reason and source lines."""
+    registry = registry or load()
+    counts: Counter[tuple[str, str]] = Counter()
+    places: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for node in operator_nodes(module):
+        reason = unsupported_reason(node, registry)
+        if reason is not None:
+            key = (str(node.target), reason)
+            counts[key] += 1
+            place = location_text(node)
+            if place:
+                places[key][place] += 1
+    return [
+        UnsupportedNode(name, count, reason, tuple(place for place, _ in places[name, reason].most_common()))
+        for (name, reason), count in counts.most_common()
+    ]
+
+
+def unsupported_reason(node: Node, registry: Registry) -> str | None:
+    """Why ``node`` cannot be lowered; None if it can."""
+    target = node.target
+    if target in NO_EFFECT or target is operator.getitem or is_symbolic_number(node):
+        return None
+    if target in (SAVE_RNG, REPLAY_RNG):
+        inner = node.args[0 if target is SAVE_RNG else 1]
+        return None if inner in registry else f"{inner} has no lowering"
+    if isinstance(target, HigherOrderOperator):
+        return None if target in registry else "this higher-order operator has no lowering"
+    if not isinstance(target, OpOverload):
+        return "this is no operator"
+    if _makes_unknown_size(node):
+        return "the size of its result depends on the values of its inputs; a program's shapes do not"
+    lowering = registry.get(target)
+    if lowering is None:
+        return "no lowering and no decomposition is registered"
+    try:
+        subject = _subject_dtype(node)
+        for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
+            dtypes.from_torch(value.dtype)
+            if value.layout is not torch.strided:
+                return f"a tensor has layout {value.layout}; only strided tensors are supported"
+    except UnsupportedDtype as error:
+        return error.message
+    if subject is not None and subject not in lowering.dtypes:
+        return lowering.gaps.get(subject, f"not supported for {subject}")
+    if lowering.refuses is None:
+        return None
+    return lowering.refuses(fake_arguments(bind(lowering, node.args, node.kwargs)))
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _tensors(value)
+
+
+def _subject_dtype(node: Node) -> DType | None:
+    """The dtype that a lowering's declared dtypes speak of: the first tensor operand's, else the result's."""
+    candidates = [*(n.meta.get("val") for n in node.all_input_nodes), node.meta.get("val")]
+    for value in _tensors(candidates):
+        return dtypes.from_torch(value.dtype)
+    return None
+
+
+def needs_seed(module: GraphModule) -> bool:
+    """True if any operator of the graph draws random numbers."""
+    registry = load()
+
+    def draws(node: Node) -> bool:
+        lowering = registry.get(node.target)
+        return node.target is SAVE_RNG or (lowering is not None and "rng" in lowering.special)
+
+    return any(map(draws, operator_nodes(module)))
+
+
+def _makes_unknown_size(node: Node) -> bool:
+    """True if a size of the node's result is a symbol that no input has: it depends on data."""
+    unknown = _unbacked([node.meta.get("val")])
+    return bool(unknown - _unbacked(n.meta.get("val") for n in node.all_input_nodes))
+
+
+def _unbacked(values: Iterable[Any]) -> set[Any]:
+    return {symbol for tensor in _tensors(values) for symbol in free_unbacked_symbols(tensor)}

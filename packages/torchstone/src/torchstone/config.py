@@ -1,0 +1,114 @@
+"""Every setting of Torchstone, typed and documented.
+
+A setting comes from code (``config.device = "cpu"`` on :data:`config`, or scoped
+with :func:`override`) or from an environment variable ``TORCHSTONE_<NAME>``; code
+wins. Reading an invalid variable raises :class:`ConfigError`, naming the
+variable, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from .errors import ConfigError
+
+_PREFIX = "TORCHSTONE_"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def _setting(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+def _default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "torchstone"
+
+
+@dataclass
+class Config:
+    """The settings. One instance, :data:`config`, is the process's own."""
+
+    device: str = _setting(
+        "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
+    )
+    engine: str = _setting("pjrt", "The engine: `pjrt`, or `reference` (the StableHLO interpreter).")
+    plugin: str = _setting("", "Path of a PJRT C-API library to load; its platform becomes a device.")
+    cache: bool = _setting(True, "Keep compiled executables on disk and read them back.")
+    cache_dir: Path = field(
+        default_factory=_default_cache_dir,
+        metadata={"doc": "Directory of the compilation cache; used only if this user alone can write to it."},
+    )
+    cache_max_bytes: int = _setting(2 << 30, "Size bound of the compilation cache on disk, in bytes.")
+    memory_cache_entries: int = _setting(256, "Executables kept in memory by one engine.")
+    fallback: bool = _setting(
+        True, "Let `torch.compile` run unsupported operators in eager PyTorch (with one warning)."
+    )
+    specializations: int = _setting(
+        16, "Shapes for which one compiled graph with symbolic dimensions keeps executables."
+    )
+    worker_timeout_s: float = _setting(120.0, "Seconds that the reference engine's child process may take.")
+
+
+def _parse(name: str, kind: type, text: str) -> Any:
+    variable = _PREFIX + name.upper()
+    if kind is bool:
+        lowered = text.strip().lower()
+        if lowered in _TRUE | _FALSE:
+            return lowered in _TRUE
+        raise ConfigError(f"{variable}={text!r} is no boolean", hint="use 1 or 0")
+    if kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ConfigError(f"{variable}={text!r} is no {kind.__name__}", hint="give a number") from None
+        if value < 0:
+            raise ConfigError(f"{variable}={text!r} is negative", hint="give a number ≥ 0")
+        return value
+    return kind(text).expanduser() if kind is Path else text
+
+
+_KINDS: dict[str, type] = get_type_hints(Config)
+
+
+def load_from_environment() -> Config:
+    """A :class:`Config` from defaults and the ``TORCHSTONE_*`` variables; raises :class:`ConfigError`."""
+    found = {
+        name: _parse(name, kind, os.environ[_PREFIX + name.upper()])
+        for name, kind in _KINDS.items()
+        if _PREFIX + name.upper() in os.environ
+    }
+    return Config(**found)
+
+
+def describe() -> list[tuple[str, str, str, str]]:
+    """``(setting, variable, current value, documentation)`` for every setting, in order."""
+    return [
+        (item.name, _PREFIX + item.name.upper(), str(getattr(config, item.name)), item.metadata["doc"])
+        for item in fields(Config)
+    ]
+
+
+@contextmanager
+def override(**settings: Any) -> Iterator[Config]:
+    """Change settings inside a ``with`` block; unknown names raise :class:`ConfigError`."""
+    unknown = sorted(set(settings) - set(_KINDS))
+    if unknown:
+        raise ConfigError(f"unknown setting(s): {', '.join(unknown)}", hint=f"settings: {', '.join(_KINDS)}")
+    before = {name: getattr(config, name) for name in settings}
+    for name, value in settings.items():
+        setattr(config, name, value)
+    try:
+        yield config
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
+config = load_from_environment()

@@ -1,0 +1,147 @@
+"""Every public exception of Torchstone.
+
+Each message says what was asked, what was found, where (the operator and the
+user's own source line when they are known) and what to do next. The texts are
+part of the interface: tests read them.
+
+Nothing here imports torch, JAX or any other module of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class TorchstoneError(Exception):
+    """Base class of every error that Torchstone raises on purpose.
+
+    ``hint`` is the next step for the reader; it is appended to the message.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message if hint is None else f"{message}\n  next: {hint}")
+
+
+class ConfigError(TorchstoneError):
+    """A setting has a value that is not allowed."""
+
+
+class UnsupportedDtype(TorchstoneError):
+    """A tensor has a dtype that has no counterpart in StableHLO or in the engine."""
+
+
+class UnsupportedLayout(TorchstoneError):
+    """A tensor is not a plain strided tensor (sparse, nested, mkldnn, …)."""
+
+
+class UnsupportedShape(TorchstoneError):
+    """An operator needs a static size where the program has a symbolic one."""
+
+
+class InputMismatch(TorchstoneError):
+    """A call's arguments differ from the program's signature."""
+
+
+class ModelError(TorchstoneError):
+    """What names a model (``module:factory``) leads to none: a typo, or the user's own code failed."""
+
+
+class MissingExtra(TorchstoneError):
+    """A feature needs a package that is not installed; ``extra`` names the extra that brings it."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        self.extra = extra
+        super().__init__(message, hint=f"pip install 'torchstone[{extra}]'")
+
+
+class CaptureError(TorchstoneError):
+    """``torch.export`` could not turn the model into a graph."""
+
+
+class LoweringBug(TorchstoneError):
+    """A lowering produced something else than PyTorch's own metadata says.
+
+    This is always a defect of Torchstone (or of a user's own lowering).
+    """
+
+
+class LoweringDefinitionError(TorchstoneError):
+    """A lowering's definition contradicts the operator's schema (raised at import)."""
+
+
+class VerificationError(TorchstoneError):
+    """The MLIR verifier refused a module that Torchstone built."""
+
+
+@dataclass(frozen=True)
+class UnsupportedNode:
+    """One operator that cannot be lowered.
+
+    ``locations`` are user source lines (``file:line``), most frequent first.
+    """
+
+    overload: str
+    count: int
+    reason: str
+    locations: tuple[str, ...] = ()
+    todo: str = "register a lowering with torchstone.lowering.lowers, or rewrite the model without it"
+
+    def describe(self) -> str:
+        where = ", ".join(self.locations[:3]) or "source line unknown"
+        more = f" and {len(self.locations) - 3} more" if len(self.locations) > 3 else ""
+        return (
+            f"  {self.overload} ({self.count}×) at {where}{more}\n"
+            f"    why: {self.reason}\n    do:  {self.todo}"
+        )
+
+
+class UnsupportedOperators(TorchstoneError):
+    """Every operator of one graph that cannot be lowered, all at once."""
+
+    def __init__(self, nodes: Sequence[UnsupportedNode]) -> None:
+        self.nodes = tuple(nodes)
+        calls = sum(node.count for node in self.nodes)
+        body = "\n".join(node.describe() for node in self.nodes)
+        super().__init__(
+            f"{len(self.nodes)} operator(s) in {calls} call(s) cannot be lowered to StableHLO:\n{body}",
+            hint="`torchstone ops` prints every operator that can be lowered",
+        )
+
+
+class FallbackRefused(TorchstoneError):
+    """Part of a compiled model would run in eager PyTorch, but ``fallback`` is False."""
+
+
+class ArtifactError(TorchstoneError):
+    """A file is no artifact, or it is truncated, tampered with or of another version."""
+
+
+class ArtifactVersionError(ArtifactError):
+    """An artifact was written in a format that this version cannot read."""
+
+
+class EngineError(TorchstoneError):
+    """An engine could not compile or run a program."""
+
+
+class DeviceNotFound(EngineError):
+    """The requested device or platform does not exist here."""
+
+
+class PluginError(EngineError):
+    """A PJRT plugin is missing, unreadable or not a PJRT plugin."""
+
+
+class BufferDeleted(EngineError):
+    """A buffer was used after it had been donated to an execution."""
+
+
+class CacheWarning(UserWarning):
+    """The compilation cache could not be read or written; the work went on without it."""
+
+
+class FallbackWarning(UserWarning):
+    """Operators of a compiled model run in eager PyTorch between compiled parts."""

@@ -1,0 +1,65 @@
+"""Composites: named operators with a decomposition that runs anywhere.
+
+A composite is a ``stablehlo.composite`` whose decomposition is a private
+function of the module. A vendor compiler may match it by name, version and
+attributes; everyone else inlines it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ._mlir import ir, stablehlo
+from .control import results
+from .value import Value, dim_key, resolvable, scope
+
+Attribute = bool | int | float | str | None | Sequence[Any]
+
+
+def composite(
+    name: str,
+    inputs: Sequence[Value],
+    decomposition: Callable[..., Value | Sequence[Value]],
+    attributes: Mapping[str, Attribute] | None = None,
+    version: int = 1,
+) -> list[Value]:
+    """``decomposition(*inputs)`` as one composite operation.
+
+    ``attributes`` are the operator's parameters (``None`` entries are left
+    out). The decomposition uses nothing but its arguments; where a symbolic
+    dimension cannot be computed from their shapes, it is inlined instead.
+    """
+    given = {key: value for key, value in (attributes or {}).items() if value is not None}
+    module = scope.module
+    key = (name, version, repr(given), tuple((tuple(map(dim_key, v.shape)), v.dtype) for v in inputs))
+    symbolic = [dim for value in inputs for dim in value.shape if not isinstance(dim, int)]
+    if not all(resolvable(dim, inputs) for dim in symbolic):
+        return _listed(decomposition(*inputs))
+    function, specs = module.private_function(name, key, inputs, decomposition)
+    operation = stablehlo.CompositeOp(
+        list(function.type.results),
+        [value.ir for value in inputs],
+        name,
+        function.name.value,
+        composite_attributes=ir.DictAttr.get({key: attribute(value) for key, value in given.items()}),
+        version=version,
+    )
+    return results(operation, specs)
+
+
+def _listed(result: Value | Sequence[Value]) -> list[Value]:
+    return [result] if isinstance(result, Value) else list(result)
+
+
+def attribute(value: Attribute) -> Any:
+    """A Python value as an MLIR attribute: i64, f64, bool, string or array of these."""
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    if isinstance(value, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), value)
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    return ir.ArrayAttr.get([attribute(item) for item in value or ()])

@@ -1,0 +1,148 @@
+"""Building, verifying and serialising one StableHLO module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtypes import DType
+from ..errors import LoweringBug, VerificationError
+from ._mlir import func, ir, new_context
+from .portable import serialize
+from .value import Dim, Value, bind_symbols, scope, tensor_type
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of ``main``: its shape, dtype, name and MLIR attributes (as text)."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+    name: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class Module:
+    """A StableHLO module under construction; its ``main`` is built by :meth:`build`."""
+
+    def __init__(self, name: str) -> None:
+        self.context = new_context()
+        self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
+        self._names: dict[str, int] = {}
+        with self.context, ir.Location.unknown():
+            self.op = ir.Module.create()
+            self.op.operation.attributes["sym_name"] = ir.StringAttr.get(_identifier(name))
+
+    def build(
+        self,
+        arguments: Sequence[Argument],
+        body: Callable[[list[Value]], Sequence[Value]],
+        result_names: Sequence[str] | None = None,
+    ) -> None:
+        """Create ``main`` by running ``body`` on its arguments; verifies the module.
+
+        Raises :class:`VerificationError` with MLIR's own diagnostics.
+        """
+        outer = scope.module
+        scope.module = self
+        try:
+            with self.context, ir.Location.unknown():
+                function, results = self._function("main", arguments, body, public=True)
+                names = [f"output{i}" for i in range(len(results))] if result_names is None else result_names
+                if len(names) != len(results):  # MLIR would crash on it later
+                    raise LoweringBug(f"{len(names)} names for {len(results)} results of main")
+                function.arg_attrs = ir.ArrayAttr.get([_argument_attributes(a) for a in arguments])
+                function.attributes["res_attrs"] = ir.ArrayAttr.get(
+                    [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(n)}) for n in names]
+                )
+                self.verify()
+        finally:
+            scope.module = outer
+
+    def private_function(
+        self,
+        name: str,
+        key: Any,
+        arguments: Sequence[Value],
+        body: Callable[..., Value | Sequence[Value]],
+    ) -> tuple[Any, list[tuple[Sequence[Dim], DType]]]:
+        """The private function of ``key`` (built once) and the shapes and dtypes it returns."""
+        if key not in self._private:
+            specs = [Argument(v.shape, v.dtype, "") for v in arguments]
+
+            def listed(values: list[Value]) -> Sequence[Value]:
+                made = body(*values)
+                return [made] if isinstance(made, Value) else list(made)
+
+            with ir.Location.name(name):
+                self._private[key] = self._function(f"{_identifier(name)}.impl", specs, listed, public=False)
+        return self._private[key]
+
+    def _function(
+        self,
+        name: str,
+        arguments: Sequence[Argument],
+        body: Callable[[list[Value]], Sequence[Value]],
+        *,
+        public: bool,
+    ) -> tuple[Any, list[tuple[Sequence[Dim], DType]]]:
+        types = [tensor_type(a.shape, a.dtype) for a in arguments]
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        symbol = name if not count else f"{name}_{count}"
+        with ir.InsertionPoint(self.op.body):
+            function = func.FuncOp(
+                symbol, ir.FunctionType.get(types, []), visibility="public" if public else "private"
+            )
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            values = [Value(v, a.shape, a.dtype) for v, a in zip(block.arguments, arguments, strict=True)]
+            with bind_symbols(values):
+                outputs = list(body(values))
+            func.ReturnOp([value.ir for value in outputs])
+        function.attributes["function_type"] = ir.TypeAttr.get(
+            ir.FunctionType.get(types, [value.ir.type for value in outputs])
+        )
+        return function, [(value.shape, value.dtype) for value in outputs]
+
+    def verify(self) -> None:
+        """Raises :class:`VerificationError` if MLIR's verifier refuses the module."""
+        try:
+            self.op.operation.verify()
+        except ir.MLIRError as error:
+            raise VerificationError(f"the StableHLO module is invalid: {error}") from error
+
+    def text(self, *, debug_info: bool = False) -> str:
+        """The module as MLIR text, with source locations if ``debug_info``."""
+        with self.context:
+            return str(self.op.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=64))
+
+    def serialize(self, target: str) -> bytes:
+        """Portable StableHLO bytecode for consumers of version ``target`` or later."""
+        with self.context:
+            return serialize(self.op, target)
+
+
+@contextmanager
+def location(name: str, file: str | None = None, line: int = 0) -> Iterator[None]:
+    """Operations built inside carry ``name`` and the user's source line."""
+    if file is None:
+        with ir.Location.name(name):
+            yield
+    else:
+        with ir.Location.name(name, childLoc=ir.Location.file(file, line, 0)):
+            yield
+
+
+def _argument_attributes(argument: Argument) -> Any:
+    entries = {key: ir.Attribute.parse(text) for key, text in argument.attributes}
+    if argument.name:
+        entries["torchstone.name"] = ir.StringAttr.get(argument.name)
+    return ir.DictAttr.get(entries)
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"[^\w.]", "_", text) or "module"

@@ -1,0 +1,388 @@
+"""Values, shapes and constants: the vocabulary of every other ``hlo`` module.
+
+A :class:`Value` is an SSA value with its dtype and its shape. A dimension is an
+``int`` or a symbol: any object that supports integer arithmetic and carries a
+SymPy expression as ``.node.expr`` (PyTorch's ``SymInt`` does). Symbolic
+dimensions become ``?`` in the MLIR type; :func:`dim_scalar` turns one into an
+SSA scalar computed from the function's own arguments.
+
+No broadcasting and no promotion happen here; a Python number next to a value
+becomes a constant of that value's shape and dtype.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+
+from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT32, INT64, DType
+from ..errors import LoweringBug
+from ._mlir import ir, stablehlo
+
+Dim = Any
+"""``int``, or a symbolic integer with a SymPy expression at ``.node.expr``."""
+Shape = tuple[Dim, ...]
+Number = bool | int | float | complex
+
+
+class Scope(threading.local):
+    """What the code under construction is part of (one per thread)."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.symbols: list[dict[Any, Value]] = []
+
+
+scope = Scope()
+
+
+class Value:
+    """An SSA value: ``ir`` (the MLIR value), ``shape``, ``dtype``."""
+
+    __slots__ = ("dtype", "ir", "shape")
+
+    def __init__(self, ir_value: Any, shape: Sequence[Dim], dtype: DType) -> None:
+        self.ir = ir_value
+        self.shape: Shape = tuple(shape)
+        self.dtype = dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> Dim:
+        return product(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Value({type_text(self.shape, self.dtype)})"
+
+    def __add__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.add, self, other)
+
+    def __radd__(self, other: Number) -> Value:
+        return binary(stablehlo.add, other, self)
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.subtract, self, other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return binary(stablehlo.subtract, other, self)
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.multiply, self, other)
+
+    def __rmul__(self, other: Number) -> Value:
+        return binary(stablehlo.multiply, other, self)
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.divide, self, other)
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return binary(stablehlo.divide, other, self)
+
+    def __and__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.and_, self, other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.or_, self, other)
+
+    def __xor__(self, other: Value | Number) -> Value:
+        return binary(stablehlo.xor, self, other)
+
+    def __invert__(self) -> Value:
+        return unary(stablehlo.not_, self)
+
+    def __neg__(self) -> Value:
+        return unary(stablehlo.negate, self)
+
+    def __lt__(self, other: Value | Number) -> Value:
+        return compare("LT", self, other)
+
+    def __le__(self, other: Value | Number) -> Value:
+        return compare("LE", self, other)
+
+    def __gt__(self, other: Value | Number) -> Value:
+        return compare("GT", self, other)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return compare("GE", self, other)
+
+
+# Dimensions -----------------------------------------------------------------
+
+
+def is_static(shape: Sequence[Dim]) -> bool:
+    """True if every dimension is an ``int``."""
+    return all(isinstance(dim, int) for dim in shape)
+
+
+def dim_key(dim: Dim) -> Any:
+    """What identifies a dimension: the ``int`` itself, or the symbol's SymPy expression."""
+    if isinstance(dim, int):
+        return dim
+    expression = dim.node.expr
+    return int(expression) if expression.is_Integer else expression
+
+
+def plain(shape: Sequence[Dim]) -> Shape:
+    """``shape`` with symbolic dimensions that are constants turned into ``int``."""
+    return tuple(
+        dim if isinstance(dim, int) or not dim.node.expr.is_Integer else int(dim.node.expr) for dim in shape
+    )
+
+
+def static_dim(dim: Dim) -> int | None:
+    """A dimension as an ``int``; None if it is symbolic."""
+    key = dim_key(dim)
+    return key if isinstance(key, int) else None
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """True if two dimensions are known to be equal (no guard is added)."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return bool(dim_key(a) == dim_key(b))
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    result: Dim = 1
+    for dim in dims:
+        result = result * dim
+    return result
+
+
+# Types ------------------------------------------------------------------------
+
+
+def type_text(shape: Sequence[Dim], dtype: DType) -> str:
+    """``tensor<?x8xf32>`` for a shape with one symbolic dimension."""
+    dims = "".join(f"{dim if isinstance(dim, int) else '?'}x" for dim in shape)
+    return f"tensor<{dims}{dtype.mlir}>"
+
+
+def element_type(dtype: DType) -> Any:
+    return ir.Type.parse(dtype.mlir)
+
+
+def tensor_type(shape: Sequence[Dim], dtype: DType) -> Any:
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [dim if isinstance(dim, int) else dynamic for dim in shape]
+    return ir.RankedTensorType.get(sizes, element_type(dtype))
+
+
+def wrap(ir_value: Any, shape: Sequence[Dim], dtype: DType) -> Value:
+    return Value(ir_value, shape, dtype)
+
+
+# Constants -----------------------------------------------------------------
+
+
+def constant(array: Any, dtype: DType) -> Value:
+    """A constant of a NumPy array (or nested lists) in ``dtype``."""
+    data = numpy.asarray(array)
+    data = data.astype(dtype.numpy) if data.dtype != dtype.numpy else data
+    return Value(
+        stablehlo.constant(_dense(numpy.ascontiguousarray(data), data.shape, dtype)), data.shape, dtype
+    )
+
+
+def scalar(number: Number, dtype: DType) -> Value:
+    """A 0-d constant; integers wrap into ``dtype`` as PyTorch's casts do."""
+    return full((), number, dtype)
+
+
+def full(shape: Sequence[Dim], number: Number | Dim, dtype: DType) -> Value:
+    """A value of ``shape`` filled with one Python number (a constant) or with a symbolic dimension."""
+    if hasattr(number, "node"):
+        zero_d = stablehlo.convert(tensor_type((), dtype), dim_scalar(number).ir)
+    elif is_static(shape):
+        element = _element(number, dtype)
+        return Value(stablehlo.constant(_splat(element, tuple(shape), dtype)), shape, dtype)
+    else:
+        zero_d = stablehlo.constant(_splat(_element(number, dtype), (), dtype))
+    target = tensor_type(shape, dtype)
+    return Value(
+        stablehlo.dynamic_broadcast_in_dim(target, zero_d, shape_operand(shape).ir, []), shape, dtype
+    )
+
+
+def full_like(value: Value, number: Number) -> Value:
+    return full(value.shape, number, value.dtype)
+
+
+def zeros_like(value: Value) -> Value:
+    return full(value.shape, 0, value.dtype)
+
+
+def _element(number: Number, dtype: DType) -> Any:
+    if dtype.is_integer and isinstance(number, int) and not isinstance(number, bool):
+        number &= (1 << dtype.bits) - 1
+        if dtype.kind == "int" and number >> (dtype.bits - 1):
+            number -= 1 << dtype.bits
+    if isinstance(number, complex) and not dtype.is_complex:
+        number = number.real
+    if dtype.is_bool:
+        number = bool(number)
+    if dtype is FLOAT8_E8M0FNU and number == 0:
+        number = 2.0**-127  # it has no zero; PyTorch takes its smallest value
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        return numpy.asarray(number).astype(dtype.numpy)
+
+
+def _splat(element: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    target = ir.RankedTensorType.get(shape, element_type(dtype))
+    if dtype.is_bool:
+        return ir.DenseElementsAttr.get_splat(target, ir.BoolAttr.get(bool(element)))
+    if dtype.is_integer:
+        if int(element) >= 1 << 63:  # the bindings take int64 only
+            return ir.Attribute.parse(f"dense<{int(element)}> : {type_text(shape, dtype)}")
+        return ir.DenseElementsAttr.get_splat(target, ir.IntegerAttr.get(element_type(dtype), int(element)))
+    if dtype.is_complex:
+        return _dense(numpy.full(shape, element), shape, dtype)
+    return ir.DenseElementsAttr.get_splat(target, ir.FloatAttr.get(element_type(dtype), float(element)))
+
+
+def _dense(data: Any, shape: Sequence[int], dtype: DType) -> Any:
+    if dtype.is_bool:
+        return ir.DenseElementsAttr.get(data, type=ir.IntegerType.get_signless(1), shape=list(shape))
+    if dtype.bits < 8:
+        text = numpy.array2string(data.astype(numpy.int64), separator=",", threshold=data.size + 1)
+        return ir.Attribute.parse(f"dense<{text if data.size else ''}> : {type_text(shape, dtype)}")
+    kind = element_type(dtype)
+    if data.dtype.name.startswith(("bfloat16", "float8")):
+        data = data.view(numpy.uint16 if dtype.bits == 16 else numpy.uint8)
+    return ir.DenseElementsAttr.get(data, type=kind, shape=list(shape))
+
+
+# Elementwise kernels shared by the operators above and the other modules ---------
+
+
+def unary(operation: Any, x: Value) -> Value:
+    return Value(operation(x.ir), x.shape, x.dtype)
+
+
+def operands(a: Value | Number, b: Value | Number) -> tuple[Value, Value]:
+    """Two values of the same shape and dtype; a Python number takes the other's. Raises LoweringBug."""
+    if not isinstance(a, Value):
+        if not isinstance(b, Value):
+            raise LoweringBug("a binary hlo operation needs at least one value")
+        return full_like(b, a), b
+    if not isinstance(b, Value):
+        return a, full_like(a, b)
+    require_same(a, b)
+    return a, b
+
+
+def require_same(a: Value, b: Value) -> None:
+    """Raises :class:`LoweringBug` unless both values have the same shape and dtype."""
+    if a.dtype is not b.dtype or not same_shape(a.shape, b.shape):
+        raise LoweringBug(f"hlo operands differ: {a!r} and {b!r} (broadcast and convert explicitly)")
+
+
+def binary(operation: Any, a: Value | Number, b: Value | Number) -> Value:
+    x, y = operands(a, b)
+    return Value(operation(x.ir, y.ir), x.shape, x.dtype)
+
+
+def compare(direction: str, a: Value | Number, b: Value | Number) -> Value:
+    """Elementwise comparison (``EQ NE LT LE GT GE``), IEEE for floats; returns bool."""
+    x, y = operands(a, b)
+    if x.dtype.is_floating or x.dtype.is_complex:
+        kind = "FLOAT"
+    else:
+        kind = "UNSIGNED" if x.dtype.is_unsigned else "SIGNED"
+    result = stablehlo.compare(
+        x.ir,
+        y.ir,
+        stablehlo.ComparisonDirectionAttr.get(direction),
+        compare_type=stablehlo.ComparisonTypeAttr.get(kind),
+    )
+    return Value(result, x.shape, BOOL)
+
+
+# Symbolic dimensions as scalars ------------------------------------------------
+
+
+@contextmanager
+def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
+    """Make the dimensions of a function's arguments available to :func:`dim_scalar` inside."""
+    table: dict[Any, Value] = {}
+    for argument in arguments:
+        for axis, dim in enumerate(argument.shape):
+            if isinstance(dim, int) or dim_key(dim) in table:
+                continue
+            size = Value(stablehlo.get_dimension_size(argument.ir, axis), (), INT32)
+            wide = stablehlo.convert(tensor_type((), INT64), size.ir)
+            table[dim_key(dim)] = Value(wide, (), INT64)
+    scope.symbols.append(table)
+    try:
+        yield
+    finally:
+        scope.symbols.pop()
+
+
+def dim_scalar(dim: Dim) -> Value:
+    """A dimension as a 0-d int64 value. Raises :class:`LoweringBug` for an unknown symbol."""
+    key = dim_key(dim)
+    if isinstance(key, int):
+        return scalar(key, INT64)
+    return _expression(key)
+
+
+def resolvable(dim: Dim, arguments: Sequence[Value]) -> bool:
+    """True if ``dim`` can be computed from the dimensions of ``arguments`` alone."""
+    key = dim_key(dim)
+    known = {dim_key(d) for argument in arguments for d in argument.shape if not isinstance(d, int)}
+    return isinstance(key, int) or key in known or all(symbol in known for symbol in key.free_symbols)
+
+
+def _expression(expression: Any) -> Value:
+    table = scope.symbols[-1] if scope.symbols else {}
+    if expression in table:
+        return table[expression]
+    if expression.is_Integer:
+        return scalar(int(expression), INT64)
+    name = type(expression).__name__
+    if name in ("Add", "Mul", "Max", "Min"):
+        parts = [_expression(part) for part in expression.args]
+        combine = {
+            "Add": stablehlo.add,
+            "Mul": stablehlo.multiply,
+            "Max": stablehlo.maximum,
+            "Min": stablehlo.minimum,
+        }[name]
+        result = parts[0]
+        for part in parts[1:]:
+            result = binary(combine, result, part)
+        return result
+    if name == "Pow" and expression.args[1].is_Integer and int(expression.args[1]) >= 0:
+        base, result = _expression(expression.args[0]), scalar(1, INT64)
+        for _ in range(int(expression.args[1])):
+            result = result * base
+        return result
+    # Dimensions are never negative, so truncating division floors.
+    if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+        left, right = (_expression(part) for part in expression.args)
+        return left / right if name.endswith("Div") else binary(stablehlo.remainder, left, right)
+    raise LoweringBug(f"symbolic dimension {expression} cannot be computed from the inputs' shapes")
+
+
+def shape_operand(shape: Sequence[Dim]) -> Value:
+    """A shape as a 1-d int64 value (for the ``dynamic_*`` operations)."""
+    if is_static(shape):
+        return constant(numpy.asarray(shape, dtype=numpy.int64), INT64)
+    parts = [reshape_static(dim_scalar(dim), (1,)).ir for dim in shape]
+    return Value(stablehlo.concatenate(parts, 0), (len(shape),), INT64)
+
+
+def reshape_static(value: Value, shape: Sequence[int]) -> Value:
+    return Value(stablehlo.reshape(tensor_type(shape, value.dtype), value.ir), shape, value.dtype)

@@ -1,0 +1,46 @@
+"""Lowerings: ATen operators in terms of :mod:`torchstone.hlo`, nothing but maths.
+
+Each module of ``lowering.aten`` is one operator family and registers itself
+when it is imported; :func:`load` imports them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from .factories import lowers_binary, lowers_compare, lowers_predicate, lowers_reduction, lowers_unary
+from .registry import Lowering, Registry, Spec, decomposes, lowers, lowers_higher_order, registry
+
+__all__ = [
+    "Lowering",
+    "Registry",
+    "Spec",
+    "decomposes",
+    "families",
+    "load",
+    "lowers",
+    "lowers_binary",
+    "lowers_compare",
+    "lowers_higher_order",
+    "lowers_predicate",
+    "lowers_reduction",
+    "lowers_unary",
+    "registry",
+]
+
+
+def families() -> list[str]:
+    """Names of the family modules, sorted."""
+    from . import aten
+
+    return sorted(module.name for module in pkgutil.iter_modules(aten.__path__))
+
+
+@cache
+def load() -> Registry:
+    """The registry with every family imported."""
+    for family in families():
+        importlib.import_module(f"{__name__}.aten.{family}")
+    return registry

@@ -1,0 +1,1 @@
+"""One module per operator family; each registers its lowerings when imported."""

@@ -1,0 +1,232 @@
+"""Activation functions and their gradients.
+
+Not here: sigmoid, tanh and other plain transcendental functions, softmax.
+
+GELU, SiLU and Mish and their gradients are composites; the others are a few
+elementwise operations that every consumer fuses by itself. All compute 16-bit
+floats in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import COMPLEX, FLOATING, REAL
+from ...hlo import Value
+from ..composites import Optional, composed
+from ..factories import lowers_unary
+from ..promotion import broadcast, opmath
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+
+def _wide(out: Spec, *operands: Value) -> list[Value]:
+    """Operands of one shape in the dtype to compute in."""
+    return broadcast(operands, opmath(out.dtype), out.shape)
+
+
+def _done(result: Value, out: Spec) -> Value:
+    return hlo.convert(result, out.dtype)
+
+
+def _relu(x: Value) -> Value:
+    """``max(self, 0)``; NaN stays."""
+    return hlo.maximum(x, 0)
+
+
+lowers_unary(aten.relu.default, kernel=_relu, dtypes=REAL)
+
+
+@lowers(aten.threshold.default, dtypes=REAL)
+def threshold(self: Value, threshold: Any, value: Any, out: Spec) -> Value:
+    """``self`` where it is greater than ``threshold`` (or NaN), else ``value``."""
+    (x,) = _wide(out, self)
+    return _done(hlo.select(x <= threshold, hlo.full_like(x, value), x), out)
+
+
+@lowers(aten.threshold_backward.default, dtypes=REAL)
+def threshold_backward(grad_output: Value, self: Value, threshold: Any, out: Spec) -> Value:
+    """``grad_output`` where ``self`` is greater than ``threshold`` (or NaN), else 0."""
+    grad, x = _wide(out, grad_output, self)
+    return _done(hlo.select(x <= threshold, 0, grad), out)
+
+
+# Composites -------------------------------------------------------------------------
+
+_TANH_SCALE = math.sqrt(2.0 / math.pi)
+_TANH_CUBIC = 0.044715
+
+
+def _normal_cdf(x: Value) -> Value:
+    # erfc keeps relative accuracy in the lower tail, where 1 + erf cancels.
+    return hlo.erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+def _gelu(x: Value) -> Value:
+    return x * _normal_cdf(x)
+
+
+def _gelu_gradient(grad: Value, x: Value) -> Value:
+    density = hlo.exponential(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    return grad * (_normal_cdf(x) + x * density)
+
+
+def _tanh_argument(x: Value) -> Value:
+    return (x + x * x * x * _TANH_CUBIC) * _TANH_SCALE
+
+
+def _gelu_tanh(x: Value) -> Value:
+    return x * 0.5 * (hlo.tanh(_tanh_argument(x)) + 1.0)
+
+
+def _gelu_tanh_gradient(grad: Value, x: Value) -> Value:
+    inner = hlo.tanh(_tanh_argument(x))
+    slope = (1.0 - inner * inner) * (x * x * (3.0 * _TANH_CUBIC) + 1.0) * _TANH_SCALE
+    return grad * ((inner + 1.0) * 0.5 + x * slope * 0.5)
+
+
+@lowers(aten.gelu.default, dtypes=FLOATING)
+def gelu(self: Value, approximate: str = "none", *, out: Spec) -> list[Optional]:
+    """``self * Φ(self)``, exact or by the tanh approximation (Hendrycks and Gimpel 2016)."""
+    kernel = _gelu_tanh if approximate == "tanh" else _gelu
+    return composed("gelu", [self], kernel, out, {"approximate": approximate})
+
+
+@lowers(aten.gelu_backward.default, dtypes=FLOATING)
+def gelu_backward(grad_output: Value, self: Value, approximate: str = "none", *, out: Spec) -> list[Optional]:
+    """Gradient of GELU."""
+    kernel = _gelu_tanh_gradient if approximate == "tanh" else _gelu_gradient
+    return composed("gelu_backward", [grad_output, self], kernel, out, {"approximate": approximate})
+
+
+def _silu_gradient(grad: Value, x: Value) -> Value:
+    gate = hlo.logistic(x)
+    return grad * gate * (x * (1.0 - gate) + 1.0)
+
+
+@lowers(aten.silu.default, dtypes=FLOATING | COMPLEX)
+def silu(self: Value, out: Spec) -> list[Optional]:
+    """``self * sigmoid(self)``, also called swish."""
+    return composed("silu", [self], lambda x: x * hlo.logistic(x), out)
+
+
+@lowers(aten.silu_backward.default, dtypes=FLOATING | COMPLEX)
+def silu_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
+    """Gradient of SiLU."""
+    return composed("silu_backward", [grad_output, self], _silu_gradient, out)
+
+
+def _softplus(x: Value) -> Value:
+    """``log(1 + exp(x))`` without overflow."""
+    return hlo.maximum(x, 0.0) + hlo.log_plus_one(hlo.exponential(-hlo.abs_(x)))
+
+
+def _mish_gradient(grad: Value, x: Value) -> Value:
+    inner = hlo.tanh(_softplus(x))
+    return grad * (inner + x * hlo.logistic(x) * (1.0 - inner * inner))
+
+
+@lowers(aten.mish.default, dtypes=FLOATING)
+def mish(self: Value, out: Spec) -> list[Optional]:
+    """``self * tanh(softplus(self))``."""
+    return composed("mish", [self], lambda x: x * hlo.tanh(_softplus(x)), out)
+
+
+@lowers(aten.mish_backward.default, dtypes=FLOATING)
+def mish_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
+    """Gradient of Mish."""
+    return composed("mish_backward", [grad_output, self], _mish_gradient, out)
+
+
+# Piecewise -----------------------------------------------------------------------------
+
+
+@lowers(aten.hardtanh.default, dtypes=REAL)
+def hardtanh(self: Value, min_val: Any = -1, max_val: Any = 1, *, out: Spec) -> Value:
+    """``self`` clamped to [min_val, max_val]."""
+    (x,) = _wide(out, self)
+    return _done(hlo.clamp(min_val, x, max_val), out)
+
+
+@lowers(aten.hardtanh_backward.default, dtypes=FLOATING)
+def hardtanh_backward(grad_output: Value, self: Value, min_val: Any, max_val: Any, out: Spec) -> Value:
+    """``grad_output`` strictly inside the bounds, else 0."""
+    grad, x = _wide(out, grad_output, self)
+    return _done(hlo.select((x <= min_val) | (x >= max_val), 0.0, grad), out)
+
+
+@lowers(aten.leaky_relu.default, dtypes=FLOATING)
+def leaky_relu(self: Value, negative_slope: Any = 0.01, *, out: Spec) -> Value:
+    """``self`` where positive, else ``self * negative_slope``."""
+    (x,) = _wide(out, self)
+    return _done(hlo.select(x > 0.0, x, x * negative_slope), out)
+
+
+@lowers(aten.leaky_relu_backward.default, dtypes=FLOATING, ignores=("self_is_result",))
+def leaky_relu_backward(grad_output: Value, self: Value, negative_slope: Any, out: Spec) -> Value:
+    """Gradient of leaky ReLU; its result has its input's sign, so either serves as ``self``."""
+    grad, x = _wide(out, grad_output, self)
+    return _done(hlo.select(x > 0.0, grad, grad * negative_slope), out)
+
+
+@lowers(aten.elu.default, dtypes=FLOATING)
+def elu(self: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1, *, out: Spec) -> Value:
+    """``scale * self`` where positive, else ``scale * alpha * (exp(input_scale * self) − 1)``."""
+    (x,) = _wide(out, self)
+    negative = hlo.exponential_minus_one(x * float(input_scale)) * (float(alpha) * float(scale))
+    return _done(hlo.select(x > 0.0, x * float(scale), negative), out)
+
+
+@lowers(aten.elu_backward.default, dtypes=FLOATING)
+def elu_backward(
+    grad_output: Value,
+    alpha: Any,
+    scale: Any,
+    input_scale: Any,
+    is_result: bool,
+    self_or_result: Value,
+    out: Spec,
+) -> Value:
+    """Gradient of ELU from its input or its result."""
+    grad, x = _wide(out, grad_output, self_or_result)
+    steepness = float(alpha) * float(scale)
+    if is_result:
+        negative = (x + steepness) * float(input_scale)
+    else:
+        negative = hlo.exponential(x * float(input_scale)) * (steepness * float(input_scale))
+    return _done(grad * hlo.select(x <= 0.0, negative, float(scale)), out)
+
+
+@lowers(aten.softplus.default, dtypes=FLOATING)
+def softplus(self: Value, beta: Any = 1, threshold: Any = 20, *, out: Spec) -> Value:
+    """``log(1 + exp(beta * self)) / beta``; ``self`` where ``beta * self`` is above ``threshold``."""
+    (x,) = _wide(out, self)
+    scaled = x * float(beta)
+    smooth = hlo.log_plus_one(hlo.exponential(scaled)) / float(beta)
+    return _done(hlo.select(scaled > float(threshold), x, smooth), out)
+
+
+@lowers(aten.softplus_backward.default, dtypes=FLOATING)
+def softplus_backward(grad_output: Value, self: Value, beta: Any, threshold: Any, out: Spec) -> Value:
+    """Gradient of softplus."""
+    grad, x = _wide(out, grad_output, self)
+    scaled = x * float(beta)
+    return _done(hlo.select(scaled > float(threshold), grad, grad * hlo.logistic(scaled)), out)
+
+
+@lowers(aten.softshrink_backward.default, dtypes=FLOATING)
+def softshrink_backward(grad_output: Value, self: Value, lambd: Any, out: Spec) -> Value:
+    """``grad_output`` where ``self`` is outside [−lambd, lambd] (or NaN), else 0."""
+    grad, x = _wide(out, grad_output, self)
+    return _done(hlo.select(hlo.abs_(x) <= float(lambd), 0.0, grad), out)
+
+
+@lowers(aten.hardshrink_backward.default, dtypes=FLOATING)
+def hardshrink_backward(grad_out: Value, self: Value, lambd: Any, out: Spec) -> Value:
+    """``grad_out`` where ``self`` is outside [−lambd, lambd] (or NaN), else 0."""
+    return softshrink_backward(grad_out, self, lambd, out)

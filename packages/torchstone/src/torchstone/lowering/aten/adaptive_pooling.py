@@ -1,0 +1,107 @@
+"""Adaptive pooling: average and maximum of windows that divide the input evenly, and gradients.
+
+Window ``i`` of ``n`` over ``size`` elements begins at ``⌊i·size/n⌋`` and ends
+before ``⌈(i+1)·size/n⌉``; windows overlap where ``size`` is no multiple of ``n``.
+
+Not here: sliding windows, fractional max pooling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+import torch
+
+from ... import hlo
+from ...dtypes import BOOL, FLOATING, INT32, INT64
+from ...hlo import Value
+from ..common import static_size
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from ..taps import Taps
+from ..windows import first_maximum, places
+from .max_pooling import scattered
+
+aten = torch.ops.aten
+
+
+def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps:
+    size, count = static_size(size, "adaptive pooling"), static_size(count, "adaptive pooling")
+    windows = numpy.arange(count, dtype=numpy.int64)
+    return Taps.ranges(windows * size // max(count, 1), -(-(windows + 1) * size // max(count, 1)))
+
+
+@lowers(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default, dtypes=FLOATING)
+def _adaptive_avg_pool(self: Value, output_size: Sequence[int], out: Spec) -> Value:
+    """Mean of each window over the last two or three axes."""
+    result = hlo.convert(self, opmath(self.dtype))
+    for axis, count in enumerate(output_size, self.rank - len(output_size)):
+        result = _averages(result, axis, count)
+    return hlo.convert(result, out.dtype)
+
+
+def _averages(x: Value, axis: int, count: int) -> Value:
+    size = x.shape[axis]
+    if count and hlo.same_dim(size % count, 0):  # windows side by side
+        elements = size // count
+        parts = hlo.reshape(x, [*x.shape[:axis], count, elements, *x.shape[axis + 1 :]])
+        total = hlo.reduce_sum(parts, [axis + 1])
+        number = hlo.convert(hlo.dim_scalar(elements), x.dtype)
+        return total / hlo.broadcast_to(number, total.shape)
+    taps = _ranges(size, count)
+    return taps.scaled(1 / taps.used.sum(1)).apply(x, axis)
+
+
+@lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING)
+def _adaptive_avg_pool2d_backward(grad_output: Value, self: Value) -> Value:
+    """Each window's gradient in equal parts to its elements."""
+    return _average_backward(grad_output, self, 2)
+
+
+@lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING)
+def _adaptive_avg_pool3d_backward(grad_output: Value, self: Value) -> Value:
+    """Each window's gradient in equal parts to its elements."""
+    return _average_backward(grad_output, self, 3)
+
+
+def _average_backward(grad: Value, x: Value, rank: int) -> Value:
+    result = hlo.convert(grad, opmath(grad.dtype))
+    for axis in range(x.rank - rank, x.rank):
+        taps = _ranges(x.shape[axis], grad.shape[axis])
+        result = taps.scaled(1 / taps.used.sum(1)).adjoint(x.shape[axis]).apply(result, axis)
+    return hlo.convert(result, grad.dtype)
+
+
+@lowers(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, dtypes=FLOATING)
+def adaptive_max_pool(self: Value, output_size: Sequence[int]) -> tuple[Value, Value]:
+    """Maximum of each window over the last two or three axes, and its position in plane or volume."""
+    rank = len(output_size)
+    value, place = self, places(self, rank)
+    for axis, count in enumerate(output_size, self.rank - rank):
+        taps = _ranges(self.shape[axis], count)
+        positions = hlo.constant(taps.positions, INT32)
+        values, candidates = hlo.take(value, positions, axis), hlo.take(place, positions, axis)
+        if not taps.used.all():
+            used = hlo.broadcast_in_dim(hlo.constant(taps.used, BOOL), values.shape, [axis, axis + 1])
+            values = hlo.select(used, values, hlo.lowest(values.dtype))
+            candidates = hlo.select(used, candidates, hlo.highest(candidates.dtype))
+        value, place = first_maximum(values, candidates, [axis + 1])
+    return value, hlo.convert(place, INT64)
+
+
+@lowers(aten.adaptive_max_pool2d_backward.default, dtypes=FLOATING)
+def adaptive_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _max_backward(grad_output, self, indices, 2)
+
+
+@lowers(aten.adaptive_max_pool3d_backward.default, dtypes=FLOATING)
+def adaptive_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _max_backward(grad_output, self, indices, 3)
+
+
+def _max_backward(grad: Value, x: Value, indices: Value, rank: int) -> Value:
+    wide = hlo.convert(grad, opmath(grad.dtype))
+    return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)

@@ -1,0 +1,217 @@
+"""Scaled dot-product attention, whole, and the forms that autograd leaves.
+
+Not here: multi-head attention with its projections (PyTorch decomposes it).
+
+Masks are additive or boolean (True takes part); with ``is_causal`` query ``i``
+sees keys ``0 … i``, also if there are more or fewer keys than queries. A row
+without any key is zero. Several query heads may share one key head (grouped
+queries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING, INT64
+from ...errors import LoweringBug
+from ...hlo import Value
+from ..common import restore
+from ..composites import Optional, Specs, composed
+from ..registry import Spec, decomposes, lowers
+
+aten = torch.ops.aten
+
+
+class _Heads:
+    """Query heads folded onto the key heads that they share.
+
+    Queries are ``(…, heads, L, E)``, keys and values ``(…, key heads, S, E)``;
+    other leading axes are equal. Folded, the queries of one group are rows of
+    one matrix, so that keys need not be repeated.
+    """
+
+    def __init__(self, query: Value, key: Value) -> None:
+        self.query_shape = query.shape
+        self.lead = key.shape[:-2]
+        self.batch = list(range(len(self.lead)))
+
+    def fold(self, x: Value) -> Value:
+        """``(…, heads, L, n)`` to ``(…, key heads, group · L, n)``."""
+        if hlo.same_shape(x.shape[:-2], self.lead):
+            return x
+        group = x.shape[-3] // self.lead[-1]
+        return hlo.reshape(x, (*self.lead, group * x.shape[-2], x.shape[-1]))
+
+    def unfold(self, x: Value) -> Value:
+        """Back to one matrix per query head."""
+        return hlo.reshape(x, (*self.query_shape[:-1], x.shape[-1]))
+
+    def product(self, x: Value, y: Value, contract: tuple[int, int]) -> Value:
+        """Matrix product of folded values over one of their last two axes each (−1 or −2)."""
+        axes = ([x.rank + contract[0]], [y.rank + contract[1]])
+        return hlo.dot_general(x, y, contract=axes, batch=(self.batch, self.batch))
+
+
+def _scores(heads: _Heads, query: Value, key: Value, mask: Optional, causal: bool, scale: float) -> Value:
+    """Masked and scaled products of queries and keys, ``(…, heads, L, S)``."""
+    scores = heads.unfold(heads.product(heads.fold(query), key, (-1, -1))) * scale
+    if causal:
+        rows, columns = (hlo.index_of(scores, scores.rank + axis, INT64) for axis in (-2, -1))
+        scores = hlo.select(columns <= rows, scores, float("-inf"))
+    if mask is None:
+        return scores
+    mask = hlo.broadcast_to(mask, scores.shape)
+    if mask.dtype.is_bool:
+        return hlo.select(mask, scores, float("-inf"))
+    return scores + mask
+
+
+def _attend(
+    query: Value, key: Value, value: Value, mask: Optional, causal: bool, scale: float
+) -> tuple[Value, Value]:
+    """Attention and the logarithm of the softmax's denominators (0 for a row without keys)."""
+    heads = _Heads(query, key)
+    scores = _scores(heads, query, key, mask, causal, scale)
+    last = [scores.rank - 1]
+    peak = hlo.reduce_max(scores, last)
+    # A row without keys has the peak −inf, and −inf − −inf would be NaN.
+    peak = hlo.select(hlo.eq(peak, float("-inf")), 0.0, peak)
+    weights = hlo.exponential(scores - restore(peak, scores.shape, last))
+    total = hlo.reduce_sum(weights, last)
+    total = hlo.select(hlo.eq(total, 0.0), 1.0, total)
+    mixed = heads.unfold(heads.product(heads.fold(weights), value, (-1, -2)))
+    return mixed / restore(total, mixed.shape, last), hlo.log(total) + peak
+
+
+def _default_scale(query: Value, scale: float | None) -> float:
+    width = query.shape[-1]
+    if scale is not None:
+        return float(scale)
+    return float(width) ** -0.5 if width else 1.0
+
+
+def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Value, Value, Value]:
+    """The three with leading axes broadcast against each other; key heads stay fewer if ``grouped``."""
+    trailing = 3 if grouped else 2
+    lead = hlo.broadcast_shapes(*(x.shape[:-trailing] for x in (query, key, value)))
+
+    def widen(x: Value) -> Value:
+        return hlo.broadcast_to(x, (*lead, *x.shape[-trailing:]))
+
+    return widen(query), widen(key), widen(value)
+
+
+@lowers(aten.scaled_dot_product_attention.default, dtypes=FLOATING)
+def scaled_dot_product_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Optional = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    out: Spec,
+) -> list[Optional]:
+    """``softmax(query · keyᵀ · scale + mask) · value``."""
+    if dropout_p:
+        raise LoweringBug("attention with dropout has no lowering of its own: it is decomposed")
+    factor = _default_scale(query, scale)
+
+    def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Value:
+        return _attend(*_aligned(query, key, value, enable_gqa), mask, is_causal, factor)[0]
+
+    attributes = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
+    inputs = [query, key, value, attn_mask]
+    return composed("scaled_dot_product_attention", inputs, kernel, out, attributes)
+
+
+@decomposes(aten.scaled_dot_product_attention.default)
+def attention_with_dropout(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """With dropout: softmax, dropout and products apart, so that the mask is drawn by ``native_dropout``."""
+    if not dropout_p:
+        return NotImplemented
+    return aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+# The CPU's flash attention refuses a dropout other than 0.
+
+
+@lowers(aten._scaled_dot_product_flash_attention_for_cpu.default, dtypes=FLOATING, ignores=("dropout_p",))
+def flash_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    is_causal: bool = False,
+    *,
+    attn_mask: Optional = None,
+    scale: float | None = None,
+    out: Specs,
+) -> list[Optional]:
+    """Attention and the logarithm of its softmax's denominators, which the gradient needs."""
+    factor = _default_scale(query, scale)
+
+    def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Sequence[Value]:
+        return _attend(query, key, value, mask, is_causal, factor)
+
+    attributes = {"is_causal": is_causal, "scale": factor}
+    inputs = [query, key, value, attn_mask]
+    return composed("scaled_dot_product_attention_forward", inputs, kernel, out, attributes)
+
+
+@lowers(
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default, dtypes=FLOATING, ignores=("dropout_p",)
+)
+def flash_attention_backward(
+    grad_out: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    out: Value,
+    logsumexp: Value,
+    is_causal: bool,
+    *,
+    attn_mask: Optional = None,
+    scale: float | None = None,
+) -> list[Optional]:
+    """Gradients of attention to query, key and value."""
+    factor = _default_scale(query, scale)
+
+    def kernel(
+        grad: Value, query: Value, key: Value, value: Value, out: Value, logsumexp: Value, mask: Optional
+    ) -> Sequence[Value]:
+        heads = _Heads(query, key)
+        scores = _scores(heads, query, key, mask, is_causal, factor)
+        last = [scores.rank - 1]
+        weights = hlo.exponential(scores - restore(logsumexp, scores.shape, last))
+        folded = heads.fold(grad)
+        through = heads.unfold(heads.product(folded, value, (-1, -1)))
+        along = hlo.reduce_sum(grad * out, last)
+        slopes = heads.fold(weights * (through - restore(along, scores.shape, last)) * factor)
+        return (
+            heads.unfold(heads.product(slopes, key, (-1, -2))),
+            heads.product(slopes, heads.fold(query), (-2, -2)),
+            heads.product(heads.fold(weights), folded, (-2, -2)),
+        )
+
+    inputs = [grad_out, query, key, value, out, logsumexp, attn_mask]
+    results = [Spec(x.shape, x.dtype) for x in (query, key, value)]
+    attributes = {"is_causal": is_causal, "scale": factor}
+    return composed("scaled_dot_product_attention_backward", inputs, kernel, results, attributes)

@@ -1,0 +1,127 @@
+"""Average pooling over sliding windows and its gradient.
+
+Not here: adaptive pooling; ``lp_pool``, which is a power around this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING, INT64, DType
+from ...hlo import Value
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from ..windows import Windows
+
+aten = torch.ops.aten
+
+
+@lowers(
+    aten.avg_pool2d.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",)
+)  # the result's shape says it
+def avg_pool2d(
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Spec,
+) -> Value:
+    """Mean of each window over the last two axes."""
+    windows = Windows.of(self.shape[-2:], out.shape[-2:], kernel_size, stride, padding)
+    return _average(self, windows, count_include_pad, divisor_override)
+
+
+@lowers(aten.avg_pool3d.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
+def avg_pool3d(
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Spec,
+) -> Value:
+    """Mean of each window over the last three axes."""
+    windows = Windows.of(self.shape[-3:], out.shape[-3:], kernel_size, stride, padding)
+    return _average(self, windows, count_include_pad, divisor_override)
+
+
+@lowers(aten.avg_pool2d_backward.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
+def avg_pool2d_backward(
+    grad_output: Value,
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:
+    """Each window's gradient, divided as its sum was, to every element of the window."""
+    windows = Windows.of(self.shape[-2:], grad_output.shape[-2:], kernel_size, stride, padding)
+    return _average_backward(grad_output, windows, count_include_pad, divisor_override)
+
+
+@lowers(aten.avg_pool3d_backward.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
+def avg_pool3d_backward(
+    grad_output: Value,
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:
+    """Each window's gradient, divided as its sum was, to every element of the window."""
+    windows = Windows.of(self.shape[-3:], grad_output.shape[-3:], kernel_size, stride, padding)
+    return _average_backward(grad_output, windows, count_include_pad, divisor_override)
+
+
+def _average(x: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None) -> Value:
+    total = hlo.convert(x, opmath(x.dtype))
+    for stage in windows.stages():
+        framed = stage.frame(total, 0)
+        taps = [stage.tap(framed, offset) for offset in stage.offsets()]
+        total = sum(taps[1:], start=taps[0])
+    return hlo.convert(_divided(total, windows, count_include_pad, divisor_override), x.dtype)
+
+
+def _average_backward(
+    grad: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None
+) -> Value:
+    wide = hlo.convert(grad, opmath(grad.dtype))
+    total = _divided(wide, windows, count_include_pad, divisor_override)
+    for stage in reversed(windows.stages()):
+        parts = [stage.untap(total, offset) for offset in stage.offsets()]
+        total = stage.unframe(sum(parts[1:], start=parts[0]))
+    return hlo.convert(total, grad.dtype)
+
+
+def _divided(total: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None) -> Value:
+    """``total``, of the shape of the windows' results, divided by the number of elements that count."""
+    if divisor_override is not None:
+        return total / divisor_override
+    lead = total.rank - windows.rank
+    result = hlo.full_like(total, 1)
+    for axis in range(windows.rank):
+        elements = _elements(windows, axis, count_include_pad, total.dtype)
+        result = result * hlo.broadcast_in_dim(elements, total.shape, [lead + axis])
+    return total / result
+
+
+def _elements(windows: Windows, axis: int, count_include_pad: bool, dtype: DType) -> Value:
+    """How many elements of each window along ``axis`` count: those inside the input or its padding."""
+    size, padding = windows.sizes[axis], windows.padding[axis]
+    start = hlo.iota((windows.counts[axis],), 0, INT64) * windows.stride[axis] - padding
+    behind = hlo.broadcast_to(hlo.dim_scalar(size + padding), start.shape)
+    stop = hlo.minimum(start + windows.kernel[axis], behind)
+    if not count_include_pad:
+        start = hlo.maximum(start, 0)
+        stop = hlo.minimum(stop, hlo.broadcast_to(hlo.dim_scalar(size), start.shape))
+    return hlo.convert(stop - start, dtype)

@@ -1,0 +1,221 @@
+"""Batch normalization in training and inference, and its gradients.
+
+Not here: normalization over a sample's own elements (``normalization``).
+
+Each is a composite. Statistics are computed in float32 (float64 for float64).
+Running statistics are returned, never written: mutation is the compiler's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING
+from ...errors import LoweringBug
+from ...hlo import Value
+from ..common import center, count_of, fill, restore
+from ..composites import Optional, Specs, composed
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from .normalization import affine
+
+aten = torch.ops.aten
+
+
+def _others(x: Value) -> list[int]:
+    """All axes but the channels'."""
+    return [axis for axis in range(x.rank) if axis != 1]
+
+
+def _inference(
+    input: Value, weight: Optional, bias: Optional, mean: Value, var: Value, eps: float, out: Spec
+) -> Optional:
+    """Scale and shift by the running statistics."""
+
+    def kernel(x: Value, weight: Optional, bias: Optional, mean: Value, var: Value) -> Value:
+        scale = hlo.rsqrt(var + eps)
+        if weight is not None:
+            scale = scale * weight
+        shift = -mean * scale if bias is None else bias - mean * scale
+        return affine(x, scale, shift, [1])
+
+    inputs = [input, weight, bias, mean, var]
+    return composed("batch_norm_inference", inputs, kernel, out, {"epsilon": eps})[0]
+
+
+def _training(
+    input: Value,
+    weight: Optional,
+    bias: Optional,
+    running_mean: Optional,
+    running_var: Optional,
+    momentum: float,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Output, batch mean, 1/σ, and the running statistics moved by ``momentum`` (the variance unbiased)."""
+
+    def kernel(
+        x: Value, weight: Optional, bias: Optional, running_mean: Optional, running_var: Optional
+    ) -> Sequence[Optional]:
+        axes = _others(x)
+        mean, deviation, squares = center(x, axes)
+        count = count_of(x, axes, x.dtype)
+        invstd = hlo.rsqrt(squares / fill(count, squares.shape) + eps)
+        result = affine(deviation * restore(invstd, x.shape, axes), weight, bias, [1])
+        if running_mean is None or running_var is None:
+            return (result, mean, invstd, None, None)[: len(out)]
+        unbiased = squares / fill(count - 1.0, squares.shape)
+        new_mean = mean * momentum + running_mean * (1.0 - momentum)
+        new_var = unbiased * momentum + running_var * (1.0 - momentum)
+        return (result, mean, invstd, new_mean, new_var)[: len(out)]
+
+    inputs = [input, weight, bias, running_mean, running_var]
+    return composed("batch_norm_training", inputs, kernel, out, {"momentum": momentum, "epsilon": eps})
+
+
+def _empty(spec: Spec) -> Value:
+    """What PyTorch returns in place of statistics that it did not compute."""
+    return hlo.full(spec.shape, 0, spec.dtype)
+
+
+@lowers(aten._native_batch_norm_legit_functional.default, dtypes=FLOATING)
+def batch_norm_functional(
+    input: Value,
+    weight: Optional,
+    bias: Optional,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Batch normalization; returns the running statistics as they are afterwards."""
+    if training:
+        return _training(input, weight, bias, running_mean, running_var, momentum, eps, out)
+    output, mean, invstd, new_mean, new_var = _specs(out)
+    return [
+        _inference(input, weight, bias, running_mean, running_var, eps, output),
+        _empty(mean),
+        _empty(invstd),
+        hlo.convert(running_mean, new_mean.dtype),
+        hlo.convert(running_var, new_var.dtype),
+    ]
+
+
+def _specs(out: Specs) -> list[Spec]:
+    """The results' specs where PyTorch returns all of them."""
+    return [spec for spec in out if spec is not None]
+
+
+@lowers(aten._native_batch_norm_legit_no_training.default, dtypes=FLOATING, ignores=("momentum",))
+def batch_norm_no_training(
+    input: Value,
+    weight: Optional,
+    bias: Optional,
+    running_mean: Value,
+    running_var: Value,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Batch normalization by the running statistics."""
+    output, mean, invstd = _specs(out)
+    result = _inference(input, weight, bias, running_mean, running_var, eps, output)
+    return [result, _empty(mean), _empty(invstd)]
+
+
+@lowers(aten._native_batch_norm_legit.no_stats, dtypes=FLOATING, ignores=("training", "momentum"))
+def batch_norm_no_stats(
+    input: Value, weight: Optional, bias: Optional, eps: float, out: Specs
+) -> list[Optional]:
+    """Batch normalization by the batch's statistics; there are no running ones."""
+    return _training(input, weight, bias, None, None, 0.0, eps, out)
+
+
+@lowers(aten._batch_norm_with_update_functional.default, dtypes=FLOATING)
+def batch_norm_with_update(
+    input: Value,
+    weight: Optional,
+    bias: Optional,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Batch normalization in training; the reserved tensor, a vendor library's workspace, is empty."""
+    output, mean, invstd, reserve, new_mean, new_var = _specs(out)
+    specs = [output, mean, invstd, new_mean, new_var]
+    made = _training(input, weight, bias, running_mean, running_var, momentum, eps, specs)
+    return [*made[:3], _empty(reserve), *made[3:]]
+
+
+def _gradient(
+    grad_out: Value, input: Value, weight: Optional, mean: Value, invstd: Value, train: bool, out: Specs
+) -> list[Optional]:
+    """Gradients to input, weight and bias; in training the statistics depend on the input too."""
+
+    def kernel(grad: Value, x: Value, weight: Optional, mean: Value, invstd: Value) -> Sequence[Value]:
+        axes = _others(x)
+        normal = (x - restore(mean, x.shape, axes)) * restore(invstd, x.shape, axes)
+        bias_grad, weight_grad = hlo.reduce_sum(grad, axes), hlo.reduce_sum(grad * normal, axes)
+        scale = invstd if weight is None else invstd * weight
+        if train:
+            count = fill(count_of(x, axes, x.dtype), bias_grad.shape)
+            along = restore(bias_grad / count, x.shape, axes)
+            across = restore(weight_grad / count, x.shape, axes)
+            grad = grad - along - normal * across
+        return grad * restore(scale, x.shape, axes), weight_grad, bias_grad
+
+    inputs = [grad_out, input, weight, mean, invstd]
+    return composed("batch_norm_backward", inputs, kernel, out, {"training": train})
+
+
+def _running_invstd(var: Value, eps: float) -> Value:
+    return hlo.rsqrt(hlo.convert(var, opmath(var.dtype)) + eps)
+
+
+@lowers(aten.native_batch_norm_backward.default, dtypes=FLOATING, ignores=("output_mask",))
+def native_batch_norm_backward(
+    grad_out: Value,
+    input: Value,
+    weight: Optional,
+    running_mean: Optional,
+    running_var: Optional,
+    save_mean: Optional,
+    save_invstd: Optional,
+    train: bool,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Gradients of batch normalization to input, weight and bias, as far as asked for."""
+    if train:
+        mean, invstd = save_mean, save_invstd
+    else:
+        mean, invstd = running_mean, running_var and _running_invstd(running_var, eps)
+    if mean is None or invstd is None:
+        raise LoweringBug(f"batch_norm_backward(train={train}) without the statistics that it needs")
+    return _gradient(grad_out, input, weight, mean, invstd, train, out)
+
+
+@lowers(aten.batch_norm_backward.default, dtypes=FLOATING, ignores=("output_mask", "reserve"))
+def batch_norm_backward(
+    grad_out: Value,
+    input: Value,
+    weight: Value,
+    running_mean: Optional,
+    running_var: Optional,
+    save_mean: Optional,
+    save_var: Optional,
+    update: bool,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """:func:`native_batch_norm_backward` under newer names; on the CPU ``save_var`` is 1/σ."""
+    return native_batch_norm_backward(
+        grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, out
+    )

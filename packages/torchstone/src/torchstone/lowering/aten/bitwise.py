@@ -1,0 +1,80 @@
+"""Bitwise logic and shifts of integers (and bools).
+
+Not here: logical operators on truth values (``comparison``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import ALL_INTEGRAL, BOOLEAN
+from ...hlo import Value
+from ..factories import lowers_binary, lowers_unary
+
+aten = torch.ops.aten
+
+_BITS = ALL_INTEGRAL | BOOLEAN
+
+
+def _and(a: Value, b: Value) -> Value:
+    """``self & other``."""
+    return a & b
+
+
+def _or(a: Value, b: Value) -> Value:
+    """``self | other``."""
+    return a | b
+
+
+def _xor(a: Value, b: Value) -> Value:
+    """``self ^ other``."""
+    return a ^ b
+
+
+def _fits(x: Value, amount: Value) -> Value:
+    """True where a shift by ``amount`` keeps at least one bit: neither negative nor the width or more."""
+    return (amount >= 0) & (amount < x.dtype.bits)
+
+
+def _shift_left(x: Value, amount: Value) -> Value:
+    """``self << other``; 0 where the amount is negative, or the width or more."""
+    return hlo.select(_fits(x, amount), hlo.shift_left(x, amount), 0)
+
+
+def _shift_right(x: Value, amount: Value) -> Value:
+    """``self >> other`` with the sign; an amount out of range shifts everything out."""
+    if x.dtype.is_unsigned:
+        return hlo.select(_fits(x, amount), hlo.shift_right_logical(x, amount), 0)
+    amount = hlo.select(_fits(x, amount), amount, x.dtype.bits - 1)
+    return hlo.shift_right_arithmetic(x, amount)
+
+
+def _family(packet: Any) -> tuple[Any, ...]:
+    return packet.Tensor, packet.Scalar, packet.Scalar_Tensor
+
+
+lowers_binary(*_family(aten.bitwise_and), kernel=_and, dtypes=_BITS)
+lowers_binary(*_family(aten.bitwise_or), kernel=_or, dtypes=_BITS)
+lowers_binary(*_family(aten.bitwise_xor), kernel=_xor, dtypes=_BITS)
+lowers_unary(aten.bitwise_not.default, kernel=hlo.logical_not, dtypes=_BITS)
+lowers_binary(
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_left_shift.Tensor_Scalar,
+    aten.bitwise_left_shift.Scalar_Tensor,
+    aten.__lshift__.Tensor,
+    aten.__lshift__.Scalar,
+    kernel=_shift_left,
+    dtypes=_BITS,
+)
+lowers_binary(
+    aten.bitwise_right_shift.Tensor,
+    aten.bitwise_right_shift.Tensor_Scalar,
+    aten.bitwise_right_shift.Scalar_Tensor,
+    aten.__rshift__.Tensor,
+    aten.__rshift__.Scalar,
+    kernel=_shift_right,
+    dtypes=_BITS,
+)

@@ -1,0 +1,49 @@
+"""Operators whose result has a size that depends on data, in the forms that are given a size.
+
+``nonzero_static`` and ``repeat_interleave`` with ``output_size``. The forms without
+one (``nonzero``, ``masked_select``, ``unique``, ``unique_consecutive``, ``bincount``,
+indexing by a bool mask) are no programs with static shapes; they are reported as
+unsupported with that reason.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ... import hlo
+from ...dtypes import BOOL, COPYABLE, INT32, INT64
+from ...hlo import Value
+from ..common import is_empty
+from ..registry import Spec, lowers
+from .masking import ordinal
+from .searching import insertion_points
+
+aten = torch.ops.aten
+
+
+@lowers(aten.nonzero_static.default, dtypes=COPYABLE, ignores=("size",))
+def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
+    """Coordinates of the first ``size`` elements that are not zero, then rows of ``fill_value``."""
+    if is_empty(self.shape) or is_empty(out.shape):
+        return hlo.full(out.shape, fill_value, out.dtype)
+    size = out.shape[0]
+    chosen = hlo.reshape(hlo.convert(self, BOOL), (self.numel,))
+    # Scatter drops what is sent behind the end.
+    where = hlo.select(chosen, ordinal(chosen), size)
+    places = hlo.iota(chosen.shape, 0, INT64)
+    found = hlo.put(hlo.full((size,), -1, INT64), where, places, 0, lambda _, new: new)
+    missing = found < 0
+    columns, rest = [], found
+    for extent in reversed(self.shape):
+        columns.append(hlo.select(missing, fill_value, hlo.remainder(rest, hlo.full_like(rest, extent))))
+        rest = rest / hlo.full_like(rest, extent)
+    return hlo.concatenate([hlo.expand_dims(column, [1]) for column in reversed(columns)], 1)
+
+
+# Without ``output_size`` the size of the result is unknown, and this is not reached.
+@lowers(aten.repeat_interleave.Tensor, dtypes=frozenset({INT32, INT64}), ignores=("output_size",))
+def repeat_interleave(repeats: Value, out: Spec) -> Value:
+    """Each position of 1-d ``repeats`` as often as its element says."""
+    counts = hlo.convert(repeats, INT64)
+    ends = hlo.associative_scan([counts], 0, lambda a, b: a + b)[0]
+    return hlo.convert(insertion_points(ends, hlo.iota(out.shape, 0, INT64), right=True), out.dtype)

@@ -1,0 +1,97 @@
+"""Fourier transforms: what every function of ``torch.fft`` comes down to.
+
+StableHLO transforms the last one to three axes and divides inverse transforms
+by the number of elements; here the axes are brought there, more of them are
+transformed in turn, and the norm is PyTorch's. Transformed axes have static
+sizes. ``fftshift`` and ``fftfreq`` need no lowering: PyTorch decomposes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from ... import hlo
+from ...dtypes import COMPLEX, FLOAT32, FLOAT64
+from ...hlo import Value
+from ..common import is_empty
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+Kind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
+
+
+def transform(x: Value, kind: Kind, dims: Sequence[int], last: int) -> Value:
+    """``kind`` over one to three ``dims``; ``last`` is the real signal's size along the last of them."""
+    axes = [dim % x.rank for dim in dims]
+    rest = [axis for axis in range(x.rank) if axis not in axes]
+    order = [*rest, *axes]
+    lengths = [*(x.shape[axis] for axis in axes[:-1]), last]
+    result = hlo.fft(hlo.transpose(x, order), kind, lengths)
+    return hlo.transpose(result, [order.index(axis) for axis in range(x.rank)])
+
+
+def complex_transform(x: Value, dims: Sequence[int], *, forward: bool) -> Value:
+    """A complex transform over any number of ``dims``."""
+    for start in range(0, len(dims), 3):
+        some = dims[start : start + 3]
+        x = transform(x, "FFT" if forward else "IFFT", some, x.shape[some[-1]])
+    return x
+
+
+def normalized(result: Value, count: int, normalization: int, *, forward: bool) -> Value:
+    """Apply ATen's norm (0 none, 1 by root, 2 by ``count``) to a transform of ``count`` elements."""
+    wanted = (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization]
+    factor = wanted if forward else wanted * count
+    if factor == 1.0:
+        return result
+    if result.dtype.is_complex:
+        return hlo.complex_(hlo.real(result) * factor, hlo.imag(result) * factor)
+    return result * factor
+
+
+def _count(x: Value, dims: Sequence[int]) -> int:
+    return math.prod(x.shape[dim] for dim in dims)
+
+
+def _empty(out: Spec) -> Value | None:
+    """The result where there is no signal to transform."""
+    return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else None
+
+
+@lowers(aten._fft_c2c.default, dtypes=COMPLEX)
+def _fft_c2c(self: Value, dim: list[int], normalization: int, forward: bool, *, out: Spec) -> Value:
+    """Complex transform or, if not ``forward``, its inverse."""
+    if not dim:
+        return self
+    result = _empty(out)
+    if result is None:
+        result = complex_transform(self, dim, forward=forward)
+    return normalized(result, _count(self, dim), normalization, forward=forward)
+
+
+@lowers(aten._fft_r2c.default, dtypes=frozenset({FLOAT32, FLOAT64}))
+def _fft_r2c(self: Value, dim: list[int], normalization: int, onesided: bool, *, out: Spec) -> Value:
+    """Transform of a real signal; ``onesided`` keeps the first half of the last dimension."""
+    result = _empty(out)
+    if result is None and onesided:
+        half = transform(self, "RFFT", dim[-1:], self.shape[dim[-1]])
+        result = complex_transform(half, dim[:-1], forward=True)
+    elif result is None:
+        result = complex_transform(hlo.convert(self, out.dtype), dim, forward=True)
+    return normalized(result, _count(self, dim), normalization, forward=True)
+
+
+@lowers(aten._fft_c2r.default, dtypes=COMPLEX)
+def _fft_c2r(self: Value, dim: list[int], normalization: int, last_dim_size: int, *, out: Spec) -> Value:
+    """Inverse transform of a half spectrum to a real signal of ``last_dim_size``."""
+    result = _empty(out)
+    if result is None:
+        spectrum = complex_transform(self, dim[:-1], forward=False)
+        result = transform(spectrum, "IRFFT", dim[-1:], last_dim_size)
+    count = _count(self, dim[:-1]) * last_dim_size
+    return normalized(result, count, normalization, forward=False)

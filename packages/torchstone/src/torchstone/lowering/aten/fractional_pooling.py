@@ -1,0 +1,118 @@
+"""Fractional max pooling: windows of one size at pseudo-random places, and the gradient.
+
+The random numbers are an operand; where the windows begin follows from them as
+in aten/src/ATen/native/FractionalMaxPooling.h, in the operand's own precision.
+
+Not here: other pooling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING, INT32, INT64
+from ...hlo import Value
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from ..windows import first_maximum, places
+from .max_pooling import scattered
+
+aten = torch.ops.aten
+
+
+@lowers(aten.fractional_max_pool2d.default, dtypes=FLOATING)
+def fractional_max_pool2d(
+    self: Value,
+    kernel_size: Sequence[int],
+    output_size: Sequence[int],
+    random_samples: Value,
+    out: tuple[Spec, Spec],
+) -> tuple[Value, Value]:
+    """Maximum of each window of a plane, and its position; the samples are those of width, then height."""
+    return _fractional(self, kernel_size, output_size, hlo.reverse(random_samples, [2]), out[0])
+
+
+@lowers(aten.fractional_max_pool3d.default, dtypes=FLOATING)
+def fractional_max_pool3d(
+    self: Value,
+    kernel_size: Sequence[int],
+    output_size: Sequence[int],
+    random_samples: Value,
+    out: tuple[Spec, Spec],
+) -> tuple[Value, Value]:
+    """Maximum of each window of a volume, and its position; the samples are those of the axes in order."""
+    return _fractional(self, kernel_size, output_size, random_samples, out[0])
+
+
+def _fractional(
+    x: Value, kernel: Sequence[int], counts: Sequence[int], samples: Value, out: Spec
+) -> tuple[Value, Value]:
+    rank = len(kernel)
+    value = x if x.rank == rank + 2 else hlo.expand_dims(x, [0])
+    place = places(value, rank)
+    for axis in range(rank):
+        sample = hlo.squeeze(hlo.slice_axis(samples, 2, axis, axis + 1), [2])
+        starts = _starts(sample, value.shape[2 + axis], counts[axis], kernel[axis])
+        shape = (*starts.shape, kernel[axis])
+        positions = hlo.broadcast_in_dim(starts, shape, [0, 1, 2]) + hlo.iota(shape, 3, INT32)
+        values, where = _taken(value, positions, 2 + axis), _taken(place, positions, 2 + axis)
+        value, place = first_maximum(values, where, [3 + axis])
+    return hlo.reshape(value, out.shape), hlo.reshape(hlo.convert(place, INT64), out.shape)
+
+
+def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
+    """Where the windows begin along one axis: ``(n, c)`` samples to ``(n, c, count)``, int32."""
+    shape = (*sample.shape, count)
+    if count > 1:
+        alpha = hlo.scalar(size - kernel, sample.dtype) / hlo.scalar(count - 1, sample.dtype)
+        factor = hlo.broadcast_to(alpha, shape)
+        offset = hlo.broadcast_in_dim(sample, shape, [0, 1])
+        steps = hlo.iota(shape, 2, sample.dtype) + offset
+        inner = hlo.convert(steps * factor, INT32) - hlo.convert(offset * factor, INT32)
+        return hlo.select(hlo.iota(shape, 2, INT32) < count - 1, inner, size - kernel)
+    return hlo.full(shape, size - kernel, INT32)
+
+
+def _taken(x: Value, positions: Value, axis: int) -> Value:
+    """``x`` with ``axis`` replaced by the last two of ``positions``, ``(n, c, windows, kernel)``."""
+    sizes = [1 if i in (0, 1, axis) else dim for i, dim in enumerate(x.shape)]
+    behind = range(axis + 2, x.rank + 1)
+    return hlo.gather(
+        x,
+        hlo.expand_dims(positions, [4]),
+        offset_dims=[*range(2, axis), *behind],
+        collapsed=[axis],
+        start_index_map=[axis],
+        index_vector_dim=4,
+        slice_sizes=sizes,
+        operand_batching=[0, 1],
+        indices_batching=[0, 1],
+    )
+
+
+@lowers(
+    aten.fractional_max_pool2d_backward.default,
+    dtypes=FLOATING,
+    ignores=("kernel_size", "output_size"),  # the positions say where everything goes
+)
+def fractional_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _backward(grad_output, self, indices, 2)
+
+
+@lowers(
+    aten.fractional_max_pool3d_backward.default,
+    dtypes=FLOATING,
+    ignores=("kernel_size", "output_size"),  # the positions say where everything goes
+)
+def fractional_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _backward(grad_output, self, indices, 3)
+
+
+def _backward(grad: Value, x: Value, indices: Value, rank: int) -> Value:
+    wide = hlo.convert(grad, opmath(grad.dtype))
+    return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)

@@ -1,0 +1,122 @@
+"""Reading at positions given by tensors: index, gather, index_select, take, embedding.
+
+Not here: writing at such positions (``scattering``), masks (``masking``), bags of
+embeddings (``embedding_bag``). Positions are in range, as eager checks; what is
+out of range is clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ... import hlo
+from ...dtypes import COPYABLE, INT64
+from ...hlo import Value
+from ..common import at_least_1d, axis_of, flatten, is_empty
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+
+def wrapped(index: Value, size: hlo.Dim) -> Value:
+    """An index as int64, negative ones counted from the end of an axis of ``size``."""
+    index = hlo.convert(index, INT64)
+    extent = hlo.broadcast_in_dim(hlo.dim_scalar(size), index.shape, [])
+    return hlo.select(index < 0, index + extent, index)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Advanced indices in the terms of StableHLO's gather and scatter.
+
+    ``starts`` is int64 ``(*batch, len(axes))``; ``offset_dims`` are the places of
+    the axes that are not indexed in a result ``x[indices]`` of ``shape``.
+    """
+
+    axes: list[int]
+    starts: Value
+    offset_dims: list[int]
+    shape: list[hlo.Dim]
+
+
+def positions(shape: Sequence[hlo.Dim], indices: Sequence[Value | None]) -> Positions:
+    """The positions that ``x[indices]`` means for ``x`` of ``shape`` (at least one index is a tensor).
+
+    Index tensors broadcast against each other. Their common axes replace the
+    indexed ones if these are neighbours, else they come first, as in NumPy.
+    """
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [wrapped(index, shape[axis]) for axis, index in enumerate(indices) if index is not None]
+    batch = list(hlo.broadcast_shapes(*(index.shape for index in given)))
+    columns = [hlo.expand_dims(hlo.broadcast_to(index, batch), [-1]) for index in given]
+    neighbours = axes == list(range(axes[0], axes[-1] + 1))
+    lead = axes[0] if neighbours else 0
+    kept = [dim for axis, dim in enumerate(shape) if axis not in axes]
+    offset_dims = [axis if axis < lead else axis + len(batch) for axis in range(len(kept))]
+    return Positions(
+        axes, hlo.concatenate(columns, len(batch)), offset_dims, kept[:lead] + batch + kept[lead:]
+    )
+
+
+# Boolean masks have been turned into positions, of a size that depends on data, before this is reached.
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor, dtypes=COPYABLE)
+def index(self: Value, indices: list[Value | None], out: Spec) -> Value:
+    """``self[indices]`` with integer tensors and, for whole axes, ``None``."""
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    if all(index is None for index in indices):
+        return self
+    where = positions(self.shape, indices)
+    return hlo.gather(
+        self,
+        where.starts,
+        offset_dims=where.offset_dims,
+        collapsed=where.axes,
+        start_index_map=where.axes,
+        index_vector_dim=where.starts.rank - 1,
+        slice_sizes=[1 if axis in where.axes else dim for axis, dim in enumerate(self.shape)],
+    )
+
+
+@lowers(aten.index_select.default, dtypes=COPYABLE)
+def index_select(self: Value, dim: int, index: Value, out: Spec) -> Value:
+    """The parts of an axis at the positions in a 0-d or 1-d ``index``."""
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    taken = hlo.take(at_least_1d(self), at_least_1d(index), axis_of(dim, self.rank))
+    return hlo.reshape(taken, out.shape)
+
+
+def like_index(x: Value, index: Value, axis: int) -> Value:
+    """``x`` cut to the sizes of ``index`` along every axis but ``axis``."""
+    limits = [x.shape[i] if i == axis else index.shape[i] for i in range(x.rank)]
+    return hlo.slice_(x, [0] * x.rank, limits)
+
+
+# A sparse gradient is a matter of autograd, not of the value.
+@lowers(aten.gather.default, dtypes=COPYABLE, ignores=("sparse_grad",))
+def gather(self: Value, dim: int, index: Value, out: Spec) -> Value:
+    """One element along ``dim`` for each element of ``index``."""
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    axis = axis_of(dim, self.rank)
+    x, index = at_least_1d(self), at_least_1d(index)
+    return hlo.reshape(hlo.take_along(like_index(x, index, axis), index, axis), out.shape)
+
+
+@lowers(aten.take.default, dtypes=COPYABLE)
+def take(self: Value, index: Value, out: Spec) -> Value:
+    """Elements of the flattened tensor."""
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    return hlo.take(flatten(self), wrapped(index, self.numel), 0)
+
+
+# These three matter to the gradient only.
+@lowers(aten.embedding.default, dtypes=COPYABLE, ignores=("padding_idx", "scale_grad_by_freq", "sparse"))
+def embedding(weight: Value, indices: Value, out: Spec) -> Value:
+    """The rows of ``weight`` at ``indices``."""
+    return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else hlo.take(weight, indices, 0)

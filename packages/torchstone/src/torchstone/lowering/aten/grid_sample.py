@@ -1,0 +1,266 @@
+"""Sampling of planes and volumes at run-time positions, and its gradients.
+
+A sample is a weighted sum over a few elements around its position. Along one
+axis these are its :class:`_Tap` objects; the elements are all combinations of
+them. Conventions are those of aten/src/ATen/native/GridSampler.h.
+
+Not here: resampling at positions that are known in advance (``resize``);
+``affine_grid_generator``, which is a matrix product.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING, INT32
+from ...hlo import Value
+from ..promotion import opmath
+from ..registry import lowers
+
+aten = torch.ops.aten
+
+_NEAREST, _CUBIC = 1, 2  # interpolation modes; 0 is linear
+_ZEROS, _BORDER = 0, 1  # padding modes; 2 is reflection
+_CUBIC_A = -0.75
+
+
+@lowers(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default, dtypes=FLOATING)
+def grid_sampler(
+    input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Value:
+    """``(n, c, *in)`` sampled at ``grid``, ``(n, *out, axes)``, whose coordinates run from −1 to 1."""
+    axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
+    flat = _flat(hlo.convert(input, opmath(input.dtype)))
+    total = None
+    for taps in itertools.product(*axes):
+        part = _over_channels(_weight(taps), flat) * _gather(flat, _position(taps, input))
+        total = part if total is None else total + part
+    assert total is not None
+    shape = (*input.shape[:2], *grid.shape[1:-1])
+    return hlo.convert(hlo.reshape(total, shape), input.dtype)
+
+
+@lowers(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default, dtypes=FLOATING)
+def grid_sampler_backward(
+    grad_output: Value,
+    input: Value,
+    grid: Value,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Value | None, Value | None]:
+    """Gradients in ``input`` and ``grid``, as far as ``output_mask`` asks for them."""
+    axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
+    combinations = list(itertools.product(*axes))
+    grad = _flat(hlo.convert(grad_output, opmath(grad_output.dtype)))
+    in_input = _input_gradient(grad, input, combinations) if output_mask[0] else None
+    in_grid = None
+    if output_mask[1]:
+        if interpolation_mode == _NEAREST:
+            in_grid = hlo.zeros_like(grid)
+        else:
+            in_grid = _grid_gradient(grad, input, grid, combinations)
+    return in_input, in_grid
+
+
+def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
+    """Every sample's gradient, weighted, to the elements that it was made of."""
+    indices = hlo.concatenate([_position(taps, input) for taps in combinations], 1)
+    updates = hlo.concatenate([_over_channels(_weight(taps), grad) * grad for taps in combinations], 2)
+    volume = hlo.product(input.shape[2:])
+    (total,) = hlo.scatter(
+        [hlo.full((*input.shape[:2], volume), 0, grad.dtype)],
+        hlo.expand_dims(indices, [2]),
+        [updates],
+        lambda a, b: a + b,
+        update_window=[1],
+        inserted=[2],
+        to_operand=[2],
+        index_vector_dim=2,
+        input_batching=[0],
+        indices_batching=[0],
+    )
+    return hlo.convert(hlo.reshape(total, input.shape), input.dtype)
+
+
+def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
+    """For each coordinate, how its sample changes with it, summed over the channels."""
+    flat = _flat(hlo.convert(input, grad.dtype))
+    rank = input.rank - 2
+    totals: list[Value | None] = [None] * rank
+    for taps in combinations:
+        along = hlo.reduce_sum(grad * _gather(flat, _position(taps, input)), [1])
+        for axis in range(rank):
+            part = along * _weight(taps, slope_of=axis)
+            before = totals[axis]
+            totals[axis] = part if before is None else before + part
+    columns = [hlo.expand_dims(total, [2]) for total in reversed(totals) if total is not None]
+    return hlo.convert(hlo.reshape(hlo.concatenate(columns, 2), grid.shape), grid.dtype)
+
+
+# Positions, weights and elements ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """One element along one axis for every sample, each ``(n, samples)``.
+
+    ``weight`` is zero outside the input; ``slope`` is its derivative in the grid's coordinate.
+    """
+
+    index: Value
+    weight: Value
+    slope: Value
+
+
+def _flat(x: Value) -> Value:
+    return hlo.reshape(x, (*x.shape[:2], hlo.product(x.shape[2:])))
+
+
+def _over_channels(x: Value, like: Value) -> Value:
+    """``(n, samples)`` repeated for the channels of ``like``."""
+    return hlo.broadcast_in_dim(x, (x.shape[0], like.shape[1], x.shape[1]), [0, 2])
+
+
+def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
+    factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def _position(taps: Sequence[_Tap], input: Value) -> Value:
+    """Row-major position within the plane or volume, ``(n, samples)``."""
+    result = taps[0].index
+    for tap, size in zip(taps[1:], input.shape[3:], strict=True):
+        result = result * _extent(size, result) + tap.index
+    return result
+
+
+def _gather(flat: Value, position: Value) -> Value:
+    """All channels of ``(n, c, volume)`` at ``(n, samples)``."""
+    return hlo.gather(
+        flat,
+        hlo.expand_dims(position, [2]),
+        offset_dims=[1],
+        collapsed=[2],
+        start_index_map=[2],
+        index_vector_dim=2,
+        slice_sizes=[1, flat.shape[1], 1],
+        operand_batching=[0],
+        indices_batching=[0],
+    )
+
+
+def _extent(size: hlo.Dim, like: Value) -> Value:
+    return hlo.broadcast_to(hlo.convert(hlo.dim_scalar(size), like.dtype), like.shape)
+
+
+def _axes(input: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> list[list[_Tap]]:
+    """The taps along each spatial axis; the grid's last coordinate belongs to the first."""
+    dtype = opmath(grid.dtype)
+    rank = input.rank - 2
+    samples = (grid.shape[0], hlo.product(grid.shape[1:-1]))
+    axes = []
+    for axis, size in enumerate(input.shape[2:]):
+        column = rank - 1 - axis
+        coordinate = hlo.slice_axis(grid, grid.rank - 1, column, column + 1)
+        coordinate = hlo.convert(hlo.reshape(coordinate, samples), dtype)
+        axes.append(_Axis(size, padding, align_corners, coordinate).taps(mode))
+    return axes
+
+
+class _Axis:
+    """One axis: from the grid's coordinates to elements and weights."""
+
+    def __init__(self, size: hlo.Dim, padding: int, align_corners: bool, coordinate: Value) -> None:
+        self.padding = padding
+        self.align_corners = align_corners
+        self.extent = _extent(size, coordinate)
+        self.last = self.extent - 1
+        if align_corners:
+            self.unit = self.last / 2
+            self.source = (coordinate + 1) * self.unit
+        else:
+            self.unit = self.extent / 2
+            self.source = ((coordinate + 1) * self.extent - 1) / 2
+
+    def taps(self, mode: int) -> list[_Tap]:
+        if mode == _CUBIC:
+            return self._cubic()
+        source, unit = self._padded(self.source)
+        unit = unit * self.unit
+        if mode == _NEAREST:
+            return [
+                self._tap(hlo.round_nearest_even(source), hlo.full_like(source, 1), hlo.zeros_like(source))
+            ]
+        below = hlo.floor(source)
+        fraction = source - below
+        return [self._tap(below, 1 - fraction, -unit), self._tap(below + 1, fraction, unit)]
+
+    def _cubic(self) -> list[_Tap]:
+        """Four neighbours; the padding applies to each of them rather than to the coordinate."""
+        below = hlo.floor(self.source)
+        fraction = self.source - below
+        taps = []
+        for offset, distance in ((-1, fraction + 1), (0, fraction), (1, 1 - fraction), (2, 2 - fraction)):
+            near = offset in (0, 1)
+            weight, slope = _cubic_near(distance) if near else _cubic_far(distance)
+            slope = (slope if offset <= 0 else -slope) * self.unit
+            element, _ = self._padded(below + offset)
+            taps.append(self._tap(element, weight, slope))
+        return taps
+
+    def _tap(self, element: Value, weight: Value, slope: Value) -> _Tap:
+        """A tap at a whole-numbered ``element``; outside of the input it counts nothing."""
+        inside = (element >= 0) & (element <= self.last)
+        index = hlo.convert(hlo.select(inside, element, 0), INT32)
+        return _Tap(index, hlo.select(inside, weight, 0), hlo.select(inside, slope, 0))
+
+    def _padded(self, source: Value) -> tuple[Value, Value]:
+        """``source`` moved into the input as the padding mode says, and the derivative of that."""
+        one = hlo.full_like(source, 1)
+        if self.padding == _ZEROS:
+            return source, one
+        if self.padding == _BORDER:
+            return self._clipped(source, one)
+        if self.align_corners:
+            reflected, sign = self._reflected(source, hlo.zeros_like(source), self.last)
+        else:
+            reflected, sign = self._reflected(source, hlo.full_like(source, -0.5), self.extent)
+        return self._clipped(reflected, sign)
+
+    def _clipped(self, source: Value, slope: Value) -> tuple[Value, Value]:
+        within = (source > 0) & (source < self.last)
+        return hlo.clamp(hlo.zeros_like(source), source, self.last), hlo.select(within, slope, 0)
+
+    def _reflected(self, source: Value, low: Value, span: Value) -> tuple[Value, Value]:
+        """``source`` folded back and forth between ``low`` and ``low + span``."""
+        distance = hlo.abs_(source - low)
+        flips = hlo.floor(distance / span)
+        rest = hlo.remainder(distance, span)
+        even = hlo.eq(hlo.remainder(flips, 2.0), 0)
+        folded = hlo.select(even, rest, span - rest) + low
+        sign = hlo.select(even, hlo.full_like(source, 1), hlo.full_like(source, -1))
+        sign = hlo.select(source < low, -sign, sign)
+        flat = hlo.eq(span, 0)  # one element, corners aligned: everything falls onto it
+        return hlo.select(flat, hlo.zeros_like(folded), folded), hlo.select(flat, hlo.zeros_like(sign), sign)
+
+
+def _cubic_near(x: Value) -> tuple[Value, Value]:
+    """The cubic convolution kernel and its derivative at distances in [0, 1]."""
+    a = _CUBIC_A
+    return ((x * (a + 2)) - (a + 3)) * x * x + 1, (x * (3 * (a + 2)) - 2 * (a + 3)) * x
+
+
+def _cubic_far(x: Value) -> tuple[Value, Value]:
+    """The cubic convolution kernel and its derivative at distances in [1, 2]."""
+    a = _CUBIC_A
+    return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a, (x * (3 * a) - 10 * a) * x + 8 * a

@@ -1,0 +1,254 @@
+"""Pointwise loss functions with a reduction, and their gradients.
+
+Not here: losses that look up classes (``class_loss``), CTC. What PyTorch
+composes from other operators (cross entropy, KL divergence, L1, embedding and
+triplet losses) needs no lowering.
+
+Each is a composite; 16-bit floats are computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import torch
+
+from ... import hlo
+from ...dtypes import COMPLEX, FLOATING, INTEGRAL
+from ...hlo import Value
+from ..common import count_of, fill, mean_over
+from ..composites import Optional, composed
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+NO_INTEGER_LOSS = dict.fromkeys(
+    INTEGRAL, "the loss itself takes no integers, so they have no gradient to take"
+)
+
+Pointwise = Callable[..., Value]
+
+
+class Reduction(IntEnum):
+    """What a loss does with its elements (ATen/core/Reduction.h)."""
+
+    NONE = 0
+    MEAN = 1
+    SUM = 2
+
+
+def reduced(losses: Value, reduction: int) -> Value:
+    """The losses themselves, their mean or their sum."""
+    axes = list(range(losses.rank))
+    if reduction == Reduction.MEAN:
+        return mean_over(losses, axes)
+    return hlo.reduce_sum(losses, axes) if reduction == Reduction.SUM else losses
+
+
+def spread(grad: Value, shape: hlo.Shape, reduction: int) -> Value:
+    """Gradient of :func:`reduced`: what of ``grad`` reaches each of the losses of ``shape``."""
+    grad = hlo.broadcast_to(grad, shape)
+    if reduction == Reduction.MEAN:
+        grad = grad / fill(count_of(grad, range(grad.rank), grad.dtype), shape)
+    return grad
+
+
+def reduction_name(reduction: int) -> str:
+    """As it stands in a composite's attributes: ``none``, ``mean`` or ``sum``."""
+    return Reduction(reduction).name.lower()
+
+
+def _broadcast(values: Sequence[Optional]) -> list[Optional]:
+    shape = hlo.broadcast_shapes(*(value.shape for value in values if value is not None))
+    return [value if value is None else hlo.broadcast_to(value, shape) for value in values]
+
+
+def _loss(
+    name: str, inputs: Sequence[Optional], loss: Pointwise, reduction: int, out: Spec, **attributes: float
+) -> list[Optional]:
+    """``loss(*inputs)``, broadcast against each other, then reduced."""
+
+    def kernel(*values: Optional) -> Value:
+        return reduced(loss(*_broadcast(values)), reduction)
+
+    return composed(name, inputs, kernel, out, {"reduction": reduction_name(reduction), **attributes})
+
+
+def _gradient(
+    name: str,
+    grad: Value,
+    inputs: Sequence[Optional],
+    slope: Pointwise,
+    reduction: int,
+    out: Spec,
+    **attributes: float,
+) -> list[Optional]:
+    """Gradient of :func:`_loss` to its first input, whose derivative by element is ``slope(*inputs)``."""
+
+    def kernel(grad: Value, *values: Optional) -> Value:
+        return spread(grad, out.shape, reduction) * slope(*_broadcast(values))
+
+    return composed(
+        name, [grad, *inputs], kernel, out, {"reduction": reduction_name(reduction), **attributes}
+    )
+
+
+@lowers(aten.mse_loss.default, dtypes=FLOATING)
+def mse_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Optional]:
+    """``(self − target)²``."""
+    return _loss("mse_loss", [self, target], lambda x, t: (x - t) * (x - t), reduction, out)
+
+
+@lowers(aten.mse_loss_backward.default, dtypes=FLOATING, gaps=NO_INTEGER_LOSS)
+def mse_loss_backward(
+    grad_output: Value, self: Value, target: Value, reduction: int, out: Spec
+) -> list[Optional]:
+    """Gradient of the squared error."""
+    return _gradient(
+        "mse_loss_backward", grad_output, [self, target], lambda x, t: (x - t) * 2.0, reduction, out
+    )
+
+
+@lowers(aten.smooth_l1_loss.default, dtypes=FLOATING)
+def smooth_l1_loss(
+    self: Value, target: Value, reduction: int = 1, beta: float = 1.0, *, out: Spec
+) -> list[Optional]:
+    """``|self − target| − beta/2`` where that distance reaches ``beta``, a parabola below it."""
+
+    def loss(x: Value, t: Value) -> Value:
+        distance = hlo.abs_(x - t)
+        if not beta:
+            return distance
+        return hlo.select(distance < beta, distance * distance * 0.5 / beta, distance - 0.5 * beta)
+
+    return _loss("smooth_l1_loss", [self, target], loss, reduction, out, beta=beta)
+
+
+@lowers(aten.smooth_l1_loss_backward.default, dtypes=FLOATING, gaps=NO_INTEGER_LOSS)
+def smooth_l1_loss_backward(
+    grad_output: Value, self: Value, target: Value, reduction: int, beta: float, out: Spec
+) -> list[Optional]:
+    """Gradient of the smooth L1 loss."""
+
+    def slope(x: Value, t: Value) -> Value:
+        difference = x - t
+        if not beta:
+            return hlo.sign(difference)
+        return hlo.select(hlo.abs_(difference) < beta, difference / beta, hlo.sign(difference))
+
+    return _gradient("smooth_l1_loss_backward", grad_output, [self, target], slope, reduction, out, beta=beta)
+
+
+@lowers(aten.huber_loss.default, dtypes=FLOATING)
+def huber_loss(
+    self: Value, target: Value, reduction: int = 1, delta: float = 1.0, *, out: Spec
+) -> list[Optional]:
+    """``delta · (|self − target| − delta/2)`` where that distance exceeds ``delta``, else half its square."""
+
+    def loss(x: Value, t: Value) -> Value:
+        distance = hlo.abs_(x - t)
+        return hlo.select(distance <= delta, distance * distance * 0.5, (distance - 0.5 * delta) * delta)
+
+    return _loss("huber_loss", [self, target], loss, reduction, out, delta=delta)
+
+
+@lowers(aten.huber_loss_backward.default, dtypes=FLOATING)
+def huber_loss_backward(
+    grad_output: Value, self: Value, target: Value, reduction: int, delta: float, out: Spec
+) -> list[Optional]:
+    """Gradient of the Huber loss."""
+    return _gradient(
+        "huber_loss_backward",
+        grad_output,
+        [self, target],
+        lambda x, t: hlo.clamp(-delta, x - t, delta),
+        reduction,
+        out,
+        delta=delta,
+    )
+
+
+def _weighted(losses: Value, weight: Optional) -> Value:
+    return losses if weight is None else losses * weight
+
+
+@lowers(aten.binary_cross_entropy.default, dtypes=FLOATING)
+def binary_cross_entropy(
+    self: Value, target: Value, weight: Optional = None, reduction: int = 1, *, out: Spec
+) -> list[Optional]:
+    """``−(target · log(self) + (1 − target) · log(1 − self))``, logarithms no lower than −100."""
+
+    def loss(x: Value, t: Value, weight: Optional) -> Value:
+        yes = hlo.maximum(hlo.log(x), -100.0)
+        no = hlo.maximum(hlo.log_plus_one(-x), -100.0)
+        return _weighted((t - 1.0) * no - t * yes, weight)
+
+    return _loss("binary_cross_entropy", [self, target, weight], loss, reduction, out)
+
+
+@lowers(aten.binary_cross_entropy_backward.default, dtypes=FLOATING)
+def binary_cross_entropy_backward(
+    grad_output: Value,
+    self: Value,
+    target: Value,
+    weight: Optional = None,
+    reduction: int = 1,
+    *,
+    out: Spec,
+) -> list[Optional]:
+    """Gradient of the binary cross entropy of probabilities."""
+
+    def slope(x: Value, t: Value, weight: Optional) -> Value:
+        return _weighted((x - t) / hlo.maximum((1.0 - x) * x, 1e-12), weight)
+
+    inputs = [self, target, weight]
+    return _gradient("binary_cross_entropy_backward", grad_output, inputs, slope, reduction, out)
+
+
+@lowers(aten.binary_cross_entropy_with_logits.default, dtypes=FLOATING)
+def binary_cross_entropy_with_logits(
+    self: Value,
+    target: Value,
+    weight: Optional = None,
+    pos_weight: Optional = None,
+    reduction: int = 1,
+    *,
+    out: Spec,
+) -> list[Optional]:
+    """Binary cross entropy of ``sigmoid(self)`` without overflow."""
+
+    def loss(x: Value, t: Value, weight: Optional, pos_weight: Optional) -> Value:
+        # softplus(−x) = −log(sigmoid(x))
+        negative = hlo.log_plus_one(hlo.exponential(-hlo.abs_(x))) + hlo.maximum(-x, 0.0)
+        if pos_weight is not None:
+            negative = negative * ((pos_weight - 1.0) * t + 1.0)
+        return _weighted((1.0 - t) * x + negative, weight)
+
+    inputs = [self, target, weight, pos_weight]
+    return _loss("binary_cross_entropy_with_logits", inputs, loss, reduction, out)
+
+
+@lowers(aten.soft_margin_loss.default, dtypes=FLOATING | COMPLEX)
+def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Optional]:
+    """``log(1 + exp(−target · self))``."""
+    return _loss(
+        "soft_margin_loss",
+        [self, target],
+        lambda x, t: hlo.log_plus_one(hlo.exponential(-t * x)),
+        reduction,
+        out,
+    )
+
+
+@lowers(aten.soft_margin_loss_backward.default, dtypes=FLOATING | COMPLEX)
+def soft_margin_loss_backward(
+    grad_output: Value, self: Value, target: Value, reduction: int, out: Spec
+) -> list[Optional]:
+    """Gradient of the soft margin loss."""
+
+    def slope(x: Value, t: Value) -> Value:
+        z = hlo.exponential(-t * x)
+        return -t * z / (z + 1.0)
+
+    return _gradient("soft_margin_loss_backward", grad_output, [self, target], slope, reduction, out)

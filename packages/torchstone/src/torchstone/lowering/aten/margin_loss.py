@@ -1,0 +1,172 @@
+"""Margin losses over classes, and their gradients.
+
+Not here: pointwise losses, the soft margin loss among them (``loss``),
+negative log likelihood (``class_loss``).
+
+Each is a composite. Scores are ``(N, C)`` or ``(C,)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOAT32, FLOAT64
+from ...hlo import Value
+from ..common import restore
+from ..composites import Optional, Specs, composed
+from ..registry import Spec, lowers
+from .loss import reduced, reduction_name, spread
+
+aten = torch.ops.aten
+
+WIDE = frozenset({FLOAT32, FLOAT64})
+
+
+def _rows(x: Value) -> Value:
+    """``(N, C)`` for one sample's ``(C,)`` too (a 0-d value is one class)."""
+    return x if x.rank == 2 else hlo.reshape(x, (1, x.numel))
+
+
+def _attributes(p: Any, margin: Any, reduction: int) -> dict[str, hlo.Attribute]:
+    return {"p": int(p), "margin": float(margin), "reduction": reduction_name(reduction)}
+
+
+def _violations(scores: Value, target: Value, weight: Optional, margin: float) -> tuple[Value, Value, Value]:
+    """How far each class comes within ``margin`` of the target, which class is it, and each row's weight."""
+    here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
+    own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
+    excess = hlo.maximum(scores - restore(own, scores.shape, [1]) + margin, 0.0)
+    factor = hlo.full(own.shape, 1, own.dtype) if weight is None else hlo.take(weight, target, 0)
+    return hlo.select(here, 0.0, excess), here, factor
+
+
+@lowers(aten.multi_margin_loss.default, dtypes=WIDE)
+def multi_margin_loss(
+    self: Value,
+    target: Value,
+    p: Any = 1,
+    margin: Any = 1,
+    weight: Optional = None,
+    reduction: int = 1,
+    *,
+    out: Spec,
+) -> list[Optional]:
+    """Mean over classes of ``max(0, margin − self[target] + self)^p``, the target's own left out."""
+
+    def kernel(x: Value, target: Value, weight: Optional) -> Value:
+        scores = _rows(x)
+        excess, _, factor = _violations(scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin))
+        powers = excess if p == 1 else excess * excess
+        losses = hlo.reduce_sum(powers, [1]) * factor / float(scores.shape[1])
+        return reduced(losses, reduction)
+
+    attributes: dict[str, hlo.Attribute] = {
+        "p": int(p),
+        "margin": float(margin),
+        "reduction": reduction_name(reduction),
+    }
+    return composed("multi_margin_loss", [self, target, weight], kernel, out, attributes)
+
+
+@lowers(aten.multi_margin_loss_backward.default, dtypes=WIDE)
+def multi_margin_loss_backward(
+    grad_output: Value,
+    self: Value,
+    target: Value,
+    p: Any,
+    margin: Any,
+    weight: Optional = None,
+    reduction: int = 1,
+    *,
+    out: Spec,
+) -> list[Optional]:
+    """Gradient of :func:`multi_margin_loss`: each violation pushes its class down and the target up."""
+
+    def kernel(grad: Value, x: Value, target: Value, weight: Optional) -> Value:
+        scores = _rows(x)
+        excess, here, factor = _violations(
+            scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin)
+        )
+        slope = hlo.convert(excess > 0.0, x.dtype) if p == 1 else excess * 2.0
+        slope = slope * restore(factor / float(scores.shape[1]), scores.shape, [1])
+        pull = restore(hlo.reduce_sum(slope, [1]), scores.shape, [1])
+        total = spread(grad, scores.shape[:1], reduction)
+        return hlo.select(here, -pull, slope) * restore(total, scores.shape, [1])
+
+    attributes: dict[str, hlo.Attribute] = {
+        "p": int(p),
+        "margin": float(margin),
+        "reduction": reduction_name(reduction),
+    }
+    return composed(
+        "multi_margin_loss_backward", [grad_output, self, target, weight], kernel, out, attributes
+    )
+
+
+def _ended(target: Value) -> Value:
+    """Which places of each row are no targets: those from its first −1 on."""
+    shape = (*target.shape, target.shape[1])
+    not_after = hlo.iota(shape, 2, target.dtype) <= hlo.iota(shape, 1, target.dtype)
+    return hlo.reduce_or(not_after & restore(target < 0, shape, [1]), [2])
+
+
+def _matches(target: Value) -> Value:
+    """``(N, C, C)``: whether place s (axis 1) of the targets names class c (last axis)."""
+    shape = (*target.shape, target.shape[1])
+    named = hlo.eq(restore(target, shape, [2]), hlo.iota(shape, 2, target.dtype))
+    return named & restore(~_ended(target), shape, [2])
+
+
+def _marked(target: Value, like: Value) -> Value:
+    """1 for each class that is among the row's targets, else 0."""
+    return hlo.convert(hlo.reduce_or(_matches(target), [1]), like.dtype)
+
+
+def _pairs(scores: Value, target: Value, is_target: Value) -> tuple[Value, Value]:
+    """For each row, place of a target and class ``(N, C, C)``: the violation, and whether it counts."""
+    shape = (*scores.shape, scores.shape[1])
+    ended = _ended(target)
+    own = hlo.take_along(scores, hlo.select(ended, 0, target), 1)
+    excess = restore(scores, shape, [1]) - restore(own, shape, [2]) + 1.0
+    counts = restore(~ended, shape, [2]) & restore(hlo.eq(is_target, 0.0), shape, [1]) & (excess > 0.0)
+    return excess, counts
+
+
+@lowers(aten.multilabel_margin_loss_forward.default, dtypes=WIDE)
+def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Specs) -> list[Optional]:
+    """Mean over classes of ``max(0, 1 − self[target] + self)`` over all targets and all other classes."""
+
+    def kernel(x: Value, target: Value) -> tuple[Value, Value]:
+        scores, targets = _rows(x), _rows(target)
+        marked = _marked(targets, scores)
+        excess, counts = _pairs(scores, targets, marked)
+        losses = hlo.reduce_sum(hlo.select(counts, excess, 0.0), [1, 2]) / float(scores.shape[1])
+        return reduced(losses, reduction), marked
+
+    attributes: dict[str, hlo.Attribute] = {"reduction": reduction_name(reduction)}
+    return composed("multilabel_margin_loss", [self, target], kernel, out, attributes)
+
+
+@lowers(aten.multilabel_margin_loss_backward.default, dtypes=WIDE)
+def multilabel_margin_loss_backward(
+    grad_output: Value, self: Value, target: Value, reduction: int, is_target: Value, out: Spec
+) -> list[Optional]:
+    """Gradient of :func:`multilabel_margin_loss`."""
+
+    def kernel(grad: Value, x: Value, target: Value, is_target: Value) -> Value:
+        scores = _rows(x)
+        targets = _rows(target)
+        _, counts = _pairs(scores, targets, _rows(is_target))
+        ones = hlo.convert(counts, x.dtype)
+        pushed = hlo.reduce_sum(ones, [1])
+        violated = restore(hlo.reduce_sum(ones, [2]), counts.shape, [2])
+        pulled = hlo.reduce_sum(hlo.select(_matches(targets), violated, 0.0), [1])
+        total = spread(grad, scores.shape[:1], reduction) / float(scores.shape[1])
+        return (pushed - pulled) * restore(total, scores.shape, [1])
+
+    attributes: dict[str, hlo.Attribute] = {"reduction": reduction_name(reduction)}
+    inputs = [grad_output, self, target, is_target]
+    return composed("multilabel_margin_loss_backward", inputs, kernel, out, attributes)

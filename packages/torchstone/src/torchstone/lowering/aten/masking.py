@@ -1,0 +1,58 @@
+"""Masks: masked_fill, masked_scatter and its gradient.
+
+Not here: ``where`` (``comparison``), ``index_put`` with a mask (``scattering``),
+``masked_select`` (its size depends on data).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import BOOL, COPYABLE, INT64
+from ...hlo import Value
+from ..common import flatten, is_empty
+from ..promotion import as_value
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+
+def ordinal(mask: Value) -> Value:
+    """How many elements before each one, in row-major order, a bool mask selects: int64, 1-d."""
+    chosen = hlo.convert(flatten(mask), INT64)
+    return hlo.associative_scan([chosen], 0, lambda a, b: a + b)[0] - chosen
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor, dtypes=COPYABLE)
+def masked_fill(self: Value, mask: Value, value: Any, out: Spec) -> Value:
+    """``value`` where ``mask`` holds."""
+    filling = hlo.broadcast_to(as_value(value, out.dtype), out.shape)
+    held = hlo.broadcast_to(hlo.convert(mask, BOOL), out.shape)
+    return hlo.select(held, filling, hlo.broadcast_to(self, out.shape))
+
+
+@lowers(aten.masked_scatter.default, dtypes=COPYABLE)
+def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
+    """The n-th element that ``mask`` selects becomes the n-th element of ``source``."""
+    x, held = hlo.broadcast_to(self, out.shape), hlo.broadcast_to(mask, out.shape)
+    if is_empty(out.shape) or is_empty(source.shape):
+        return x
+    chosen = hlo.take(flatten(source), ordinal(held), 0)
+    return hlo.select(held, hlo.reshape(chosen, out.shape), x)
+
+
+@lowers(aten.masked_scatter_backward.default, dtypes=COPYABLE)
+def masked_scatter_backward(grad_output: Value, mask: Value, sizes: list[hlo.Dim], out: Spec) -> Value:
+    """The selected gradients, packed to the front of a tensor of ``sizes``; zeros after them."""
+    if is_empty(sizes) or is_empty(grad_output.shape):
+        return hlo.full(sizes, 0, out.dtype)
+    held = hlo.broadcast_to(mask, grad_output.shape)
+    zeros = flatten(hlo.full(sizes, 0, out.dtype))
+    # The position after the end: scatter drops what is sent there.
+    nowhere = hlo.broadcast_in_dim(hlo.dim_scalar(zeros.numel), (held.numel,), [])
+    where = hlo.select(flatten(held), ordinal(held), nowhere)
+    packed = hlo.put(zeros, where, flatten(grad_output), 0, lambda _, new: new)
+    return hlo.reshape(packed, sizes)

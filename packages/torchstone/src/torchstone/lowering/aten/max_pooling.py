@@ -1,0 +1,184 @@
+"""Max pooling over sliding windows, its gradient, and unpooling.
+
+The position of a maximum is PyTorch's: the first of equal elements, the last
+of several NaNs; padding is never chosen.
+
+Not here: adaptive and fractional max pooling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import FLOATING, INT64, INTEGRAL
+from ...hlo import Value
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from ..windows import Windows, places
+
+aten = torch.ops.aten
+
+
+@lowers(
+    aten.max_pool2d_with_indices.default,
+    dtypes=INTEGRAL | FLOATING,
+    ignores=("ceil_mode",),  # the result's shape says it
+)
+def max_pool2d_with_indices(
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    *,
+    out: tuple[Spec, Spec],
+) -> tuple[Value, Value]:
+    """Maximum of each window over the last two axes, and its position in the plane."""
+    return _max_pool(self, 2, kernel_size, stride, padding, dilation, out[0].shape)
+
+
+@lowers(aten.max_pool3d_with_indices.default, dtypes=INTEGRAL | FLOATING, ignores=("ceil_mode",))
+def max_pool3d_with_indices(
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    *,
+    out: tuple[Spec, Spec],
+) -> tuple[Value, Value]:
+    """Maximum of each window over the last three axes, and its position in the volume."""
+    return _max_pool(self, 3, kernel_size, stride, padding, dilation, out[0].shape)
+
+
+def _max_pool(
+    x: Value,
+    rank: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int] | int,
+    dilation: Sequence[int] | int,
+    shape: hlo.Shape,
+) -> tuple[Value, Value]:
+    windows = Windows.of(x.shape[-rank:], shape[-rank:], kernel, stride, padding, dilation)
+    value, place = x, places(x, rank)
+    for stage in windows.stages():
+        values, candidates = stage.frame(value, hlo.lowest(x.dtype)), stage.frame(place, -1)
+        taps = [(stage.tap(values, offset), stage.tap(candidates, offset)) for offset in stage.offsets()]
+        value, place = taps[0]
+        for candidate, where in taps[1:]:
+            take = (candidate > value) | (place < 0)
+            if x.dtype.is_floating:
+                take = take | hlo.is_nan(candidate)
+            place = hlo.select(take, where, place)
+            value = hlo.maximum(value, candidate)
+    return value, hlo.convert(place, INT64)
+
+
+@lowers(
+    aten.max_pool2d_with_indices_backward.default,
+    dtypes=FLOATING,
+    ignores=("ceil_mode",),
+)
+def max_pool2d_with_indices_backward(
+    grad_output: Value,
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    indices: Value,
+) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _max_pool_backward(grad_output, self, 2, kernel_size, stride, padding, dilation, indices)
+
+
+@lowers(
+    aten.max_pool3d_with_indices_backward.default,
+    dtypes=FLOATING,
+    ignores=("ceil_mode",),
+)
+def max_pool3d_with_indices_backward(
+    grad_output: Value,
+    self: Value,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    indices: Value,
+) -> Value:
+    """The gradient of each window goes to the element that was its maximum."""
+    return _max_pool_backward(grad_output, self, 3, kernel_size, stride, padding, dilation, indices)
+
+
+def _max_pool_backward(
+    grad: Value,
+    x: Value,
+    rank: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int] | int,
+    dilation: Sequence[int] | int,
+    indices: Value,
+) -> Value:
+    windows = Windows.of(x.shape[-rank:], grad.shape[-rank:], kernel, stride, padding, dilation)
+    wide = hlo.convert(grad, opmath(grad.dtype))
+    if len(windows.stages()) > 1:
+        return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)
+    place = places(x, rank)
+    chosen = hlo.convert(indices, place.dtype)
+    candidates = windows.frame(place, -1)
+    total = None
+    for offset in windows.offsets():
+        part = hlo.select(hlo.eq(windows.tap(candidates, offset), chosen), wide, 0)
+        spread = windows.untap(part, offset)
+        total = spread if total is None else total + spread
+    assert total is not None
+    return hlo.convert(windows.unframe(total), grad.dtype)
+
+
+# Unpooling ---------------------------------------------------------------------------
+
+
+@lowers(
+    aten.max_unpool2d.default,
+    dtypes=FLOATING,
+    ignores=("output_size",),  # the result's shape says it
+)
+def max_unpool2d(self: Value, indices: Value, out: Spec) -> Value:
+    """Zeros with each element at its position in the plane."""
+    return scattered(self, indices, out.shape, 2, lambda _, new: new)
+
+
+@lowers(
+    aten.max_unpool3d.default,
+    dtypes=FLOATING,
+    ignores=("output_size", "stride", "padding"),  # the positions say where everything goes
+)
+def max_unpool3d(self: Value, indices: Value, out: Spec) -> Value:
+    """Zeros with each element at its position in the volume."""
+    return scattered(self, indices, out.shape, 3, lambda _, new: new)
+
+
+def _sum(a: Value, b: Value) -> Value:
+    return a + b
+
+
+def scattered(
+    values: Value,
+    indices: Value,
+    shape: hlo.Shape,
+    rank: int,
+    combine: Callable[[Value, Value], Value] = _sum,
+) -> Value:
+    """Zeros of ``shape`` combined with each of ``values`` at its position within the last ``rank`` axes."""
+    lead = shape[:-rank]
+    flat = hlo.full((*lead, hlo.product(shape[-rank:])), 0, values.dtype)
+    listed = (*lead, hlo.product(values.shape[-rank:]))
+    total = hlo.put_along(
+        flat, hlo.reshape(indices, listed), hlo.reshape(values, listed), flat.rank - 1, combine
+    )
+    return hlo.reshape(total, shape)

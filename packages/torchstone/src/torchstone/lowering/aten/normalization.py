@@ -1,0 +1,180 @@
+"""Layer, group and RMS normalization, and their gradients.
+
+Not here: batch normalization (``batch_norm``).
+
+Each is a composite. Statistics are computed in float32 (float64 for float64),
+whatever the mixture of input, weight and bias dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import COMPLEX, FLOATING
+from ...hlo import Value
+from ..common import center, count_of, fill, mean_over, restore
+from ..composites import Optional, Specs, composed, compute_dtype
+from ..registry import lowers
+
+aten = torch.ops.aten
+
+
+def affine(x: Value, weight: Optional, bias: Optional, axes: Sequence[int]) -> Value:
+    """``x * weight + bias``, both laid along ``axes``."""
+    if weight is not None:
+        x = x * hlo.broadcast_in_dim(weight, x.shape, axes)
+    if bias is not None:
+        x = x + hlo.broadcast_in_dim(bias, x.shape, axes)
+    return x
+
+
+def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
+    """``x`` with mean 0 and variance 1 over ``axes``; the mean and 1/σ that did it (without ``axes``)."""
+    mean, deviation, squares = center(x, axes)
+    rstd = hlo.rsqrt(squares / fill(count_of(x, axes, x.dtype), squares.shape) + eps)
+    return deviation * restore(rstd, x.shape, axes), mean, rstd
+
+
+def standardize_gradient(grad: Value, normal: Value, rstd: Value, axes: Sequence[int]) -> Value:
+    """Gradient of :func:`standardize` to its input, from its result ``normal``."""
+    along = mean_over(grad, axes)
+    across = mean_over(grad * normal, axes)
+    shape = grad.shape
+    return (grad - restore(along, shape, axes) - normal * restore(across, shape, axes)) * restore(
+        rstd, shape, axes
+    )
+
+
+def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
+    """Outer axes and the ``normalized`` last ones."""
+    return list(range(rank - normalized)), list(range(rank - normalized, rank))
+
+
+@lowers(aten.native_layer_norm.default, dtypes=FLOATING)
+def layer_norm(
+    input: Value, normalized_shape: Sequence[int], weight: Optional, bias: Optional, eps: float, out: Specs
+) -> list[Optional]:
+    """Standardization over the last axes, then scale and shift; returns mean and 1/σ too."""
+    _, inner = _split(input.rank, len(normalized_shape))
+
+    def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
+        normal, mean, rstd = standardize(x, inner, eps)
+        return affine(normal, weight, bias, inner), mean, rstd
+
+    return composed("layer_norm", [input, weight, bias], kernel, out, {"axes": inner, "epsilon": eps})
+
+
+@lowers(aten.native_layer_norm_backward.default, dtypes=FLOATING, ignores=("bias", "output_mask"))
+def layer_norm_backward(
+    grad_out: Value,
+    input: Value,
+    normalized_shape: Sequence[int],
+    mean: Value,
+    rstd: Value,
+    weight: Optional,
+    out: Specs,
+) -> list[Optional]:
+    """Gradients of layer normalization to input, weight and bias, as far as asked for."""
+    outer, inner = _split(input.rank, len(normalized_shape))
+
+    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+        kept = [x.shape[axis] for axis in outer]
+        mean, rstd = hlo.reshape(mean, kept), hlo.reshape(rstd, kept)
+        normal = (x - restore(mean, x.shape, inner)) * restore(rstd, x.shape, inner)
+        return (
+            standardize_gradient(affine(grad, weight, None, inner), normal, rstd, inner),
+            hlo.reduce_sum(grad * normal, outer),
+            hlo.reduce_sum(grad, outer),
+        )
+
+    inputs = [grad_out, input, mean, rstd, weight]
+    return composed("layer_norm_backward", inputs, kernel, out, {"axes": inner})
+
+
+@lowers(aten._fused_rms_norm.default, dtypes=FLOATING | COMPLEX)
+def rms_norm(
+    input: Value, normalized_shape: Sequence[int], weight: Optional, eps: float | None, out: Specs
+) -> list[Optional]:
+    """Division by the root of the mean square over the last axes, then scale; returns its reciprocal too."""
+    _, inner = _split(input.rank, len(normalized_shape))
+    # PyTorch's default is the epsilon of the dtype it computes in (layer_norm.cpp).
+    epsilon = torch.finfo(compute_dtype([input]).torch).eps if eps is None else eps
+
+    def kernel(x: Value, weight: Optional) -> tuple[Value, ...]:
+        rstd = hlo.rsqrt(mean_over(x * x, inner) + epsilon)
+        return affine(x * restore(rstd, x.shape, inner), weight, None, inner), rstd
+
+    return composed("rms_norm", [input, weight], kernel, out, {"axes": inner, "epsilon": epsilon})
+
+
+@lowers(aten._fused_rms_norm_backward.default, dtypes=FLOATING, ignores=("output_mask",))
+def rms_norm_backward(
+    grad_out: Value, input: Value, normalized_shape: Sequence[int], rstd: Value, weight: Optional, out: Specs
+) -> list[Optional]:
+    """Gradients of RMS normalization to input and weight, as far as asked for."""
+    outer, inner = _split(input.rank, len(normalized_shape))
+
+    def kernel(grad: Value, x: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+        scale = restore(hlo.reshape(rstd, [x.shape[axis] for axis in outer]), x.shape, inner)
+        normal, scaled = x * scale, affine(grad, weight, None, inner)
+        across = mean_over(scaled * normal, inner)
+        return (scaled - normal * restore(across, x.shape, inner)) * scale, hlo.reduce_sum(
+            grad * normal, outer
+        )
+
+    return composed("rms_norm_backward", [grad_out, input, rstd, weight], kernel, out, {"axes": inner})
+
+
+@lowers(aten.native_group_norm.default, dtypes=FLOATING)
+def group_norm(
+    input: Value,
+    weight: Optional,
+    bias: Optional,
+    N: hlo.Dim,
+    C: hlo.Dim,
+    HxW: hlo.Dim,
+    group: int,
+    eps: float,
+    out: Specs,
+) -> list[Optional]:
+    """Standardization of each sample's channel groups, then scale and shift by channel."""
+
+    def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
+        normal, mean, rstd = standardize(hlo.reshape(x, (N, group, C // group * HxW)), [2], eps)
+        return affine(hlo.reshape(normal, (N, C, HxW)), weight, bias, [1]), mean, rstd
+
+    return composed("group_norm", [input, weight, bias], kernel, out, {"groups": group, "epsilon": eps})
+
+
+@lowers(aten.native_group_norm_backward.default, dtypes=FLOATING, ignores=("output_mask",))
+def group_norm_backward(
+    grad_out: Value,
+    input: Value,
+    mean: Value,
+    rstd: Value,
+    weight: Optional,
+    N: hlo.Dim,
+    C: hlo.Dim,
+    HxW: hlo.Dim,
+    group: int,
+    out: Specs,
+) -> list[Optional]:
+    """Gradients of group normalization to input, weight and bias, as far as asked for."""
+    grouped = (N, group, C // group * HxW)
+
+    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+        x = hlo.reshape(x, grouped)
+        normal = (x - restore(mean, grouped, [2])) * restore(rstd, grouped, [2])
+        flat = hlo.reshape(grad, (N, C, HxW))
+        scaled = hlo.reshape(affine(flat, weight, None, [1]), grouped)
+        return (
+            standardize_gradient(scaled, normal, rstd, [2]),
+            hlo.reduce_sum(flat * hlo.reshape(normal, (N, C, HxW)), [0, 2]),
+            hlo.reduce_sum(flat, [0, 2]),
+        )
+
+    inputs = [grad_out, input, mean, rstd, weight]
+    return composed("group_norm_backward", inputs, kernel, out, {"groups": group})

@@ -1,0 +1,29 @@
+"""Prims that PyTorch's decompositions leave and that belong to no other family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._inductor.inductor_prims  # defines prims.fma
+
+from ... import hlo
+from ...dtypes import BOOL, BOOLEAN, FLOAT64, STANDARD
+from ...hlo import Value
+from ..promotion import broadcast
+from ..registry import Spec, lowers
+
+prims = torch.ops.prims
+
+
+@lowers(prims.fma.default, dtypes=STANDARD)
+def fma(a: Any, b: Any, c: Any, out: Spec) -> Value:
+    """``a * b + c``; real floats in float64, so that only the result is rounded."""
+    x, y, z = broadcast((a, b, c), FLOAT64 if out.dtype.is_floating else out.dtype, out.shape)
+    return hlo.convert((x & y) | z if out.dtype.is_bool else x * y + z, out.dtype)
+
+
+@lowers(prims.where.default, dtypes=BOOLEAN)
+def where(pred: Value, a: Any, b: Any, *, out: Spec) -> Value:
+    """``a`` where ``pred`` holds, else ``b``; left by decompositions that are written in prims."""
+    return hlo.select(*broadcast((pred,), BOOL, out.shape), *broadcast((a, b), out.dtype, out.shape))

@@ -1,0 +1,182 @@
+"""Sums, products, means, variances, norms and logical reductions.
+
+Not here: minima and maxima with or without positions (``extremum``), scans
+(``scan``), sorting and order statistics.
+
+16-bit floats accumulate in float32 and are rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ... import hlo
+from ...dtypes import (
+    ALL_INTEGRAL,
+    BOOL,
+    BOOLEAN,
+    COMPLEX,
+    EVERY,
+    FLOAT64,
+    FLOATING,
+    STANDARD,
+    SUB_BYTE,
+    UINT64,
+    UNSIGNED,
+    DType,
+)
+from ...hlo import Value
+from ..common import axes_of, cast, center, count_of, fill, mean_over, restore
+from ..factories import finish, lowers_reduction
+from ..promotion import opmath
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+Dims = int | Sequence[int] | None
+SUMMABLE = STANDARD | UNSIGNED
+ANY = EVERY - SUB_BYTE
+"""What can be tested for zero, or summed after conversion to the ``dtype`` that the call names."""
+
+
+def _sum(x: Value, axes: Sequence[int]) -> Value:
+    """Sum over ``dim`` (``None`` or ``[]``: all) in the result's dtype; of bools in bool: any."""
+    return hlo.reduce_or(x, axes) if x.dtype.is_bool else hlo.reduce_sum(x, axes)
+
+
+def _mean(x: Value, axes: Sequence[int]) -> Value:
+    """Mean over ``dim`` (``None`` or ``[]``: all); NaN over no elements."""
+    return mean_over(x, axes)
+
+
+def _prod(x: Value, axes: Sequence[int]) -> Value:
+    """Product over one axis or all, in the result's dtype; of bools in bool: all."""
+    if x.dtype.is_bool:
+        return hlo.reduce_and(x, axes)
+    return hlo.reduce([x], [1], axes, lambda a, b: a * b)[0]
+
+
+def _any(x: Value, axes: Sequence[int]) -> Value:
+    """True where any element along ``dim`` is not zero (NaN is not); uint8 gives uint8."""
+    return hlo.reduce_or(hlo.convert(x, BOOL), axes)
+
+
+def _all(x: Value, axes: Sequence[int]) -> Value:
+    """True where no element along ``dim`` is zero; uint8 gives uint8."""
+    return hlo.reduce_and(hlo.convert(x, BOOL), axes)
+
+
+lowers_reduction(aten.sum.default, aten.sum.dim_IntList, kernel=_sum, dtypes=ANY)
+lowers_reduction(aten.mean.default, aten.mean.dim, kernel=_mean, dtypes=ANY)
+lowers_reduction(aten.prod.default, aten.prod.dim_int, kernel=_prod, dtypes=ANY)
+lowers_reduction(aten.any.default, aten.any.dim, kernel=_any, dtypes=ANY)
+lowers_reduction(aten.all.default, aten.all.dim, kernel=_all, dtypes=ANY)
+
+
+@lowers(aten.any.dims, dtypes=ANY, ignores=("keepdim",))
+def any_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
+    """True where any element along ``dim`` is not zero; ``[]`` reduces nothing."""
+    return finish(_any(cast(self, BOOL), [] if dim == [] else axes_of(dim, self.rank)), out)
+
+
+@lowers(aten.all.dims, dtypes=ANY, ignores=("keepdim",))
+def all_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
+    """True where no element along ``dim`` is zero; ``[]`` reduces nothing."""
+    return finish(_all(cast(self, BOOL), [] if dim == [] else axes_of(dim, self.rank)), out)
+
+
+def moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
+    """Variance (real) and mean of ``x`` over ``axes``: sum of |x − mean|² over max(0, n − correction)."""
+    average, _, squares = center(x, axes)
+    divisor = hlo.maximum(count_of(x, axes, squares.dtype) - float(correction), 0.0)
+    return squares / fill(divisor, squares.shape), average
+
+
+def _default_correction(correction: Any) -> float:
+    return 1.0 if correction is None else float(correction)
+
+
+@lowers(aten.var.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
+def var(self: Value, dim: Dims = None, *, correction: Any = None, out: Spec) -> Value:
+    """Variance over ``dim`` with Bessel's ``correction`` (default 1)."""
+    x = hlo.convert(self, opmath(self.dtype))
+    return finish(moments(x, axes_of(dim, x.rank), _default_correction(correction))[0], out)
+
+
+@lowers(aten.std.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
+def std(self: Value, dim: Dims = None, *, correction: Any = None, out: Spec) -> Value:
+    """Standard deviation over ``dim`` with Bessel's ``correction`` (default 1)."""
+    x = hlo.convert(self, opmath(self.dtype))
+    return finish(hlo.sqrt(moments(x, axes_of(dim, x.rank), _default_correction(correction))[0]), out)
+
+
+@lowers(aten.var_mean.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
+def var_mean(
+    self: Value, dim: Dims = None, *, correction: Any = None, out: tuple[Spec, Spec]
+) -> tuple[Value, Value]:
+    """Variance and mean over ``dim`` with Bessel's ``correction`` (default 1)."""
+    x = hlo.convert(self, opmath(self.dtype))
+    variance, average = moments(x, axes_of(dim, x.rank), _default_correction(correction))
+    return finish(variance, out[0]), finish(average, out[1])
+
+
+@lowers(aten.std_mean.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
+def std_mean(
+    self: Value, dim: Dims = None, *, correction: Any = None, out: tuple[Spec, Spec]
+) -> tuple[Value, Value]:
+    """Standard deviation and mean over ``dim`` with Bessel's ``correction`` (default 1)."""
+    x = hlo.convert(self, opmath(self.dtype))
+    variance, average = moments(x, axes_of(dim, x.rank), _default_correction(correction))
+    return finish(hlo.sqrt(variance), out[0]), finish(average, out[1])
+
+
+@lowers(aten.logsumexp.default, dtypes=SUMMABLE, ignores=("keepdim",))
+def logsumexp(self: Value, dim: Dims, out: Spec) -> Value:
+    """``log(sum(exp(self)))`` over ``dim`` without overflow; −inf over no elements."""
+    x = hlo.convert(self, opmath(out.dtype))
+    axes = axes_of(dim, x.rank)
+    peak = hlo.reduce_max(hlo.real(x), axes)
+    # An infinite peak would turn inf − inf into NaN.
+    peak = hlo.select(hlo.is_finite(peak), peak, 0.0)
+    shift = hlo.convert(peak, x.dtype)
+    total = hlo.reduce_sum(hlo.exponential(x - restore(shift, x.shape, axes)), axes)
+    return finish(hlo.log(total) + shift, out)
+
+
+@lowers(aten.linalg_vector_norm.default, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
+def linalg_vector_norm(
+    self: Value, ord: Any = 2, dim: Dims = None, *, dtype: DType | None = None, out: Spec
+) -> Value:
+    """``sum(|x|^ord)^(1/ord)`` over ``dim``; orders 0 (count) and ±inf (extremes) included."""
+    x = hlo.abs_(hlo.convert(self, opmath(dtype or self.dtype)))
+    axes = axes_of(dim, x.rank)
+    return finish(norm_of_magnitudes(x, float(ord), axes), out)
+
+
+def norm_of_magnitudes(x: Value, order: float, axes: Sequence[int]) -> Value:
+    """The ``order``-norm over ``axes`` of elements that are not negative."""
+    if order == 0:
+        return hlo.reduce_sum(hlo.convert(hlo.ne(x, 0.0), x.dtype), axes)
+    if order == float("inf"):
+        return hlo.reduce_max(x, axes)
+    if order == float("-inf"):
+        return hlo.reduce_min(x, axes)
+    if order == 1:
+        return hlo.reduce_sum(x, axes)
+    if order == 2:
+        return hlo.sqrt(hlo.reduce_sum(x * x, axes))
+    return hlo.power(hlo.reduce_sum(hlo.power(x, order), axes), 1.0 / order)
+
+
+@lowers(aten.hash_tensor.default, dtypes=ALL_INTEGRAL | FLOATING | BOOLEAN, ignores=("keepdim", "mode"))
+def hash_tensor(self: Value, dim: Dims = None, *, out: Spec) -> Value:
+    """Exclusive or over ``dim`` of the elements as 64-bit patterns (floats: as float64); mode is 0."""
+    if self.dtype.is_floating:
+        x = hlo.bitcast(hlo.convert(self, FLOAT64), UINT64)
+    else:
+        x = hlo.convert(self, UINT64)
+    axes = axes_of(dim, x.rank)
+    return finish(hlo.reduce([x], [0], axes, lambda a, b: a ^ b)[0], out)

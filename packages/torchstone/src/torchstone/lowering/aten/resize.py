@@ -1,0 +1,232 @@
+"""Resampling to another size: nearest, linear, cubic and antialiased, and the gradients.
+
+Each is a weighted sum of few elements along one axis after the other; positions
+and weights are computed when the program is built (``interpolation``), so the
+resampled sizes are static.
+
+Not here: sampling at run-time positions (``grid_sample``); pixel shuffling,
+which is a reshape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy
+import torch
+
+from ... import hlo
+from ...dtypes import FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
+from ...hlo import Value
+from .. import interpolation
+from ..common import static_size
+from ..promotion import opmath
+from ..registry import aten_overloads, lowers
+from ..taps import Taps
+
+aten = torch.ops.aten
+
+WIDE = frozenset({FLOAT32, FLOAT64})
+Rule = Callable[[int, int, float | None, Any], Taps]
+"""Input size, output size, scale factor and real type to taps."""
+
+
+def _resampled(x: Value, output_size: Sequence[int], scales: Sequence[float | None], rule: Rule) -> Value:
+    result = hlo.convert(x, opmath(x.dtype))
+    for axis, count, scale in zip(_axes(x, scales), output_size, scales, strict=True):
+        result = _taps(rule, x.shape[axis], count, scale, x.dtype).apply(result, axis)
+    return hlo.convert(result, x.dtype)
+
+
+def _resampled_backward(
+    grad: Value, input_size: Sequence[int], scales: Sequence[float | None], rule: Rule
+) -> Value:
+    result = hlo.convert(grad, opmath(grad.dtype))
+    for axis, scale in zip(_axes(grad, scales), scales, strict=True):
+        taps = _taps(rule, input_size[axis], grad.shape[axis], scale, grad.dtype)
+        result = taps.adjoint(int(input_size[axis])).apply(result, axis)
+    return hlo.convert(result, grad.dtype)
+
+
+def _resampled_bytes(
+    x: Value, output_size: Sequence[int], scales: Sequence[float | None], rule: Rule
+) -> Value:
+    """Weighted resampling of uint8 in fixed-point arithmetic, last axis first, as PyTorch's kernels do it."""
+    result = hlo.convert(x, INT32)
+    for axis, count, scale in reversed(list(zip(_axes(x, scales), output_size, scales, strict=True))):
+        taps, bits = _taps(rule, x.shape[axis], count, scale, FLOAT64).fixed_point()
+        total = taps.apply(result, axis) + (1 << (bits - 1))
+        result = hlo.clamp(0, hlo.shift_right_arithmetic(total, bits), 255)
+    return hlo.convert(result, UINT8)
+
+
+def _axes(x: Value, scales: Sequence[float | None]) -> range:
+    """The resampled axes are the last ones."""
+    return range(x.rank - len(scales), x.rank)
+
+
+def _taps(rule: Rule, size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype: DType) -> Taps:
+    size, count = static_size(size, "resampling"), static_size(count, "resampling")
+    return rule(size, count, scale, numpy.float64 if dtype is FLOAT64 else numpy.float32)
+
+
+# Nearest -----------------------------------------------------------------------------
+
+
+def _lowers_nearest(name: str, exact: bool) -> None:
+    """Register the 1-d, 2-d and 3-d overloads called ``name`` and their gradients."""
+
+    def rule(size: int, count: int, scale: float | None, _: Any) -> Taps:
+        return interpolation.nearest(size, count, scale, exact=exact)
+
+    @lowers(getattr(aten, f"{name}1d").default, dtypes=FLOATING | {UINT8})
+    def nearest1d(self: Value, output_size: Sequence[int], scales: float | None = None) -> Value:
+        """The nearest element along the last axis."""
+        return _resampled(self, output_size, [scales], rule)
+
+    @lowers(getattr(aten, f"{name}2d").default, dtypes=FLOATING | {UINT8})
+    def nearest2d(
+        self: Value, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
+    ) -> Value:
+        """The nearest element of the plane."""
+        return _resampled(self, output_size, [scales_h, scales_w], rule)
+
+    @lowers(getattr(aten, f"{name}3d").default, dtypes=FLOATING | {UINT8})
+    def nearest3d(
+        self: Value,
+        output_size: Sequence[int],
+        scales_d: float | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Value:
+        """The nearest element of the volume."""
+        return _resampled(self, output_size, [scales_d, scales_h, scales_w], rule)
+
+    @lowers(getattr(aten, f"{name}1d_backward").default, dtypes=FLOATING, ignores=("output_size",))
+    def nearest1d_backward(
+        grad_output: Value, input_size: Sequence[int], scales: float | None = None
+    ) -> Value:
+        """Each element's gradient to the one that it was taken from."""
+        return _resampled_backward(grad_output, input_size, [scales], rule)
+
+    @lowers(getattr(aten, f"{name}2d_backward").default, dtypes=FLOATING, ignores=("output_size",))
+    def nearest2d_backward(
+        grad_output: Value,
+        input_size: Sequence[int],
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Value:
+        """Each element's gradient to the one that it was taken from."""
+        return _resampled_backward(grad_output, input_size, [scales_h, scales_w], rule)
+
+    @lowers(getattr(aten, f"{name}3d_backward").default, dtypes=FLOATING, ignores=("output_size",))
+    def nearest3d_backward(
+        grad_output: Value,
+        input_size: Sequence[int],
+        scales_d: float | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Value:
+        """Each element's gradient to the one that it was taken from."""
+        return _resampled_backward(grad_output, input_size, [scales_d, scales_h, scales_w], rule)
+
+
+_lowers_nearest("upsample_nearest", exact=False)
+_lowers_nearest("_upsample_nearest_exact", exact=True)
+
+
+# Weighted ----------------------------------------------------------------------------
+
+
+def _aligned(kernel: Callable[..., Taps], align_corners: bool) -> Rule:
+    def rule(size: int, count: int, scale: float | None, real: Any) -> Taps:
+        return kernel(size, count, align_corners, scale, real)
+
+    return rule
+
+
+@lowers(aten.upsample_linear1d.default, dtypes=FLOATING)
+def upsample_linear1d(
+    self: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None
+) -> Value:
+    """Linear interpolation along the last axis."""
+    return _resampled(self, output_size, [scales], _aligned(interpolation.linear, align_corners))
+
+
+@lowers(aten.upsample_linear1d_backward.default, dtypes=FLOATING, ignores=("output_size",))
+def upsample_linear1d_backward(
+    grad_output: Value, input_size: Sequence[int], align_corners: bool, scales: float | None = None
+) -> Value:
+    """The gradient of :func:`upsample_linear1d`."""
+    return _resampled_backward(
+        grad_output, input_size, [scales], _aligned(interpolation.linear, align_corners)
+    )
+
+
+@lowers(aten.upsample_trilinear3d.default, dtypes=FLOATING)
+def upsample_trilinear3d(
+    self: Value,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = None,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Value:
+    """Linear interpolation along the last three axes."""
+    scales = [scales_d, scales_h, scales_w]
+    return _resampled(self, output_size, scales, _aligned(interpolation.linear, align_corners))
+
+
+@lowers(aten.upsample_trilinear3d_backward.default, dtypes=FLOATING, ignores=("output_size",))
+def upsample_trilinear3d_backward(
+    grad_output: Value,
+    input_size: Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = None,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Value:
+    """The gradient of :func:`upsample_trilinear3d`."""
+    scales = [scales_d, scales_h, scales_w]
+    return _resampled_backward(grad_output, input_size, scales, _aligned(interpolation.linear, align_corners))
+
+
+def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
+    """Register the weighted resampling of the last two axes called ``name``, and its gradient."""
+
+    def plane(
+        self: Value,
+        output_size: Sequence[int],
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Value:
+        """Weighted neighbours along both axes of the plane."""
+        resampled = _resampled_bytes if self.dtype is UINT8 else _resampled
+        return resampled(self, output_size, [scales_h, scales_w], _aligned(kernel, align_corners))
+
+    def plane_backward(
+        grad_output: Value,
+        input_size: Sequence[int],
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Value:
+        """Each element's gradient to those that it was made of, by their weights."""
+        return _resampled_backward(
+            grad_output, input_size, [scales_h, scales_w], _aligned(kernel, align_corners)
+        )
+
+    lowers(*aten_overloads([f"{name}.default"]), dtypes=dtypes | {UINT8})(plane)
+    lowers(*aten_overloads([f"{name}_backward.default"]), dtypes=dtypes, ignores=("output_size",))(
+        plane_backward
+    )
+
+
+_lowers_plane("upsample_bilinear2d", interpolation.linear, FLOATING)
+_lowers_plane("upsample_bicubic2d", interpolation.cubic, FLOATING)
+for _filter in ("bilinear", "bicubic", "lanczos"):  # PyTorch 2.11 has no lanczos
+    _kernel = partial(interpolation.antialiased, filter_=interpolation.FILTERS[_filter])
+    _lowers_plane(f"_upsample_{_filter}2d_aa", _kernel, WIDE)

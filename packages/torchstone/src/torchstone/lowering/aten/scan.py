@@ -1,0 +1,127 @@
+"""Running sums, products, extremes and log-sum-exps along an axis.
+
+Not here: reductions, the higher-order operators ``scan`` and
+``associative_scan`` (``control_flow``).
+
+Each is a composite around a parallel prefix scan of O(n log n) work; 16-bit
+floats are computed in float32, other numbers in the result's dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import BOOLEAN, COMPLEX, EVERY, FLOATING, INT64, REAL, SUB_BYTE
+from ...hlo import Value
+from ..common import axis_of, cast, is_empty
+from ..promotion import opmath
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+Combine = Callable[..., Value | Sequence[Value]]
+Scan = Callable[[Sequence[Value], int, Combine], Sequence[Value]]
+
+
+def _scanned(
+    name: str,
+    self: Value,
+    dim: int,
+    out: Sequence[Spec],
+    combine: Combine,
+    start: Callable[[Value, int], Sequence[Value]] = lambda x, _: [x],
+    scan: Scan = hlo.associative_scan,
+) -> list[Value]:
+    """The prefix scan of ``start(x, axis)`` as the composite ``torchstone.<name>``."""
+    axis = axis_of(dim, self.rank)
+
+    def decomposition(x: Value) -> list[Value]:
+        values = start(cast(x, opmath(out[0].dtype)), axis)
+        if x.rank and not is_empty(x.shape):
+            values = scan(values, axis, combine)
+        return [hlo.convert(value, spec.dtype) for value, spec in zip(values, out, strict=True)]
+
+    attributes: dict[str, hlo.Attribute] = {"axis": axis, "dtype": out[0].dtype.name}
+    return hlo.composite(f"torchstone.{name}", [self], decomposition, attributes)
+
+
+@lowers(aten.cumsum.default, dtypes=EVERY - SUB_BYTE, ignores=("dtype",))
+def cumsum(self: Value, dim: int, out: Spec) -> list[Value]:
+    """Running sum along ``dim`` in the result's dtype."""
+    add: Combine = (lambda a, b: a | b) if out.dtype.is_bool else (lambda a, b: a + b)
+    return _scanned("cumsum", self, dim, [out], add)
+
+
+@lowers(aten.cumprod.default, dtypes=EVERY - SUB_BYTE, ignores=("dtype",))
+def cumprod(self: Value, dim: int, out: Spec) -> list[Value]:
+    """Running product along ``dim`` in the result's dtype."""
+    multiply: Combine = (lambda a, b: a & b) if out.dtype.is_bool else (lambda a, b: a * b)
+    return _scanned("cumprod", self, dim, [out], multiply)
+
+
+def _later_if(better: Callable[[Value, Value], Value]) -> Combine:
+    """Keep the better of two (value, index) pairs; the later one among equals and among NaNs."""
+
+    def combine(value: Value, index: Value, later_value: Value, later_index: Value) -> Sequence[Value]:
+        move = better(later_value, value)
+        if value.dtype.is_floating:
+            move = hlo.is_nan(later_value) | (move & ~hlo.is_nan(value))
+        return hlo.select(move, later_value, value), hlo.select(move, later_index, index)
+
+    return combine
+
+
+def _with_index(x: Value, axis: int) -> Sequence[Value]:
+    return x, hlo.index_of(x, axis) if x.rank else hlo.scalar(0, INT64)
+
+
+@lowers(aten.cummax.default, dtypes=REAL | BOOLEAN)
+def cummax(self: Value, dim: int, out: Sequence[Spec]) -> list[Value]:
+    """Running maximum along ``dim`` and the last index at which it stood."""
+    at_least = _later_if(lambda later, earlier: later >= earlier)
+    return _scanned("cummax", self, dim, out, at_least, _with_index)
+
+
+@lowers(aten.cummin.default, dtypes=REAL | BOOLEAN)
+def cummin(self: Value, dim: int, out: Sequence[Spec]) -> list[Value]:
+    """Running minimum along ``dim`` and the last index at which it stood."""
+    at_most = _later_if(lambda later, earlier: later <= earlier)
+    return _scanned("cummin", self, dim, out, at_most, _with_index)
+
+
+def _add_exponentials(a: Value, b: Value) -> Value:
+    """``log(exp(a) + exp(b))`` without overflow; equal infinities stay what they are."""
+    if a.dtype.is_complex:
+        swap = hlo.real(a) > hlo.real(b)
+        low, high = hlo.select(swap, b, a), hlo.select(swap, a, b)
+        settled = ~hlo.is_finite(hlo.real(low)) & hlo.eq(hlo.real(low), hlo.real(high))
+    else:
+        low, high = hlo.minimum(a, b), hlo.maximum(a, b)
+        settled = ~hlo.is_finite(low) & hlo.eq(low, high)
+    return hlo.select(settled, high, hlo.log_plus_one(hlo.exponential(low - high)) + high)
+
+
+@lowers(aten.logcumsumexp.default, dtypes=FLOATING | COMPLEX)
+def logcumsumexp(self: Value, dim: int, out: Spec) -> list[Value]:
+    """Logarithm of the running sum of exponentials along ``dim``."""
+    # Of complex numbers the order of additions decides on which branch of the logarithm each one ends.
+    scan = _one_by_one if self.dtype.is_complex else hlo.associative_scan
+    return _scanned("logcumsumexp", self, dim, [out], _add_exponentials, scan=scan)
+
+
+def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Value]:
+    """The scan of logarithms of sums in the order of the elements."""
+    x = hlo.move_axis(values[0], axis, 0)
+    zero = hlo.scalar(0, INT64)
+
+    def step(i: Value, last: Value, sums: Value) -> Sequence[Value]:
+        row = hlo.take(x, hlo.reshape(i, (1,)), 0)
+        total = _add_exponentials(last, row)
+        return total, hlo.dynamic_update_slice(sums, total, [i, *(zero for _ in x.shape[1:])])
+
+    nothing = hlo.full((1, *x.shape[1:]), float("-inf"), x.dtype)
+    sums = hlo.fori(hlo.dim_scalar(x.shape[0]), step, [nothing, x])[1]
+    return [hlo.move_axis(sums, 0, axis)]

@@ -1,0 +1,150 @@
+"""``as_strided`` and its relatives, which address the storage behind a tensor.
+
+A value has no storage. What stands for it is the 1-d value of all elements
+between the tensor's first and last one, in the order of their addresses; the
+strides come from PyTorch's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from ... import hlo
+from ...dtypes import COPYABLE, INT64
+from ...hlo import Value
+from ..common import cast, flatten, is_empty
+from ..registry import Spec, aten_overloads, lowers
+
+aten = torch.ops.aten
+
+
+def addresses(size: Sequence[hlo.Dim], stride: Sequence[hlo.Dim], offset: hlo.Dim) -> Value:
+    """Address of every element of a strided tensor: int64 of shape ``size``."""
+    total = hlo.full(size, 0, INT64) + _number(offset, size)
+    for axis, step in enumerate(stride):
+        if not hlo.same_dim(size[axis], 1):
+            total = total + hlo.iota(size, axis, INT64) * _number(step, size)
+    return total
+
+
+def _number(number: hlo.Dim, shape: Sequence[hlo.Dim]) -> Value:
+    return hlo.broadcast_in_dim(hlo.dim_scalar(number), shape, [])
+
+
+def _descending(fake: torch.Tensor) -> list[int]:
+    """Axes in the order of their strides, largest first (ties as they come; size 1 anywhere)."""
+    stride = fake.stride()
+    return sorted(range(fake.dim()), key=lambda axis: -stride[axis])
+
+
+def _is_dense(fake: torch.Tensor) -> bool:
+    """True if the tensor is a permutation of a contiguous one: every address is one element."""
+    expected: Any = 1
+    for axis in reversed(_descending(fake)):
+        if hlo.same_dim(fake.shape[axis], 1):
+            continue
+        if not hlo.same_dim(fake.stride()[axis], expected):
+            return False
+        expected = expected * fake.shape[axis]
+    return True
+
+
+def _extent(fake: torch.Tensor) -> hlo.Dim:
+    """Elements of storage from the tensor's first to its last."""
+    return 1 + sum((size - 1) * step for size, step in zip(fake.shape, fake.stride(), strict=True))
+
+
+def _keep_new(_: Value, new: Value) -> Value:
+    return new
+
+
+def _at(storage: Value, where: Value, values: Value) -> Value:
+    """``storage`` with ``values`` at the addresses ``where``."""
+    return hlo.put(storage, flatten(where), flatten(values), 0, _keep_new)
+
+
+def to_storage(x: Value, fake: torch.Tensor) -> Value:
+    """The storage that ``x`` covers, 1-d; zeros in its gaps."""
+    if _is_dense(fake):
+        return flatten(hlo.transpose(x, _descending(fake)))
+    return _at(hlo.full((_extent(fake),), 0, x.dtype), addresses(x.shape, fake.stride(), 0), x)
+
+
+def from_storage(storage: Value, fake: torch.Tensor) -> Value:
+    """The tensor that lies on ``storage`` as ``fake`` does: the inverse of :func:`to_storage`."""
+    if _is_dense(fake):
+        order = _descending(fake)
+        ordered = hlo.reshape(storage, [fake.shape[axis] for axis in order])
+        return hlo.transpose(ordered, [order.index(axis) for axis in range(fake.dim())])
+    return hlo.take(storage, addresses(fake.shape, fake.stride(), 0), 0)
+
+
+def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
+    """All there is of the storage is what the operand itself covers, not the tensor that it is a part of."""
+    fake, size, stride = arguments["self"], arguments["size"], arguments["stride"]
+    offset = _relative(fake, arguments["storage_offset"])
+    if not hlo.is_static((*size, *stride, offset, *fake.shape, *fake.stride())) or is_empty(size):
+        return None
+    extent = _extent(fake)
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    inside = offset >= 0 and last < extent
+    if inside and not _is_dense(fake):
+        covered = numpy.zeros(extent, dtype=bool)
+        covered[_addresses(fake.shape, fake.stride(), 0)] = True
+        inside = bool(covered[_addresses(size, stride, offset)].all())
+    if inside:
+        return None
+    operand = f"size {list(fake.shape)}, stride {list(fake.stride())}"
+    return f"its operand ({operand}) covers only a part of what it reads; apply it to the whole tensor"
+
+
+def _addresses(size: Sequence[int], stride: Sequence[int], offset: int) -> numpy.ndarray[Any, Any]:
+    total = numpy.full(tuple(size), offset)
+    for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+        total += (numpy.arange(n) * step).reshape([-1 if i == axis else 1 for i in range(len(size))])
+    return total
+
+
+def _relative(fake: torch.Tensor, storage_offset: hlo.Dim | None) -> hlo.Dim:
+    return 0 if storage_offset is None else storage_offset - fake.storage_offset()
+
+
+@lowers(aten.as_strided.default, aten.as_strided_copy.default, dtypes=COPYABLE, refuses=_refuses_uncovered)
+def as_strided(
+    self: Value,
+    size: list[hlo.Dim],
+    stride: list[hlo.Dim],
+    storage_offset: hlo.Dim | None,
+    *,
+    meta: dict[str, Any],
+    out: Spec,
+) -> Value:
+    """Elements of the operand's storage at ``storage_offset + Σ index · stride``."""
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    fake = meta["self"]
+    offset = _relative(fake, storage_offset)
+    return hlo.take(to_storage(self, fake), addresses(size, stride, offset), 0)
+
+
+@lowers(*aten_overloads(["as_strided_scatter"]), dtypes=COPYABLE, refuses=_refuses_uncovered)
+def as_strided_scatter(
+    self: Value,
+    src: Value,
+    size: list[hlo.Dim],
+    stride: list[hlo.Dim],
+    storage_offset: hlo.Dim | None,
+    *,
+    meta: dict[str, Any],
+) -> Value:
+    """``self`` with the elements that ``as_strided`` would show replaced by ``src``."""
+    if is_empty(src.shape):
+        return self
+    fake = meta["self"]
+    offset = _relative(fake, storage_offset)
+    update = hlo.broadcast_to(cast(src, self.dtype), size)
+    return from_storage(_at(to_storage(self, fake), addresses(size, stride, offset), update), fake)

@@ -1,0 +1,78 @@
+"""Sliding blocks of planes as columns, and their sum back into planes.
+
+Not here: convolutions (which use no columns), ``unfold`` of one dimension (a view).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import hlo
+from ...dtypes import BOOLEAN, COMPLEX, FLOATING
+from ...hlo import Value
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from ..windows import Windows
+
+aten = torch.ops.aten
+
+
+@lowers(aten.im2col.default, dtypes=FLOATING | COMPLEX | BOOLEAN)
+def im2col(
+    self: Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """``(…, c, h, w)`` to ``(…, c · block, blocks)``: each column is one block."""
+    windows = _blocks(self.shape[-2:], kernel_size, dilation, padding, stride)
+    framed = windows.frame(self, 0)
+    lead, channels = self.shape[:-3], self.shape[-3]
+    taps = [hlo.expand_dims(windows.tap(framed, offset), [-3]) for offset in windows.offsets()]
+    columns = hlo.concatenate(taps, len(lead) + 1)
+    return hlo.reshape(columns, (*lead, channels * len(taps), hlo.product(windows.counts)))
+
+
+@lowers(aten.col2im.default, dtypes=FLOATING | COMPLEX | BOOLEAN)
+def col2im(
+    self: Value,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+    out: Spec,
+) -> Value:
+    """The adjoint of :func:`im2col`: blocks are added where they overlap (of bools: or)."""
+    windows = _blocks(tuple(output_size), kernel_size, dilation, padding, stride)
+    lead, channels = out.shape[:-3], out.shape[-3]
+    axis = len(lead) + 1
+    offsets = list(windows.offsets())
+    columns = hlo.reshape(
+        hlo.convert(self, opmath(self.dtype)), (*lead, channels, len(offsets), *windows.counts)
+    )
+    total = None
+    for place, offset in enumerate(offsets):
+        column = hlo.squeeze(hlo.slice_axis(columns, axis, place, place + 1), [axis])
+        spread = windows.untap(column, offset)
+        total = spread if total is None else total + spread
+    assert total is not None
+    return hlo.convert(windows.unframe(total), out.dtype)
+
+
+def _blocks(
+    sizes: hlo.Shape,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Windows:
+    """All blocks that fit into a padded plane; every list has two entries."""
+    counts = [
+        (size + 2 * p - d * (k - 1) - 1) // s + 1
+        for size, k, d, p, s in zip(sizes, kernel, dilation, padding, stride, strict=True)
+    ]
+    return Windows.of(sizes, tuple(counts), kernel, stride, padding, dilation)

@@ -1,0 +1,145 @@
+"""Functional updates through a view, and the backward operators of views.
+
+Not here: the same for raw storage (``strided``), updates at positions given by
+a tensor (``scattering``).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ... import hlo
+from ...dtypes import COPYABLE, FLOAT8_E8M0FNU
+from ...hlo import Value
+from ..common import axis_of, cast, is_empty
+from ..promotion import opmath
+from ..registry import Spec, lowers
+from .slicing import diagonal_indices, first_index, window_indices
+
+aten = torch.ops.aten
+
+
+def _resized(shape: hlo.Shape, axis: int, size: hlo.Dim) -> list[hlo.Dim]:
+    return [size if i == axis else dim for i, dim in enumerate(shape)]
+
+
+def _spread(x: Value, axis: int, first: hlo.Dim, step: int, size: hlo.Dim) -> Value:
+    """Zeros with ``x`` at ``first``, ``first + step``, … of an axis of ``size``."""
+    low, high, interior = [0] * x.rank, [0] * x.rank, [0] * x.rank
+    last = first + (x.shape[axis] - 1) * step
+    low[axis], high[axis], interior[axis] = first, size - last - 1, step - 1
+    return hlo.pad(x, 0, low, high, interior)
+
+
+@lowers(aten.slice_scatter.default, dtypes=COPYABLE)
+def slice_scatter(
+    self: Value,
+    src: Value,
+    dim: int = 0,
+    start: hlo.Dim | None = None,
+    end: hlo.Dim | None = None,
+    step: int = 1,
+) -> Value:
+    """``self`` with ``start : end : step`` of one axis replaced by ``src``."""
+    axis = axis_of(dim, self.rank)
+    size = self.shape[axis]
+    first = first_index(start, size)
+    limit = size if end is None else first_index(end, size)
+    if isinstance(first, int) and isinstance(limit, int) and limit <= first:
+        return self
+    count = (limit - first + step - 1) // step
+    update = hlo.broadcast_to(cast(src, self.dtype), _resized(self.shape, axis, count))
+    if step == 1:
+        before, after = hlo.slice_axis(self, axis, 0, first), hlo.slice_axis(self, axis, limit, size)
+        return hlo.concatenate([x for x in (before, update, after) if not is_empty(x.shape)] or [self], axis)
+    position = hlo.index_of(self, axis)
+    inside = (position >= first) & (position < limit) & hlo.eq(hlo.remainder(position - first, step), 0)
+    return hlo.select(inside, _spread(update, axis, first, step, size), self)
+
+
+# The size of the gradient says where the slice ended.
+@lowers(aten.slice_backward.default, dtypes=COPYABLE, ignores=("end",))
+def slice_backward(
+    grad_output: Value, input_sizes: list[hlo.Dim], dim: int, start: hlo.Dim, step: int
+) -> Value:
+    """Zeros of ``input_sizes`` with the gradient of a slice in its place."""
+    if is_empty(grad_output.shape):
+        return hlo.full(input_sizes, 0, grad_output.dtype)
+    axis = axis_of(dim, grad_output.rank)
+    size = input_sizes[axis]
+    first = first_index(start, size)
+    return _spread(grad_output, axis, first, step, size)
+
+
+@lowers(aten.select_scatter.default, dtypes=COPYABLE)
+def select_scatter(self: Value, src: Value, dim: int, index: hlo.Dim) -> Value:
+    """``self`` with one index of an axis replaced by ``src``."""
+    axis = axis_of(dim, self.rank)
+    update = hlo.expand_dims(cast(src, self.dtype), [axis])
+    index = index + self.shape[axis] if isinstance(index, int) and index < 0 else index
+    starts = [hlo.dim_scalar(index if i == axis else 0) for i in range(self.rank)]
+    return hlo.dynamic_update_slice(self, update, starts)
+
+
+@lowers(aten.select_backward.default, dtypes=COPYABLE)
+def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, index: hlo.Dim) -> Value:
+    """Zeros of ``input_sizes`` with the gradient at one index of an axis."""
+    axis = axis_of(dim, len(input_sizes))
+    size = input_sizes[axis]
+    index = index + size if isinstance(index, int) and index < 0 else index
+    return _spread(hlo.expand_dims(grad_output, [axis]), axis, index, 1, size)
+
+
+def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) -> Value:
+    """``x`` with the diagonal of two axes replaced by ``update`` (the diagonal is its last axis)."""
+    if is_empty(update.shape):
+        return x
+    axes = [axis_of(dim1, x.rank), axis_of(dim2, x.rank)]
+    return hlo.scatter(
+        [x],
+        diagonal_indices(update.shape[-1], offset),
+        [update],
+        lambda _, new: new,
+        update_window=list(range(x.rank - 2)),
+        inserted=sorted(axes),
+        to_operand=axes,
+        index_vector_dim=1,
+        unique=True,
+    )[0]
+
+
+@lowers(aten.diagonal_scatter.default, dtypes=COPYABLE)
+def diagonal_scatter(self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """``self`` with the diagonal of two axes replaced by ``src``."""
+    return _put_diagonal(self, cast(src, self.dtype), offset, dim1, dim2)
+
+
+@lowers(aten.diagonal_backward.default, dtypes=COPYABLE)
+def diagonal_backward(
+    grad_output: Value, input_sizes: list[hlo.Dim], offset: int, dim1: int, dim2: int
+) -> Value:
+    """Zeros of ``input_sizes`` with the gradient on the diagonal of two axes."""
+    zeros = hlo.full(input_sizes, 0, grad_output.dtype)
+    return _put_diagonal(zeros, grad_output, offset, dim1, dim2)
+
+
+@lowers(
+    aten.unfold_backward.default,
+    dtypes=COPYABLE - {FLOAT8_E8M0FNU},
+    gaps={FLOAT8_E8M0FNU: "this dtype has no zero to start a sum from"},
+)
+def unfold_backward(
+    grad_in: Value, input_sizes: list[hlo.Dim], dim: int, size: int, step: int, out: Spec
+) -> Value:
+    """The gradients of all windows added up where they lay; overlaps add in float32 for 16-bit floats."""
+    if is_empty(grad_in.shape):
+        return hlo.full(input_sizes, 0, out.dtype)
+    wide = hlo.convert(grad_in, opmath(out.dtype))
+    if not input_sizes:
+        return hlo.convert(hlo.reshape(wide, ()), out.dtype)
+    axis = axis_of(dim, len(input_sizes))
+    count = grad_in.shape[axis]
+    updates = hlo.reshape(hlo.move_axis(wide, -1, axis + 1), _resized(tuple(input_sizes), axis, count * size))
+    where = hlo.reshape(window_indices(count, size, step), (count * size,))
+    zeros = hlo.full(input_sizes, 0, wide.dtype)
+    return hlo.convert(hlo.put(zeros, where, updates, axis, lambda a, b: a + b), out.dtype)

@@ -1,0 +1,189 @@
+"""Small pieces of maths that several operator families are made of.
+
+Not here: dtype promotion and broadcasting (``promotion``), one-line registration
+(``factories``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import hlo
+from ..dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT8,
+    FLOAT8_E4M3FN,
+    FLOAT8_E8M0FNU,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    DType,
+)
+from ..errors import UnsupportedShape
+from ..hlo import Value
+
+_NARROW_FLOATS = FLOAT8 | {FLOAT16, BFLOAT16}
+_NARROW_INTEGERS = frozenset({INT8, INT16, UINT8, UINT16, UINT32})
+_LARGEST_E4M3FN = 448.0
+
+
+def cast(x: Value, dtype: DType) -> Value:
+    """``x`` in another dtype, as PyTorch's CPU copy converts (c10/util/TypeCast.h).
+
+    Narrow floats are reached through float32, where float8_e4m3fn saturates.
+    Floats become integers through int64, so that what does not fit wraps; beyond
+    int64, beyond int32 for int32, and for NaN the result is the engine's own, as C++
+    leaves it open too.
+    """
+    if x.dtype is dtype:
+        return x
+    if not dtype.is_complex and not dtype.is_bool:
+        x = hlo.real(x)
+    if dtype in _NARROW_FLOATS or x.dtype in FLOAT8:
+        x = hlo.convert(x, FLOAT32)
+    if dtype is FLOAT8_E8M0FNU:
+        return _power_of_two(x)
+    if dtype is FLOAT8_E4M3FN:
+        x = hlo.clamp(-_LARGEST_E4M3FN, x, _LARGEST_E4M3FN)
+    elif x.dtype.is_floating and dtype in _NARROW_INTEGERS:
+        x = hlo.convert(x, INT64)
+    elif x.dtype.is_floating and dtype is UINT64:
+        return hlo.select(x < 0, hlo.convert(hlo.convert(x, INT64), dtype), hlo.convert(x, dtype))
+    return hlo.convert(x, dtype)
+
+
+def _power_of_two(x: Value) -> Value:
+    """float32 as float8_e8m0fnu: the exponent alone, without a sign (torch/headeronly/util/Float8_e8m0fnu.h).
+
+    Halfway is rounded up, but 2⁻¹²⁷ is also what zero becomes.
+    """
+    bits = hlo.bitcast(x, UINT32)
+    exponent = hlo.shift_right_logical(bits, 23) & 0xFF
+    mantissa = bits & 0x7FFFFF
+    up = (mantissa > 0x400000) | (hlo.eq(mantissa, 0x400000) & (exponent > 0))
+    rounded = hlo.select(up & (exponent < 0xFF), exponent + 1, exponent)
+    return hlo.bitcast(hlo.convert(rounded, UINT8), FLOAT8_E8M0FNU)
+
+
+def copysign(x: Value, sign: Value) -> Value:
+    """``|x|`` with the sign bit of ``sign`` (real values)."""
+    size = hlo.abs_(x)
+    return hlo.select(hlo.signbit(sign), -size, size)
+
+
+def magnitude(x: Value) -> Value:
+    """``|x|``; of a complex value with an infinite part infinity, whatever the other part is."""
+    size = hlo.abs_(x)
+    return hlo.select(is_infinite(x), hlo.full_like(size, float("inf")), size) if x.dtype.is_complex else size
+
+
+def truncate(x: Value) -> Value:
+    """A real floating-point value rounded toward zero (−0.0 keeps its sign)."""
+    return hlo.select(x < 0, hlo.ceil(x), hlo.floor(x))
+
+
+def is_infinite(x: Value) -> Value:
+    """True where an element is ±inf (a complex one: in either part)."""
+    if x.dtype.is_complex:
+        return is_infinite(hlo.real(x)) | is_infinite(hlo.imag(x))
+    if not x.dtype.is_floating:
+        return hlo.full(x.shape, False, BOOL)
+    return hlo.eq(hlo.abs_(x), float("inf"))
+
+
+NOTHING_TO_DO = "PyTorch takes this dtype only where there is nothing to do: no elements, or one"
+"""The reason for a gap in dtypes that eager seems to take."""
+
+# Axes and shapes ------------------------------------------------------------------
+
+
+def axis_of(dim: int, rank: int) -> int:
+    """A possibly negative dimension number as an axis (0 for a 0-d value, as PyTorch allows)."""
+    return dim % rank if rank else 0
+
+
+def axes_of(dim: int | Sequence[int] | None, rank: int) -> list[int]:
+    """The sorted axes that a ``dim`` argument means: all of them for None and ``[]``."""
+    if rank == 0:
+        return []
+    if dim is None or dim == []:
+        return list(range(rank))
+    return sorted({axis_of(d, rank) for d in ([dim] if isinstance(dim, int) else dim)})
+
+
+def is_empty(shape: Sequence[hlo.Dim]) -> bool:
+    """True if a dimension is known to be 0."""
+    return any(hlo.same_dim(dim, 0) for dim in shape)
+
+
+def at_least_1d(x: Value) -> Value:
+    """``x``, with one axis of size 1 if it is 0-d."""
+    return x if x.rank else hlo.reshape(x, (1,))
+
+
+def flatten(x: Value) -> Value:
+    """All elements in row-major order, in one axis."""
+    return hlo.reshape(x, (x.numel,))
+
+
+def fill(value: Value, shape: Sequence[hlo.Dim]) -> Value:
+    """A 0-d value repeated over ``shape``."""
+    return hlo.broadcast_to(value, shape)
+
+
+def restore(reduced: Value, shape: Sequence[hlo.Dim], axes: Sequence[int]) -> Value:
+    """What a reduction over ``axes`` of ``shape`` returned, repeated along them again."""
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    return hlo.broadcast_in_dim(reduced, shape, kept)
+
+
+def count_of(x: Value, axes: Sequence[int], dtype: DType) -> Value:
+    """The number of elements along ``axes`` as a 0-d value of ``dtype``."""
+    count = hlo.product([x.shape[axis] for axis in axes])
+    return hlo.convert(hlo.dim_scalar(count), dtype)
+
+
+def mean_over(x: Value, axes: Sequence[int]) -> Value:
+    """Mean over ``axes`` in the value's own dtype; NaN over no elements."""
+    total = hlo.reduce_sum(x, axes)
+    return total / fill(count_of(x, axes, x.dtype), total.shape)
+
+
+def static_size(size: hlo.Dim, purpose: str) -> int:
+    """``size`` as an int; raises :class:`UnsupportedShape` if it is symbolic (``purpose``: who needs it)."""
+    known = hlo.static_dim(size)
+    if known is None:
+        raise UnsupportedShape(
+            f"{purpose} needs a static size, found the symbol {size}",
+            hint="mark this dimension static, or export the program once per size",
+        )
+    return known
+
+
+def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
+    """Mean of ``x`` over ``axes``, deviations from it, and the sum of their squared magnitudes (real).
+
+    The corrected two-pass algorithm (Chan, Golub and LeVeque 1983): what rounding
+    made of the mean is measured on the deviations and taken back.
+    """
+    rough = mean_over(x, axes)
+    deviation = x - restore(rough, x.shape, axes)
+    slip = mean_over(deviation, axes)
+    squares = hlo.reduce_sum(_squared(deviation), axes)
+    squares = squares - _squared(slip) * fill(count_of(x, axes, squares.dtype), squares.shape)
+    return rough + slip, deviation - restore(slip, x.shape, axes), hlo.maximum(squares, 0.0)
+
+
+def _squared(x: Value) -> Value:
+    """Squared magnitude (real)."""
+    if not x.dtype.is_complex:
+        return x * x
+    re, im = hlo.real(x), hlo.imag(x)
+    return re * re + im * im

@@ -1,0 +1,68 @@
+"""Operators that stay whole: one composite around a kernel that computes in float32 or wider.
+
+A composite's name, attributes and operand order are part of the artifact's
+contract (docs: composites). Every Python value that a kernel closes over must
+be among the attributes, because equal composites share one decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .. import hlo
+from ..dtypes import DType
+from ..hlo import Value
+from .promotion import opmath, promote_dtypes
+from .registry import Spec
+
+Optional = Value | None
+Kernel = Callable[..., Value | Sequence[Optional]]
+Specs = Sequence[Spec | None]
+"""Of several results; None for one that PyTorch does not return."""
+
+
+def compute_dtype(values: Sequence[Value]) -> DType:
+    """The dtype to compute in for operands of mixed dtypes; integers and bools do not count."""
+    return promote_dtypes(*(opmath(value.dtype) for value in values if _is_inexact(value)))
+
+
+def _is_inexact(value: Value) -> bool:
+    return value.dtype.is_floating or value.dtype.is_complex
+
+
+def composed(
+    name: str,
+    inputs: Sequence[Optional],
+    kernel: Kernel,
+    out: Spec | Specs,
+    attributes: Mapping[str, hlo.Attribute] | None = None,
+) -> list[Optional]:
+    """``kernel(*inputs)`` as the composite ``torchstone.<name>``.
+
+    Floating-point and complex inputs reach the kernel in one dtype, float32 or
+    wider, the others as they are. A missing input is None in the kernel; the attribute
+    ``operands`` says which are there if one is missing. Results take the dtypes
+    and shapes of ``out``; the attribute ``dtypes`` names them. A result that
+    ``out`` lacks is None, and its dtype ``"none"``.
+    """
+    specs = [out] if isinstance(out, Spec) else list(out)
+    present = [value is not None for value in inputs]
+    given = [value for value in inputs if value is not None]
+    wide = compute_dtype(given)
+
+    def decomposition(*values: Value) -> list[Value]:
+        feed = iter(hlo.convert(value, wide) if _is_inexact(value) else value for value in values)
+        made = kernel(*(next(feed) if there else None for there in present))
+        results = [made] if isinstance(made, Value) else made
+        return [
+            hlo.reshape(hlo.convert(result, spec.dtype), spec.shape)
+            for result, spec in zip(results, specs, strict=True)
+            if spec is not None and result is not None
+        ]
+
+    marks: dict[str, hlo.Attribute] = {
+        "operands": None if all(present) else present,
+        "dtypes": [spec.dtype.name if spec else "none" for spec in specs],
+    }
+    made = iter(hlo.composite(f"torchstone.{name}", given, decomposition, {**(attributes or {}), **marks}))
+    return [next(made) if spec else None for spec in specs]

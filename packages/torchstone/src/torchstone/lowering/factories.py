@@ -1,0 +1,127 @@
+"""Typed factories: a regular operator is one line.
+
+Each builds a lowering with the schema's parameter names around a kernel (a
+function of values of one dtype) and registers it. The 16-bit floats are
+computed in float32, as PyTorch's CPU kernels do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch._ops import OpOverload
+
+from .. import hlo
+from ..dtypes import STANDARD, DType
+from ..hlo import Value
+from .common import axes_of, cast
+from .promotion import broadcast, opmath, result_dtype
+from .registry import Spec, lowers
+
+Kernel = Callable[..., Value]
+
+
+def _register(
+    overloads: Sequence[OpOverload],
+    function: Callable[..., Any],
+    kernel: Kernel,
+    dtypes: frozenset[DType],
+    gaps: Mapping[DType, str] | None,
+    ignores: Sequence[str] = (),
+) -> None:
+    # The family and the place in error messages are the caller's, not this module's.
+    function.__module__ = sys._getframe(2).f_globals["__name__"]
+    function.__name__ = function.__qualname__ = str(overloads[0]).removeprefix("aten.")
+    function.__doc__ = inspect.getdoc(kernel)
+    lowers(*overloads, dtypes=dtypes, gaps=gaps, ignores=ignores)(function)
+
+
+def lowers_unary(
+    *overloads: OpOverload,
+    kernel: Kernel,
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+) -> None:
+    """``f(self)`` whose result has the operand's shape; computed in the result's (op-math) dtype."""
+
+    def function(self: Value, out: Spec) -> Value:
+        return hlo.convert(kernel(hlo.convert(self, opmath(out.dtype))), out.dtype)
+
+    _register(overloads, function, kernel, dtypes, gaps)
+
+
+def lowers_predicate(
+    *overloads: OpOverload,
+    kernel: Kernel,
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+) -> None:
+    """``f(self)`` → bool, computed in the operand's own dtype."""
+
+    def function(self: Value) -> Value:
+        return kernel(self)
+
+    _register(overloads, function, kernel, dtypes, gaps)
+
+
+def lowers_binary(
+    *overloads: OpOverload,
+    kernel: Kernel,
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+) -> None:
+    """``f(self, other)`` computed in the result's (op-math) dtype after broadcasting."""
+
+    def function(self: Any, other: Any, out: Spec) -> Value:
+        x, y = broadcast((self, other), opmath(out.dtype), out.shape)
+        return hlo.convert(kernel(x, y), out.dtype)
+
+    _register(overloads, function, kernel, dtypes, gaps)
+
+
+def lowers_compare(
+    *overloads: OpOverload,
+    kernel: Kernel,
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+) -> None:
+    """``f(self, other)`` → bool, computed in the operands' promoted dtype after broadcasting."""
+
+    def function(self: Any, other: Any, out: Spec) -> Value:
+        x, y = broadcast((self, other), result_dtype(self, other), out.shape)
+        return kernel(x, y)
+
+    _register(overloads, function, kernel, dtypes, gaps)
+
+
+def lowers_reduction(
+    *overloads: OpOverload,
+    kernel: Callable[[Value, Sequence[int]], Value],
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+) -> None:
+    """``f(self, dim, keepdim)`` or ``f(self)``: ``kernel(x, axes)`` in the result's (op-math) dtype.
+
+    No ``dim``, ``None`` and ``[]`` mean all axes.
+    """
+
+    def whole(self: Value, out: Spec) -> Value:
+        x = cast(self, opmath(out.dtype))
+        return finish(kernel(x, axes_of(None, x.rank)), out)
+
+    def along(self: Value, dim: Any, out: Spec) -> Value:
+        x = cast(self, opmath(out.dtype))
+        return finish(kernel(x, axes_of(dim, x.rank)), out)
+
+    for overload in overloads:
+        takes_dim = any(argument.name == "dim" for argument in overload._schema.arguments)
+        # The result's own shape and dtype say what keepdim and dtype ask for.
+        _register([overload], along if takes_dim else whole, kernel, dtypes, gaps, ("keepdim", "dtype"))
+
+
+def finish(result: Value, out: Spec) -> Value:
+    """``result`` in the dtype of ``out`` and, with ``keepdim``, in its shape."""
+    return hlo.reshape(hlo.convert(result, out.dtype), out.shape)

@@ -1,0 +1,85 @@
+"""PyTorch's type promotion for operands of a lowering, and common conversions.
+
+Dtypes come from ``torch.promote_types``; only the rule that dimensioned
+tensors win over 0-d tensors, and those over Python numbers, is spelled out
+here (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import dtypes, hlo
+from ..dtypes import FLOAT8, FLOAT32, HALF, INT64, DType
+from ..hlo import Value
+
+_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+
+
+def opmath(dtype: DType) -> DType:
+    """The dtype in which PyTorch's CPU kernels compute on ``dtype``: float32 for floats of 16 and 8 bits."""
+    return FLOAT32 if dtype in HALF | FLOAT8 else dtype
+
+
+def promote_dtypes(*operands: DType) -> DType:
+    """``torch.promote_types`` over any number of dtypes."""
+    result = operands[0].torch
+    for other in operands[1:]:
+        result = torch.promote_types(result, other.torch)
+    return dtypes.from_torch(result)
+
+
+def _number_dtype(number: Any) -> DType:
+    if isinstance(number, (bool, torch.SymBool)):
+        return dtypes.BOOL
+    if isinstance(number, (int, torch.SymInt)):
+        return INT64
+    if isinstance(number, (float, torch.SymFloat)):
+        return dtypes.from_torch(torch.get_default_dtype())
+    return dtypes.from_torch(torch.get_default_dtype()).complex
+
+
+def result_dtype(*operands: Any) -> DType:
+    """The dtype that PyTorch promotes values and Python numbers to (``torch.result_type``)."""
+    tiers: list[list[DType]] = [[], [], []]
+    for operand in operands:
+        if not isinstance(operand, Value):
+            tiers[2].append(_number_dtype(operand))
+        else:
+            tiers[0 if operand.rank else 1].append(operand.dtype)
+    winner: DType | None = None
+    for tier in tiers:
+        if not tier:
+            continue
+        candidate = promote_dtypes(*tier)
+        if winner is None:
+            winner = candidate
+        elif _RANK[candidate.kind] > _RANK[winner.kind]:
+            winner = promote_dtypes(winner, candidate)
+    if winner is None:
+        raise ValueError("result_dtype needs at least one operand")
+    return winner
+
+
+def as_value(operand: Any, dtype: DType) -> Value:
+    """A value or a Python (or symbolic) number as a value of ``dtype``; numbers become 0-d."""
+    if isinstance(operand, Value):
+        return hlo.convert(operand, dtype)
+    if isinstance(operand, torch.SymInt):
+        return hlo.convert(hlo.dim_scalar(operand), dtype)
+    return hlo.scalar(operand, dtype)
+
+
+def broadcast(operands: Sequence[Any], dtype: DType, shape: hlo.Shape | None = None) -> list[Value]:
+    """Operands converted to ``dtype`` and broadcast to their common (or the given) shape."""
+    values = [as_value(operand, dtype) for operand in operands]
+    target = hlo.broadcast_shapes(*(value.shape for value in values)) if shape is None else shape
+    return [hlo.broadcast_to(value, target) for value in values]
+
+
+def promote(*operands: Any) -> list[Value]:
+    """Operands promoted and broadcast against each other, as PyTorch does."""
+    return broadcast(operands, result_dtype(*operands))

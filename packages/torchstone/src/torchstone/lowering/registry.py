@@ -1,0 +1,258 @@
+"""The registry of lowerings: the only list of what can be lowered.
+
+A lowering is a pure function from values to values. It is named by the ATen
+overloads that it implements and has their schema's parameter names, which are
+checked when it is registered. Beside the schema's parameters it may ask for
+
+``out``
+    a :class:`Spec` (or a tuple of them): shape and dtype that PyTorch says the
+    result has;
+``rng``
+    a :class:`torchstone.hlo.Rng` of its own (random operators);
+``meta``
+    the fake tensors of the arguments by parameter name (for strides).
+
+Tensors arrive as :class:`torchstone.hlo.Value`, dtypes as
+:class:`torchstone.dtypes.DType`, sizes as ints or symbols, everything else as
+plain Python.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+
+from .. import hlo
+from ..dtypes import STANDARD, DType
+from ..errors import LoweringDefinitionError
+
+SPECIAL = frozenset({"out", "rng", "meta"})
+IGNORED = frozenset(
+    {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"}
+)
+"""Schema parameters that say nothing about the values of the result."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Refusal = Callable[[Mapping[str, Any]], str | None]
+"""From a call's arguments (fake tensors, by schema name) to why it cannot be lowered; None if it can."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype that PyTorch gives one result."""
+
+    shape: hlo.Shape
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """How one overload is lowered.
+
+    ``dtypes`` are those of its first tensor operand (of the result, if it has
+    none); ``gaps`` gives the reason for each dtype that PyTorch's CPU kernels
+    take and this lowering does not. ``refuses`` says why a call with the given
+    arguments cannot be lowered, or None.
+    """
+
+    overload: OpOverload
+    function: Callable[..., Any]
+    family: str
+    dtypes: frozenset[DType]
+    gaps: Mapping[DType, str] = field(default_factory=dict)
+    refuses: Refusal | None = None
+    special: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.overload)
+
+    @property
+    def documentation(self) -> str:
+        """The first line of the lowering's docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+
+class Registry:
+    """Overload → lowering. :data:`registry` is the process's own."""
+
+    def __init__(self) -> None:
+        self._lowerings: dict[Any, Lowering] = {}
+        self._higher_order: dict[Any, Callable[..., Any]] = {}
+        self.decompositions: dict[OpOverload, Callable[..., Any]] = {}
+        """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
+
+    def __contains__(self, operator: object) -> bool:
+        return operator in self._lowerings or operator in self._higher_order
+
+    def __iter__(self) -> Iterator[Lowering]:
+        return iter(sorted(self._lowerings.values(), key=lambda lowering: lowering.name))
+
+    def __len__(self) -> int:
+        return len(self._lowerings)
+
+    def get(self, overload: Any) -> Lowering | None:
+        return self._lowerings.get(overload)
+
+    def higher_order(self, operator: Any) -> Callable[..., Any] | None:
+        """The lowering of a higher-order operator; its subgraphs arrive as callables of values."""
+        return self._higher_order.get(operator)
+
+    def overloads(self) -> frozenset[Any]:
+        return frozenset(self._lowerings)
+
+    def add(self, lowering: Lowering) -> None:
+        """Raises :class:`LoweringDefinitionError` if the overload has a lowering already."""
+        if lowering.overload in self._lowerings:
+            other = self._lowerings[lowering.overload].function
+            raise LoweringDefinitionError(
+                f"{lowering.name} is lowered twice: by {_place(other)} and by {_place(lowering.function)}"
+            )
+        self._lowerings[lowering.overload] = lowering
+
+    def add_higher_order(self, operator: HigherOrderOperator, function: Callable[..., Any]) -> None:
+        if operator in self._higher_order:
+            raise LoweringDefinitionError(f"{operator} is lowered twice")
+        self._higher_order[operator] = function
+
+    def remove(self, overload: Any) -> None:
+        """Forget a lowering (for tests and for users who replace one)."""
+        self._lowerings.pop(overload, None)
+
+
+registry = Registry()
+
+
+def lowers(
+    *overloads: OpOverload,
+    dtypes: frozenset[DType] = STANDARD,
+    gaps: Mapping[DType, str] | None = None,
+    ignores: Iterable[str] = (),
+    refuses: Refusal | None = None,
+    into: Registry = registry,
+) -> Callable[[Function], Function]:
+    """Register a function as the lowering of one or more overloads.
+
+    ``ignores`` names schema parameters that the function does not take although
+    they matter elsewhere (say why beside it); layout, device, pinning and
+    memory format never change values and are ignored everywhere. ``refuses`` is
+    for calls that only their arguments tell apart from those that can be lowered.
+
+    Raises :class:`LoweringDefinitionError` if the function's parameters are not
+    the schema's, if it does not use one, or if an overload is registered twice.
+    """
+
+    def register(function: Function) -> Function:
+        for overload in overloads:
+            special, parameters = _check(function, overload, frozenset(ignores))
+            into.add(
+                Lowering(
+                    overload=overload,
+                    function=function,
+                    family=function.__module__.rpartition(".")[2],
+                    dtypes=frozenset(dtypes),
+                    gaps=dict(gaps or {}),
+                    refuses=refuses,
+                    special=special,
+                    parameters=parameters,
+                )
+            )
+        return function
+
+    return register
+
+
+def lowers_higher_order(
+    operator: HigherOrderOperator, into: Registry = registry
+) -> Callable[[Function], Function]:
+    """Register the lowering of a higher-order operator (``cond``, ``while_loop``, ``scan``, …).
+
+    The function takes the operator's arguments, subgraphs as callables of values,
+    and ``out``, a tuple of :class:`Spec`.
+    """
+
+    def register(function: Function) -> Function:
+        into.add_higher_order(operator, function)
+        return function
+
+    return register
+
+
+def decomposes(*overloads: OpOverload, into: Registry = registry) -> Callable[[Function], Function]:
+    """Register a decomposition into other ATen operators; it replaces PyTorch's own.
+
+    The function takes the operator's arguments as tensors while the graph is
+    traced. Where it returns ``NotImplemented`` the call is kept for its lowering.
+    """
+
+    def register(function: Function) -> Function:
+        for overload in overloads:
+            if overload in into.decompositions:
+                raise LoweringDefinitionError(f"{overload} is decomposed twice")
+            into.decompositions[overload] = function
+        return function
+
+    return register
+
+
+def _check(
+    function: Callable[..., Any], overload: OpOverload, ignores: frozenset[str]
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    schema = overload._schema
+    known = {argument.name for argument in schema.arguments}
+    taken = set(inspect.signature(function).parameters)
+    special = frozenset((taken & SPECIAL) - known)
+    unknown = taken - known - special
+    if unknown:
+        raise LoweringDefinitionError(
+            f"{_place(function)} takes {sorted(unknown)}, which {overload} has not",
+            hint=f"schema: {schema}",
+        )
+    missing = known - taken - ignores - IGNORED
+    if missing:
+        raise LoweringDefinitionError(
+            f"{_place(function)} leaves out {sorted(missing)} of {overload}",
+            hint="take the parameter, or name it in ignores= and say why",
+        )
+    unused = taken - _loaded(function)
+    if unused:
+        raise LoweringDefinitionError(f"{_place(function)} never uses its parameter(s) {sorted(unused)}")
+    return special, tuple(name for name in (a.name for a in schema.arguments) if name in taken)
+
+
+def _loaded(function: Callable[..., Any]) -> set[str]:
+    """Parameters that the function's code (nested functions included) reads."""
+    code = inspect.unwrap(function).__code__
+    names = set(code.co_cellvars)
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith("LOAD_"):
+            names.update(
+                instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+            )
+    return {name for name in names if isinstance(name, str)}
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = inspect.unwrap(function).__code__
+    return f"{function.__module__}.{function.__qualname__} (line {code.co_firstlineno})"
+
+
+def aten_overloads(names: Iterable[str]) -> list[OpOverload]:
+    """The overloads called ``names`` (``"add.Tensor"``) that this PyTorch has; others are left out.
+
+    For operators that some supported PyTorch versions lack.
+    """
+    found = []
+    for name in names:
+        packet, _, overload = name.partition(".")
+        candidate = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        if isinstance(candidate, OpOverload):
+            found.append(candidate)
+    return found

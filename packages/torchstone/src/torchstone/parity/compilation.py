@@ -1,0 +1,101 @@
+"""``torch.compile`` under observation: without fallback, with a count of graphs, breaks and operators.
+
+What demo and verify share. Dynamo's counters are the process's own: watching
+resets Dynamo, so that what is counted was compiled inside the block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.utils import counters
+
+from ..backend.records import GraphRecord, recorded
+from ..errors import TorchstoneError
+
+DELIBERATE = "Call to `torch._dynamo.graph_break()`"
+"""How Dynamo names a break that a program asks for, as ``torch.optim`` does around each step."""
+
+
+@dataclass
+class Compilation:
+    """What was compiled inside a :func:`watched` block; complete when the block ends.
+
+    ``breaks`` counts graph breaks by reason, ``deliberate_breaks`` those that a
+    program asks for with ``torch._dynamo.graph_break()``.
+    """
+
+    records: list[GraphRecord] = field(default_factory=list)
+    breaks: Counter[str] = field(default_factory=Counter)
+    deliberate_breaks: int = 0
+
+    @property
+    def graphs(self) -> Counter[str]:
+        """Graphs by kind: forward, backward, inference."""
+        return Counter(record.kind for record in self.records)
+
+    @property
+    def native(self) -> Counter[str]:
+        """Calls of each overload that were compiled."""
+        return sum((record.native for record in self.records), Counter())
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        """Calls of each overload that run in eager PyTorch."""
+        found: Counter[str] = Counter()
+        for node in (node for record in self.records for node in record.fallbacks):
+            found[node.overload] += node.count
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "graphs": dict(self.graphs),
+            "breaks": dict(self.breaks),
+            "deliberate_breaks": self.deliberate_breaks,
+            "native_operators": len(self.native),
+            "native_calls": self.native.total(),
+            "fallback_calls": self.fallbacks.total(),
+            "fallbacks": dict(self.fallbacks),
+            "compile_s": sum(record.compile_s for record in self.records),
+        }
+
+
+@contextmanager
+def watched() -> Iterator[Compilation]:
+    """Counts what ``torch.compile`` does inside the block; starts from a reset Dynamo."""
+    torch._dynamo.reset()
+    before = Counter(counters["graph_break"])
+    found = Compilation()
+    with recorded() as found.records:
+        try:
+            yield found
+        finally:
+            for reason, count in (Counter(counters["graph_break"]) - before).items():
+                first_line = reason.partition("\n")[0]
+                if first_line == DELIBERATE:
+                    found.deliberate_breaks += count
+                else:
+                    found.breaks[first_line] += count
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` through ``torch.compile(backend="torchstone")``; fallback is an error."""
+    return torch.compile(function, backend="torchstone", options={"fallback": False})
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Raises Torchstone's own error where Dynamo has wrapped it in :class:`BackendCompilerFailed`."""
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        inner = error.inner_exception
+        if isinstance(inner, TorchstoneError):
+            raise inner from error
+        raise

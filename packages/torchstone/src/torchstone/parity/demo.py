@@ -1,0 +1,281 @@
+"""The main job on real input: train, export, reload elsewhere, classify; every step through the compiler.
+
+A small CNN learns scikit-learn's handwritten digits through ``torch.compile``
+without fallback: forward and backward pass as one compiled function, Adam's step
+as another. The same training runs in eager PyTorch beside it, batch by batch, for
+comparison and for paired times. Not here: how the report is shown.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from optest.core.comparator import compare
+from optest.core.comparison import Comparison
+
+from ..api import export
+from ..compiler.graphs import to_numpy
+from ..errors import MissingExtra
+from .compilation import Compilation, compiled, plain_errors, watched
+from .replay import run_fresh
+
+ENOUGH = 0.97
+"""Test accuracy that the compiled model and its artifact must reach."""
+
+BATCH, EPOCHS, HELD_OUT = 64, 10, 360
+WARM_UP = 5
+"""Steps left out of the steady time."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images ``[n, 1, 8, 8]`` in [0, 1] and labels ``[n]``, for training and held out."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of the held-out digits that each way classifies right."""
+
+    eager: float
+    compiled: float
+    artifact: float
+
+
+@dataclass
+class DemoReport:
+    """What the demo measured.
+
+    ``accuracy.eager`` is that of the twin trained in eager PyTorch. ``differences``
+    compares the held-out digits' logits with eager's for the same weights. Times
+    are of one training step; ``speed`` is the median over pairs of steps of eager's
+    time by the compiled one's.
+    """
+
+    accuracy: Accuracy
+    differences: dict[str, Comparison]
+    compilation: Compilation
+    first_call_s: float
+    step_s: float
+    eager_step_s: float
+    speed: float
+    artifact_bytes: int
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as lines of a table: what, and how much."""
+        seen, graphs = self.compilation, self.compilation.graphs
+        kinds = ", ".join(f"{count} {kind}" for kind, count in graphs.items())
+        return [
+            ("test accuracy, trained in eager", f"{self.accuracy.eager:.2%}"),
+            ("test accuracy, trained compiled", f"{self.accuracy.compiled:.2%}"),
+            ("test accuracy, artifact in a fresh process", f"{self.accuracy.artifact:.2%}"),
+            *(
+                (f"largest difference, {name} against eager", f"{found.max_abs:.2e} ({found.max_ulp} ULP)")
+                for name, found in self.differences.items()
+            ),
+            ("operators lowered", f"{len(seen.native)} in {seen.native.total()} calls"),
+            ("operators that fell back to eager", str(seen.fallbacks.total())),
+            ("graphs", f"{graphs.total()} ({kinds})"),
+            (
+                "graph breaks",
+                f"{seen.breaks.total()} (and {seen.deliberate_breaks} that torch.optim asks for)",
+            ),
+            ("first step, with compilation", f"{self.first_call_s:.2f} s"),
+            ("steady step", f"{1e3 * self.step_s:.2f} ms; eager {1e3 * self.eager_step_s:.2f} ms"),
+            ("speed against eager (median of pairs)", f"{self.speed:.2f}×"),
+            ("artifact", f"{self.artifact_bytes / 1024:.0f} KiB"),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "failures": list(self.failures),
+            "accuracy": vars(self.accuracy),
+            "differences": {name: found.to_dict() for name, found in self.differences.items()},
+            "compilation": self.compilation.to_dict(),
+            "first_call_s": self.first_call_s,
+            "step_s": self.step_s,
+            "eager_step_s": self.eager_step_s,
+            "speed": self.speed,
+            "artifact_bytes": self.artifact_bytes,
+        }
+
+
+def run_demo(progress: Callable[[str], None] = lambda stage: None) -> DemoReport:
+    """Train, export, reload, classify, compare; ``progress`` is told each stage as it begins.
+
+    Raises :class:`~torchstone.errors.MissingExtra` without scikit-learn, and
+    :class:`~torchstone.errors.FallbackRefused` where an operator would run in
+    eager. Everything else that is wrong is in ``failures``. Resets Dynamo and
+    leaves PyTorch's random state as it was.
+    """
+    digits = load_digits()
+    with (
+        torch.random.fork_rng(devices=[]),
+        watched() as compilation,
+        plain_errors(),
+        _quiet_about_profiler(),
+    ):
+        torch.manual_seed(0)
+        model = small_cnn()
+        twin = copy.deepcopy(model)
+        progress("training, compiled and in eager side by side")
+        times, eager_times = _train_both(model, twin, digits)
+        model.eval()
+        twin.eval()
+        progress("classifying the held-out digits")
+        with torch.no_grad():
+            logits = compiled(model)(digits.test_images)
+            expected = to_numpy(model(digits.test_images))
+            exact = to_numpy(copy.deepcopy(model).double()(digits.test_images.double()))
+            eager_accuracy = _accuracy(twin(digits.test_images), digits)
+        progress("exporting, and classifying in a fresh process")
+        replayed, size = _through_artifact(model, digits)
+    report = DemoReport(
+        accuracy=Accuracy(
+            eager_accuracy, _accuracy(logits, digits), _accuracy(torch.from_numpy(replayed), digits)
+        ),
+        differences={
+            "compiled": compare(to_numpy(logits), expected, reference=exact),
+            "artifact": compare(replayed, expected, reference=exact),
+        },
+        compilation=compilation,
+        first_call_s=times[0],
+        step_s=statistics.median(times[WARM_UP:]),
+        eager_step_s=statistics.median(eager_times[WARM_UP:]),
+        speed=statistics.median(e / c for c, e in zip(times[WARM_UP:], eager_times[WARM_UP:], strict=True)),
+        artifact_bytes=size,
+    )
+    report.failures += verdict(report)
+    return report
+
+
+def verdict(report: DemoReport) -> list[str]:
+    """Everything in a report that must not be."""
+    found = [
+        f"the {name} model classifies {share:.2%} right; at least {ENOUGH:.0%} are needed"
+        for name, share in (("compiled", report.accuracy.compiled), ("artifact's", report.accuracy.artifact))
+        if share < ENOUGH
+    ]
+    for name, comparison in report.differences.items():
+        if not comparison.passed:
+            found.append(f"{name} differs from eager: {comparison.summary()}")
+    if report.compilation.fallbacks:
+        found.append(f"operators fell back to eager: {', '.join(report.compilation.fallbacks)}")
+    found += [f"graph break: {reason}" for reason in report.compilation.breaks]
+    missing = {"forward", "backward", "inference"} - set(report.compilation.graphs)
+    return found + [f"no {kind} graph was compiled" for kind in sorted(missing)]
+
+
+def load_digits() -> Digits:
+    """scikit-learn's 1,797 digits, shuffled; raises :class:`~torchstone.errors.MissingExtra`."""
+    try:
+        from sklearn.datasets import load_digits as load
+    except ImportError as error:
+        raise MissingExtra("the demo needs scikit-learn, which brings its digits", extra="demo") from error
+    pixels, labels = load(return_X_y=True)
+    order = numpy.random.default_rng(0).permutation(len(labels))
+    images = torch.from_numpy((pixels[order] / 16).astype(numpy.float32)).reshape(-1, 1, 8, 8)
+    targets = torch.from_numpy(labels[order].astype(numpy.int64))
+    return Digits(images[HELD_OUT:], targets[HELD_OUT:], images[:HELD_OUT], targets[:HELD_OUT])
+
+
+def small_cnn() -> nn.Sequential:
+    """Two convolutions with batch norm, pooling and a linear layer: ``[n, 1, 8, 8]`` → ``[n, 10]``."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 4 * 4, 10),
+    )
+
+
+Step = Callable[[torch.Tensor, torch.Tensor], None]
+
+
+def training_step(model: nn.Module, through: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Step:
+    """One step of Adam on a batch; ``through`` compiles its two functions, or returns them as they are."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, foreach=False)
+
+    def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(model(images), labels)
+
+    def update() -> None:
+        optimizer.step()
+
+    run_loss, run_update = through(loss_of), through(update)
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        run_loss(images, labels).backward()
+        run_update()
+
+    return step
+
+
+def _train_both(model: nn.Module, twin: nn.Module, digits: Digits) -> tuple[list[float], list[float]]:
+    """Train both on the same batches; seconds of each step, compiled and eager."""
+    steps = training_step(model, compiled), training_step(twin, lambda function: function)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(digits.labels))
+        whole = len(order) // BATCH * BATCH  # one shape, one program
+        for batch in order[:whole].split(BATCH):
+            images, labels = digits.images[batch], digits.labels[batch]
+            for step, times in zip(steps, seconds, strict=True):
+                started = time.perf_counter()
+                step(images, labels)
+                times.append(time.perf_counter() - started)
+    return seconds
+
+
+def _accuracy(logits: torch.Tensor, digits: Digits) -> float:
+    return (logits.argmax(1) == digits.test_labels).float().mean().item()
+
+
+def _through_artifact(model: nn.Module, digits: Digits) -> tuple[numpy.ndarray[Any, Any], int]:
+    """The held-out digits' logits from a saved artifact in a fresh process, and the file's bytes."""
+    program = export(model, (digits.test_images,))
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        path = program.save(Path(folder, "digits.stone"))
+        (logits,) = run_fresh(path, [to_numpy(digits.test_images)])
+        return logits, path.stat().st_size
+
+
+@contextmanager
+def _quiet_about_profiler() -> Iterator[None]:
+    """Dynamo logs that it leaves out the profiler range that torch.optim opens: nobody profiles here."""
+    logger = logging.getLogger("torch._dynamo.variables.ctx_manager")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,116 @@
+"""What is installed here and whether it works: versions, devices, cache, the compile backend."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from typing import Any
+
+from ..config import config, describe
+from ..errors import TorchstoneError
+
+PACKAGES = ("torchstone", "optest", "torch", "jax", "jaxlib", "numpy", "ml_dtypes", "safetensors")
+OPTIONAL = ("transformers", "scikit-learn", "iree-base-runtime")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The compilation cache on disk; ``problem`` says why it is not used."""
+
+    directory: str
+    enabled: bool
+    problem: str | None
+    programs: int
+    bytes: int
+    max_bytes: int
+
+
+@dataclass
+class Installation:
+    """What was found. ``problems`` is empty if all is in order; each says what to do."""
+
+    versions: dict[str, str | None] = field(default_factory=dict)
+    platforms: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    cache: Cache | None = None
+    backend_registered: bool = False
+    backend_works: bool = False
+    problems: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -> Installation:
+    """Look at everything; what does not work is in ``problems`` and never raised."""
+    found = Installation()
+    found.versions = {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES + OPTIONAL},
+    }
+    found.problems += [f"{name} is not installed" for name in PACKAGES if found.versions[name] is None]
+    found.settings = {variable: value for _, variable, value, _ in describe()}
+    for stage, look in (
+        ("looking at the cache", _look_at_cache),
+        ("looking for devices", _look_at_devices),
+        ("compiling x + 1", _look_at_backend),
+    ):
+        progress(stage)
+        try:
+            look(found)
+        except (TorchstoneError, ImportError) as error:
+            if str(error) not in found.problems:  # an unknown device fails in more than one place
+                found.problems.append(str(error))
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _look_at_cache(found: Installation) -> None:
+    from ..runtime.cache import DiskCache
+
+    disk = DiskCache(config.cache_dir)
+    problem = disk.problem() if config.cache else None
+    programs, size = (0, 0) if problem else disk.usage()
+    found.cache = Cache(str(disk.directory), config.cache, problem, programs, size, config.cache_max_bytes)
+    if problem:
+        found.problems.append(
+            f"the compilation cache {disk.directory} is not used: {problem}\n"
+            "  next: set TORCHSTONE_CACHE_DIR to a directory that only you can write (or TORCHSTONE_CACHE=0)"
+        )
+
+
+def _look_at_devices(found: Installation) -> None:
+    from ..runtime import get_engine
+    from ..runtime.plugins import list_platforms
+
+    found.platforms = [asdict(one) for one in list_platforms(config.plugin)]
+    get_engine()
+
+
+def _look_at_backend(found: Installation) -> None:
+    found.backend_registered = bool(entry_points(group="torch_dynamo_backends", name="torchstone"))
+    if not found.backend_registered:
+        found.problems.append(
+            "the compile backend is not registered\n  next: install torchstone with pip: it is an entry point"
+        )
+        return
+    import torch
+
+    from .compilation import compiled, plain_errors
+
+    def plus_one(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    x = torch.arange(4.0)
+    with plain_errors():
+        found.backend_works = bool(torch.equal(compiled(plus_one)(x), plus_one(x)))
+    if not found.backend_works:
+        found.problems.append("the compile backend computes x + 1 wrong")

@@ -1,0 +1,145 @@
+"""From the text that a user types to a model with example inputs.
+
+``package.module:factory``, ``path/to/file.py:factory`` or the name of a model of
+the zoo. A factory is called without arguments and returns ``(model, args)`` or
+``(model, args, kwargs)``. Not here: the models themselves (:mod:`.zoo`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
+
+from ..errors import ModelError
+from .zoo import MODELS
+
+_SYNTAX = "package.module:factory, file.py:factory, or one of the zoo: " + ", ".join(MODELS)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model (an nn.Module or a function) with example inputs; ``name`` is what the user typed."""
+
+    name: str
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def load_model(name: str) -> Model:
+    """The model that ``name`` stands for.
+
+    Runs the user's code. Raises :class:`ModelError` for a name that leads nowhere
+    and for a factory that raises or returns something else, and
+    :class:`~torchstone.errors.MissingExtra` for a zoo model whose extra is not installed.
+    """
+    return _checked(name, _call(name, find_factory(name)))
+
+
+def find_factory(name: str) -> Callable[[], Any]:
+    """The factory that ``name`` stands for; raises :class:`ModelError`."""
+    if name in MODELS:
+        return MODELS[name]
+    place, colon, attribute = name.rpartition(":")
+    if not (place and attribute.isidentifier()):
+        what = "names no factory after the colon" if colon else "is neither place:factory nor in the zoo"
+        raise ModelError(f"MODEL {name!r} {what}", hint=f"write {_SYNTAX}")
+    module = _import_file(Path(place), name) if place.endswith(".py") else _import_module(place, name)
+    factory = getattr(module, attribute, None)
+    if factory is None:
+        own = [f.__name__ for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__]
+        known = ", ".join(own[:_FUNCTIONS_NAMED]) or "none"
+        raise ModelError(f"{place} has no {attribute!r}", hint=f"its functions: {known}")
+    if not callable(factory):
+        raise ModelError(f"{name} is no factory but of type {type(factory).__name__}", hint=_RETURNS)
+    return factory
+
+
+_FUNCTIONS_NAMED = 10
+_RETURNS = "a factory is a function without arguments that returns (model, args) or (model, args, kwargs)"
+
+
+def _import_file(path: Path, name: str) -> Any:
+    if not path.is_file():
+        raise ModelError(
+            f"MODEL {name!r}: there is no file {path}", hint="check the path, relative to where you are"
+        )
+    _add_to_path(path.resolve().parent)
+    loader = SourceFileLoader(f"torchstone_model_{path.stem}", str(path))  # a name that shadows no module
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module  # dataclasses look their module up there
+    _run(lambda: loader.exec_module(module), f"importing {path} failed")
+    return module
+
+
+def _import_module(place: str, name: str) -> Any:
+    _add_to_path(Path.cwd())
+    try:
+        return _run(lambda: importlib.import_module(place), f"importing {place} failed")
+    except ModelError as error:
+        missing = error.__cause__
+        if isinstance(missing, ModuleNotFoundError) and missing.name and place.startswith(missing.name):
+            raise ModelError(
+                f"MODEL {name!r}: there is no module {place}", hint=f"write {_SYNTAX}"
+            ) from missing
+        raise
+
+
+def _add_to_path(folder: Path) -> None:
+    """Let the user's modules import each other, as with ``python file.py`` and ``python -m module``."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _call(name: str, factory: Callable[[], Any]) -> Any:
+    if factory in MODELS.values():
+        return factory()
+    return _run(factory, f"the factory {name} failed")
+
+
+def _run(action: Callable[[], Any], what: str) -> Any:
+    """The user's code at work: whatever it raises becomes one :class:`ModelError` that names the line."""
+    try:
+        return action()
+    except Exception as error:
+        raise ModelError(f"{what}: {type(error).__name__}: {error}{_line_of(error)}") from error
+
+
+def _line_of(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or isinstance(error, SyntaxError):  # whose text has the place
+        return ""
+    return f" (at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+
+
+def _checked(name: str, found: Any) -> Model:
+    """The factory's result; raises :class:`ModelError` where it is not what a factory returns."""
+    if not isinstance(found, tuple) or len(found) not in (2, 3) or not callable(found[0]):
+        raise ModelError(f"the factory {name} returned {_kind(found)}", hint=_RETURNS)
+    model, args, *rest = found
+    kwargs = rest[0] if rest else {}
+    if not isinstance(args, (tuple, list)):
+        raise ModelError(
+            f"the factory {name} returned {_kind(args)} as example inputs",
+            hint="return a tuple of positional arguments; for one input x write (x,)",
+        )
+    if not isinstance(kwargs, dict):
+        raise ModelError(f"the factory {name} returned {_kind(kwargs)} as keyword arguments", hint=_RETURNS)
+    return Model(name, model, tuple(args), kwargs)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
+    return f"a {type(value).__name__}"

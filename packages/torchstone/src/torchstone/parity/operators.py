@@ -1,0 +1,322 @@
+"""One operator's samples through the compiler and an engine, beside eager PyTorch.
+
+All samples of an overload share one program, so that checking many is fast.
+Gradients are checked the same way: the backward graph that PyTorch's autograd
+produces is decomposed, lowered and run.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+from torch._ops import OpOverload
+from torch._subclasses import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from optest.core.comparator import compare
+from optest.core.comparison import Comparison
+
+from .. import dtypes, hlo
+from ..compiler.graphs import output_values, to_numpy
+from ..compiler.lower import lower_graph
+from ..compiler.normalize import decompositions
+from ..compiler.support import find_unsupported, needs_seed
+from ..errors import UnsupportedOperators
+from ..runtime import get_engine
+
+_WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+@dataclass
+class Sample:
+    """Arguments of one call of an overload; ``note`` says what is special about it.
+
+    ``gradient`` is False where only the values are compared. ``canonical`` maps the
+    outputs to what the operator determines (``U·diag(S)·Vh`` of a singular value
+    decomposition, whose vectors have free phases): that is compared and differentiated.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+    gradient: bool = True
+    canonical: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] | None = None
+
+    def __str__(self) -> str:
+        def show(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            return value
+
+        shown = pytree.tree_map(show, (self.args, self.kwargs))
+        return f"{shown[0]}{shown[1] or ''} {self.note}".rstrip()
+
+    def map(self, function: Callable[[torch.Tensor], Any]) -> Sample:
+        """The same sample with ``function`` applied to every tensor."""
+        args, kwargs = pytree.tree_map_only(torch.Tensor, function, (self.args, self.kwargs))
+        return Sample(args, kwargs, self.note)
+
+    def determined(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs, or what ``canonical`` makes of them."""
+        return list(outputs if self.canonical is None else self.canonical(outputs))
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [
+            leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one sample went; ``comparisons`` has one entry per output tensor."""
+
+    sample: Sample
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(comparison.passed for comparison in self.comparisons)
+
+    def describe(self) -> str:
+        return f"{self.sample}\n" + "\n".join(c.describe() for c in self.comparisons if not c.passed)
+
+
+def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
+    """Run every sample through one compiled program and compare with eager."""
+    module, inputs = _graph_of_calls(overload, samples)
+    promised = (node.meta["val"].dtype for node in output_values(module))
+    # Some CPU kernels return another dtype than PyTorch's own metadata promises: the promise is what counts.
+    expected = [[tensor.to(next(promised)) for tensor in _eager(overload, sample)] for sample in samples]
+    found = iter(run_graph(module, inputs))
+    return [
+        Outcome(sample, tuple(_compare_outputs(overload, sample, found, want)))
+        for sample, want in zip(samples, expected, strict=True)
+    ]
+
+
+def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
+    """The gradients of every sample's floating-point inputs, compiled, against eager autograd.
+
+    Samples without a differentiable input or output are left out.
+    """
+    plans = [plan for plan in (_GradientPlan.of(overload, sample) for sample in samples) if plan is not None]
+    if not plans:
+        return []
+
+    def every(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        feed = iter(tensors)
+        return [
+            gradient
+            for plan in plans
+            for gradient in plan.gradients(
+                [next(feed) for _ in plan.leaves], [next(feed) for _ in plan.cotangents]
+            )
+        ]
+
+    # Cotangents are inputs, not constants: only so is a mutation of what derives from them taken out.
+    inputs = [tensor for plan in plans for tensor in (*plan.leaves, *plan.cotangents)]
+    # Autograd first, then its graph without mutation: requires_grad_ is not allowed under functionalize.
+    differentiated = make_fx(every, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+    traced = make_fx(
+        torch.func.functionalize(differentiated, remove="mutations_and_views"),
+        decomposition_table=decompositions(),
+        tracing_mode="fake",
+        _allow_non_fake_inputs=True,
+    )(*inputs)
+    traced.graph.eliminate_dead_code()
+    found = iter(run_graph(traced, inputs))
+    return [
+        Outcome(
+            plan.sample,
+            tuple(
+                _compare_all(
+                    found,
+                    plan.gradients(plan.leaves, plan.cotangents),
+                    plan.widened_gradients,
+                )
+            ),
+        )
+        for plan in plans
+    ]
+
+
+def run_graph(
+    module: GraphModule, inputs: Sequence[torch.Tensor], seed: tuple[int, int] = (1, 2)
+) -> list[numpy.ndarray[Any, Any]]:
+    """Lower, serialise, compile and run a graph of fake-annotated nodes on tensors."""
+    unsupported = find_unsupported(module)
+    if unsupported:
+        raise UnsupportedOperators(unsupported)
+    arguments = [
+        hlo.Argument(tuple(tensor.shape), dtypes.from_torch(tensor.dtype), f"input{i}")
+        for i, tensor in enumerate(inputs)
+    ]
+    feed: list[Any] = [to_numpy(tensor) for tensor in inputs]
+    random = needs_seed(module)
+    if random:
+        arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
+        feed.append(numpy.array(seed, dtype=numpy.uint64))
+    built = lower_graph(module, arguments, seed=random)
+    executable = get_engine().compile(built.serialize(hlo.resolve_version("current")))
+    return [buffer.to_numpy() for buffer in executable(*feed)]
+
+
+def _graph_of_calls(
+    overload: OpOverload, samples: Sequence[Sample]
+) -> tuple[GraphModule, list[torch.Tensor]]:
+    """A graph that calls ``overload`` once per sample, with PyTorch's own metadata on each node."""
+    graph = Graph()
+    inputs: list[torch.Tensor] = []
+    outputs: list[Node] = []
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def place(tensor: torch.Tensor) -> Node:
+        node = graph.placeholder(f"input{len(inputs)}")
+        node.meta["val"] = mode.from_tensor(tensor)
+        inputs.append(tensor)
+        return node
+
+    placed = [sample.map(place) for sample in samples]
+    for sample in placed:
+        node = graph.call_function(overload, sample.args, sample.kwargs)
+        args, kwargs = pytree.tree_map_only(Node, lambda n: n.meta["val"], (sample.args, sample.kwargs))
+        with mode:
+            node.meta["val"] = overload(*args, **kwargs)
+        outputs.append(node)
+    flat: list[Node] = []
+    for node in outputs:
+        flat.extend(_result_nodes(graph, node))
+    graph.output(tuple(flat))
+    return GraphModule(torch.nn.Module(), graph), inputs
+
+
+def _result_nodes(graph: Graph, node: Node) -> list[Node]:
+    value = node.meta["val"]
+    if isinstance(value, torch.Tensor):
+        return [node]
+    nodes = []
+    for i, item in enumerate(value if isinstance(value, (tuple, list)) else ()):
+        if isinstance(item, torch.Tensor):
+            picked = graph.call_function(operator.getitem, (node, i))
+            picked.meta["val"] = item
+            nodes.append(picked)
+    return nodes
+
+
+def _eager(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
+    result = overload(*sample.args, **sample.kwargs)
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
+    """The inverse of :func:`to_numpy`; a copy."""
+    plain = numpy.array(array)
+    try:
+        return torch.from_numpy(plain)
+    except TypeError:
+        carrier = {1: numpy.uint8, 2: numpy.int16}[plain.itemsize]
+        return torch.from_numpy(plain.view(carrier)).view(dtypes.from_numpy(plain.dtype).torch)
+
+
+def _compare_outputs(
+    overload: OpOverload, sample: Sample, found: Any, expected: Sequence[torch.Tensor]
+) -> list[Comparison]:
+    """The next found arrays against eager's outputs, or what the sample makes of both."""
+    if sample.canonical is not None:
+        outputs = [_to_tensor(next(found)) for _ in expected]
+        found = map(to_numpy, sample.determined(outputs))
+    return _compare_all(
+        found, sample.determined(expected), lambda: sample.determined(_eager_widened(overload, sample))
+    )
+
+
+def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
+    """What eager returns in the next wider dtypes, those that the sample asks for included."""
+    wide = sample.map(_widened)
+    args, kwargs = pytree.tree_map_only(torch.dtype, lambda d: _WIDER.get(d, d), (wide.args, wide.kwargs))
+    return _eager(overload, Sample(args, kwargs))
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    wider = _WIDER.get(tensor.dtype)
+    return tensor if wider is None else tensor.to(wider)
+
+
+def _compare_all(
+    found: Any, expected: Sequence[torch.Tensor], truth: Callable[[], Sequence[torch.Tensor]]
+) -> list[Comparison]:
+    """Each expected tensor against the next found array; float64 decides where the tolerance is missed."""
+    results = []
+    for position, want in enumerate(expected):
+        actual, golden = next(found), to_numpy(want)
+        result = compare(actual, golden)
+        if not result.passed and result.same_form and want.dtype in _WIDER:
+            try:
+                reference = to_numpy(truth()[position])
+            except (RuntimeError, NotImplementedError):
+                reference = None  # eager has no wider kernel to judge by
+            if reference is not None and reference.shape == golden.shape:
+                result = compare(actual, golden, reference=reference)
+        results.append(result)
+    return results
+
+
+@dataclass
+class _GradientPlan:
+    """A sample whose gradients can be taken: its differentiable inputs and random cotangents."""
+
+    overload: OpOverload
+    sample: Sample
+    leaves: list[torch.Tensor]
+    cotangents: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, overload: OpOverload, sample: Sample) -> _GradientPlan | None:
+        leaves = [t.detach() for t in sample.tensors() if t.is_floating_point() or t.is_complex()]
+        if not leaves or not sample.gradient:
+            return None
+        plan = cls(overload, sample, leaves, [])
+        try:
+            outputs = plan._outputs([leaf.clone().requires_grad_() for leaf in leaves])
+            plan.cotangents = [torch.randn_like(output) for output in outputs]
+            if outputs:
+                plan.gradients(leaves, plan.cotangents)
+        except RuntimeError:
+            return None  # eager itself does not differentiate this call
+        return plan if outputs else None
+
+    def _outputs(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        feed = iter(leaves)
+
+        def substitute(tensor: torch.Tensor) -> torch.Tensor:
+            return next(feed) if tensor.is_floating_point() or tensor.is_complex() else tensor
+
+        results = self.sample.determined(_eager(self.overload, self.sample.map(substitute)))
+        return [result for result in results if result.requires_grad]
+
+    def gradients(
+        self, leaves: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Gradients of all leaves (zeros for one that does not matter)."""
+        inputs = [leaf.detach().requires_grad_() for leaf in leaves]
+        outputs = self._outputs(inputs)
+        given = [c.to(o.dtype) for c, o in zip(cotangents, outputs, strict=True)]
+        found = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
+        return [
+            torch.zeros_like(i) if g is None else g.to_dense() for i, g in zip(inputs, found, strict=True)
+        ]
+
+    def widened_gradients(self) -> list[torch.Tensor]:
+        return self.gradients([_widened(leaf) for leaf in self.leaves], self.cotangents)

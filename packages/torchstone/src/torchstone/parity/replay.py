@@ -1,0 +1,184 @@
+"""Artifacts called with flat lists of arrays: from files, at random, in a fresh process.
+
+Everything here works without torch. ``python -m torchstone.parity.replay
+ARTIFACT INPUTS.npz OUTPUTS.npz`` is what the fresh process runs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..artifact import InputSpec, OutputSpec, Signature
+from ..errors import EngineError, InputMismatch, TorchstoneError
+from ..shapes import bind, evaluate
+from ..trees import flatten, leaf_paths, unflatten
+
+if TYPE_CHECKING:
+    from ..api import Program
+
+Array = numpy.ndarray[Any, Any]
+
+UNBOUNDED_SIZE = 2
+"""What a symbolic dimension is in random inputs unless its range or the caller says otherwise."""
+
+
+def input_specs(signature: Signature) -> list[InputSpec]:
+    """The tensors that a caller gives, in order."""
+    return [spec for spec in signature.inputs if spec.kind == "input"]
+
+
+def output_specs(signature: Signature) -> dict[str, OutputSpec]:
+    """The tensors that a call returns, by a readable path such as ``output.logits``, in order."""
+    paths = leaf_paths(signature.output_tree, "output")
+    specs = [spec for spec in signature.outputs if spec.kind == "output"]
+    return {paths[index]: spec for index, spec in enumerate(specs)}
+
+
+def random_inputs(signature: Signature, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Array]:
+    """Inputs that fit the signature, repeatable by ``seed``.
+
+    Floating-point and complex values are standard normal. Integers are 0 or 1,
+    so that they are valid as indices. ``sizes`` sets symbolic dimensions; raises
+    :class:`InputMismatch` for one that the program does not have.
+    """
+    symbols = {}
+    for name, (low, high) in signature.symbols.items():
+        symbols[name] = max(low, UNBOUNDED_SIZE if high is None else min(UNBOUNDED_SIZE, high))
+    unknown = sorted(set(sizes or {}) - set(symbols))
+    if unknown:
+        known = ", ".join(symbols) or "none: its shapes are fixed"
+        raise InputMismatch(
+            f"there is no dimension {', '.join(unknown)}", hint=f"symbolic dimensions: {known}"
+        )
+    symbols.update(sizes or {})
+    generator = numpy.random.default_rng(seed)
+    return [
+        _random(generator, spec, [evaluate(dim, symbols) for dim in spec.shape])
+        for spec in input_specs(signature)
+    ]
+
+
+def _random(generator: numpy.random.Generator, spec: InputSpec, shape: Sequence[int]) -> Array:
+    if spec.dtype.is_complex:
+        values = generator.standard_normal(shape) + 1j * generator.standard_normal(shape)
+    elif spec.dtype.is_floating:
+        values = generator.standard_normal(shape)
+    else:
+        values = generator.integers(0, 2, shape)
+    return numpy.asarray(values).astype(spec.dtype.numpy)
+
+
+def read_inputs(paths: Sequence[str | Path]) -> list[Array]:
+    """The arrays of ``.npy`` and ``.npz`` files, in order; raises :class:`InputMismatch` for other files."""
+    arrays: list[Array] = []
+    for path in paths:
+        try:
+            loaded = numpy.load(path, allow_pickle=False)
+        except OSError as error:
+            raise InputMismatch(f"cannot read the input file {path}: {error.strerror or error}") from error
+        except (ValueError, EOFError) as error:
+            raise InputMismatch(
+                f"the input file {path} is no .npy or .npz file of numbers",
+                hint="write it with numpy.save or numpy.savez",
+            ) from error
+        arrays += [loaded] if isinstance(loaded, numpy.ndarray) else [loaded[name] for name in loaded.files]
+    return arrays
+
+
+def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
+    """The outputs of one call, by path; ``arrays`` are its inputs in order.
+
+    Raises :class:`InputMismatch` where number, shape or dtype differ from the signature.
+    """
+    signature = program.signature
+    specs = input_specs(signature)
+    if len(arrays) != len(specs):
+        expected = ", ".join(f"{spec.name}: {spec.dtype}{list(spec.shape)}" for spec in specs)
+        raise InputMismatch(
+            f"{len(arrays)} input arrays were given; the program takes {len(specs)}: {expected}"
+        )
+    given = [_declared(array, spec) for array, spec in zip(arrays, specs, strict=True)]
+    declared = [(spec.name, spec.shape) for spec in specs]
+    symbols = bind(declared, [array.shape for array in given], signature.symbols)
+    args, kwargs = unflatten(signature.input_tree, given, symbols)
+    leaves = flatten(signature.output_tree, program(*args, **kwargs), "output")
+    # Called without inputs, a program gives torch tensors if torch is loaded.
+    return {path: numpy.asarray(leaves[index]) for index, path in enumerate(output_specs(signature))}
+
+
+def _declared(array: Array, spec: InputSpec | OutputSpec) -> Array:
+    """``array`` with the dtype of its spec, which ``.npy`` files lose for bfloat16 and float8."""
+    wanted = spec.dtype.numpy
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == wanted.itemsize:
+        return array.view(wanted)
+    return array
+
+
+def run_fresh(artifact: str | Path, arrays: Sequence[Array], *, timeout_s: float = 600.0) -> list[Array]:
+    """Load ``artifact`` in a fresh process without torch, call it once, and give its outputs in order.
+
+    Raises :class:`EngineError` with what the process said last where it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        inputs, outputs = Path(folder, "inputs.npz"), Path(folder, "outputs.npz")
+        numpy.savez(inputs, *arrays)
+        command = [sys.executable, "-m", __name__, os.fspath(artifact), str(inputs), str(outputs)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout_s, env=_environment()
+            )
+        except subprocess.TimeoutExpired:
+            raise EngineError(
+                f"running {artifact} in a fresh process took longer than {timeout_s:g} s"
+            ) from None
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-_LINES_OF_FAILURE:] or [f"exit code {done.returncode}"]
+            raise EngineError("\n".join([f"running {artifact} in a fresh process failed:", *said]))
+        from ..artifact import load_artifact
+
+        specs = output_specs(load_artifact(artifact).signature).values()
+        return [_declared(array, spec) for array, spec in zip(read_inputs([outputs]), specs, strict=True)]
+
+
+_LINES_OF_FAILURE = 8
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment and settings, so that the other one finds the same package and device."""
+    from ..config import describe
+
+    settings = {variable: value for _, variable, value, _ in describe()}
+    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Call ``ARTIFACT`` with the arrays of ``INPUTS.npz`` and write ``OUTPUTS.npz``."""
+    from ..api import load
+
+    artifact, inputs, outputs = arguments
+    numpy.savez(outputs, *call(load(artifact), read_inputs([inputs])).values())
+
+
+class _NoTorch(MetaPathFinder):
+    """Makes importing torch an error, which proves that nothing needs it."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] == "torch":
+            raise ImportError("this process runs artifacts without torch")
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, _NoTorch())
+    try:
+        main(sys.argv[1:])
+    except TorchstoneError as error:
+        sys.exit(str(error))

@@ -1,0 +1,88 @@
+"""A model with its inputs in the forms that a comparison needs: copied, widened, compiled, differentiated.
+
+Not here: what is compared with what (:mod:`.verify`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .compilation import compiled
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module or function and its example inputs, ready to call."""
+
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __call__(self) -> list[torch.Tensor]:
+        """The tensors that one call returns, in pytree order."""
+        return tensors(self.model(*self.args, **self.kwargs))
+
+    def copy(self, *, training: bool) -> Subject:
+        """An independent copy in training or evaluation mode."""
+        model, args, kwargs = copy.deepcopy((self.model, self.args, self.kwargs))
+        return Subject(model.train(training) if isinstance(model, torch.nn.Module) else model, args, kwargs)
+
+    def doubled(self) -> Subject:
+        """A copy with floating-point parameters, buffers and inputs in float64."""
+
+        def widen(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.double() if tensor.is_floating_point() else tensor
+
+        model = copy.deepcopy(self.model)
+        args, kwargs = pytree.tree_map_only(torch.Tensor, widen, (self.args, self.kwargs))
+        return Subject(model.double() if isinstance(model, torch.nn.Module) else model, args, kwargs)
+
+    def compiled(self) -> Subject:
+        """The same model through ``torch.compile``, sharing parameters and inputs."""
+        return Subject(compiled(self.model), self.args, self.kwargs)
+
+    def inputs(self) -> list[torch.Tensor]:
+        return tensors((self.args, self.kwargs))
+
+    def leaves(self) -> dict[str, torch.Tensor]:
+        """What gradients are taken of: the parameters; without any, the floating-point inputs."""
+        if isinstance(self.model, torch.nn.Module):
+            parameters: dict[str, torch.Tensor] = {
+                name: p for name, p in self.model.named_parameters() if p.requires_grad
+            }
+            if parameters:
+                return parameters
+        return {
+            f"input {position}": tensor.requires_grad_()
+            for position, tensor in enumerate(self.inputs())
+            if tensor.is_floating_point() or tensor.is_complex()
+        }
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        return dict(self.model.named_buffers()) if isinstance(self.model, torch.nn.Module) else {}
+
+
+def differentiate(
+    outputs: list[torch.Tensor], leaves: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor | None]:
+    """The gradient of every leaf, for cotangents that depend on position and shape of the outputs only."""
+    results = [output for output in outputs if output.requires_grad]
+    torch.autograd.backward(results, [_cotangent(i, output) for i, output in enumerate(results)])
+    return {name: leaf.grad for name, leaf in leaves.items()}
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a nested value, in pytree order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _cotangent(position: int, output: torch.Tensor) -> torch.Tensor:
+    """Multiples of 1/8 in [-1, 1], the same in every floating-point dtype; repeatable by position."""
+    generator = torch.Generator().manual_seed(position)
+    return (torch.randint(-8, 9, output.shape, generator=generator) / 8).to(output.dtype)

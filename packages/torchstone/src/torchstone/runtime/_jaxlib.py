@@ -1,0 +1,374 @@
+"""Everything that Torchstone uses of jaxlib's private API, in one file.
+
+jaxlib's client moves between releases; each function here probes for what the
+installed one has and raises :class:`EngineError` naming what is missing. What
+is public (``jax.extend.mlir``, ``jax.interpreters.mlir``) is used from there.
+
+Values of jaxlib's own types are passed around as ``Any``; no other module of
+:mod:`torchstone.runtime` imports jax or jaxlib. Nothing here changes JAX's
+configuration, and the clients are Torchstone's own, not JAX's.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.extend.backend
+import numpy
+from jax.extend import mlir as _mlir
+from jax.interpreters import mlir as _interpreter
+from jax.sharding import SingleDeviceSharding
+from jaxlib import _jax as _native
+from jaxlib import xla_client
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import stablehlo as _stablehlo
+from jaxlib.version import __version__ as _jaxlib_version
+
+from ..errors import EngineError
+
+
+def _need(owner: Any, *names: str) -> Any:
+    """The first attribute of ``owner`` that exists among ``names``."""
+    for name in names:
+        found = getattr(owner, name, None)
+        if found is not None:
+            return found
+    raise EngineError(
+        f"jaxlib {_jaxlib_version} has no {' or '.join(names)} in {getattr(owner, '__name__', owner)!r}",
+        hint="install a jax and jaxlib that Torchstone was tested with (constraints.txt)",
+    )
+
+
+import_dlpack: Callable[..., Any] = _need(_native, "dlpack_managed_tensor_to_buffer")
+"""``(capsule, device, stream, copy=None) → array``."""
+
+export_dlpack: Callable[[Any], Any] = _need(_native, "buffer_to_dlpack_managed_tensor")
+"""``(array) → capsule``; the array's memory lives as long as the capsule's consumer."""
+
+COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+"""Environment variables that change what XLA compiles."""
+
+RUNTIME_ERRORS = (RuntimeError, ValueError)
+"""What jaxlib raises when a compilation or an execution fails (its own error is a RuntimeError)."""
+
+_device_list = _need(_native, "DeviceList")
+_shaped_array = _need(jax.core, "ShapedArray")
+
+
+def machine(client: Any, device: Any) -> str:
+    """What the compiled code depends on besides the versions: platform, device kind, the CPU's features."""
+    parts = [client.platform, client.platform_version, device.device_kind]
+    if client.platform == "cpu":
+        parts += [platform.machine(), _cpu_features()]
+    return "|".join(parts)
+
+
+@functools.cache
+def _cpu_features() -> str:
+    """The CPU's instruction set extensions, so that a shared home directory is no trap."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return platform.processor()
+
+
+def versions() -> dict[str, str]:
+    """Versions of the parts that decide what a compiled program looks like."""
+    return {"jax": jax.__version__, "jaxlib": _jaxlib_version}
+
+
+# --- clients ---------------------------------------------------------------------------
+
+
+def cpu_client() -> Any:
+    """A new client of the embedded CPU platform that runs programs in the calling thread.
+
+    Synchronous execution is what makes zero-copy inputs safe: an in-place write
+    after the call cannot reach a program that is still reading (and for small
+    programs it is also faster than a thread switch).
+    """
+    return _need(xla_client, "make_cpu_client")(asynchronous=False)
+
+
+def load_plugin(name: str, path: str) -> None:
+    """Load and initialise the PJRT C-API library ``path`` as platform plugin ``name``."""
+    if not _need(xla_client, "pjrt_plugin_loaded")(name):
+        _need(xla_client, "load_pjrt_plugin_dynamically")(name, path)
+    if not _need(xla_client, "pjrt_plugin_initialized")(name):
+        _need(xla_client, "initialize_pjrt_plugin")(name)
+
+
+def plugin_client(name: str, options: Mapping[str, Any]) -> Any:
+    """A new client of a plugin that :func:`load_plugin` loaded."""
+    return _need(xla_client, "make_c_api_client")(name, dict(options))
+
+
+def installed_client(platform: str) -> Any:
+    """JAX's own client of an installed plugin's platform; RuntimeError where there is none."""
+    return jax.extend.backend.get_backend(platform)
+
+
+def installed_clients() -> dict[str, Any]:
+    """JAX's own clients by platform."""
+    return dict(jax.extend.backend.backends())
+
+
+def local_devices(client: Any) -> list[Any]:
+    return list(client.local_devices())
+
+
+# --- programs --------------------------------------------------------------------------
+
+
+def make_context() -> Any:
+    """An MLIR context with the dialects that StableHLO programs use."""
+    return _interpreter.make_ir_context()
+
+
+def parse(module: bytes, context: Any) -> Any:
+    """An ``ir.Module`` from a portable artifact, MLIR bytecode or MLIR text."""
+    return _mlir.deserialize_portable_artifact(module, context)
+
+
+def to_bytecode(module: Any) -> bytes:
+    return _interpreter.module_to_bytecode(module)
+
+
+def main_function(module: Any) -> Any:
+    """The ``func.func @main`` of a module; :class:`EngineError` where there is none."""
+    for op in module.body.operations:
+        if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == "main":
+            return op
+    raise EngineError("the module has no function @main", hint="name the program's entry point main")
+
+
+def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str]]:
+    """``(shape, element type text)`` of ranked tensor types; None marks a dynamic dimension."""
+    result: list[tuple[tuple[int | None, ...], str]] = []
+    for type_ in types:
+        if not isinstance(type_, ir.RankedTensorType):
+            raise EngineError(f"@main has an argument or result of type {type_}, which is no ranked tensor")
+        shape = tuple(
+            None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)
+        )
+        result.append((shape, str(type_.element_type)))
+    return result
+
+
+def donate_arguments(function: Any, indices: Iterable[int]) -> None:
+    """Mark arguments of ``function`` as donated to the execution."""
+    attributes = [dict_items(entry) for entry in function.arg_attrs]
+    for index in indices:
+        attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True)
+    function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in attributes])
+
+
+def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
+    """Give the arguments of ``function`` static shapes; its body keeps its types until refinement."""
+    entry = function.entry_block
+    with ir.InsertionPoint.at_block_begin(entry), ir.Location.unknown():
+        for argument, shape in zip(entry.arguments, shapes, strict=True):
+            declared = ir.RankedTensorType(argument.type)
+            if declared.has_static_shape:
+                continue
+            argument.set_type(ir.RankedTensorType.get(list(shape), declared.element_type))
+            # A conversion to the dynamic type, because not every user takes another one.
+            converted = _stablehlo.ConvertOp(declared, argument)
+            argument.replace_all_uses_except(converted.result, converted.operation)
+    types = [argument.type for argument in entry.arguments]
+    signature = ir.FunctionType.get(types, function.type.results)
+    function.attributes["function_type"] = ir.TypeAttr.get(signature)
+
+
+def composites_to_calls(module: Any) -> None:
+    """Call decompositions instead of composites: refinement inlines calls, and leaves composites alone."""
+    _stablehlo.register_stablehlo_passes()
+    passes = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
+    passmanager.PassManager.parse(passes).run(module.operation)
+
+
+def refine_shapes(module: bytes) -> bytes:
+    """Propagate static argument shapes through MLIR bytecode; raises where a dynamic shape remains."""
+    return bytes(_mlir.refine_polymorphic_shapes(module, enable_shape_assertions=True))
+
+
+def dict_items(attribute: Any) -> dict[str, Any]:
+    entries: Any = ir.DictAttr(attribute)
+    return {entry.name: entry.attr for entry in entries}
+
+
+def compile_program(client: Any, module: bytes, device: Any, xla: Mapping[str, Any]) -> Any:
+    """Compile MLIR bytecode for one device; XLA's own exceptions pass through."""
+    compiler = _need(client, "compile_and_load", "compile")
+    return compiler(module, _device_list((device,)), _compile_options(xla))
+
+
+def unknown_option(error: Exception) -> str | None:
+    """The name of the XLA option that ``error`` complains not to know."""
+    found = re.search(r"No such compile option: '(\w+)'", str(error))
+    return found.group(1) if found else None
+
+
+def serialize_executable(client: Any, executable: Any) -> bytes:
+    """An opaque image of ``executable``; raises where the platform cannot make one."""
+    return bytes(_need(client, "serialize_executable")(executable))
+
+
+def deserialize_executable(client: Any, image: bytes, device: Any, xla: Mapping[str, Any]) -> Any:
+    """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
+    return _need(client, "deserialize_executable")(image, _device_list((device,)), _compile_options(xla))
+
+
+def _compile_options(xla: Mapping[str, Any]) -> Any:
+    options = _need(xla_client, "CompileOptions")()
+    options.env_option_overrides = list(xla.items())
+    return options
+
+
+def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """A function from argument arrays to result arrays, on one device."""
+    execute = _need(executable, "execute_sharded")
+
+    def run(arguments: Sequence[Any]) -> list[Any]:
+        return [shards[0] for shards in execute(arguments).disassemble_into_single_device_arrays()]
+
+    return run
+
+
+# --- arrays ----------------------------------------------------------------------------
+
+
+def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
+    """A copy of a contiguous NumPy array in ``device``'s memory."""
+    aval = _shaped_array(array.shape, array.dtype)
+    transfer = _need(_native, "batched_device_put")
+    # Outside this thread-local scope jaxlib narrows 64-bit arrays to 32 bits.
+    with jax.enable_x64(True):
+        placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
+        placed.block_until_ready()
+    return placed
+
+
+def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
+    """The array's values on the host; a read-only view where the memory is the host's."""
+    values, _ = _need(array, "_single_device_array_to_np_array_did_copy")()
+    return values
+
+
+def pointer(array: Any) -> int:
+    """Address of the array's first element in its device's memory."""
+    return int(array.unsafe_buffer_pointer())
+
+
+# --- the reference interpreter ---------------------------------------------------------
+
+_STORAGE = {"bf16": "ui16", "i4": "i8", "ui4": "ui8"}
+
+
+def storage_type(element: str) -> str:
+    """The element type that carries ``element`` to and from the interpreter.
+
+    Its Python binding reads plain integers and floats only: 16- and 8-bit floats
+    travel as their bits, 4-bit integers as bytes, complex numbers as two tensors.
+    """
+    return "ui8" if element.startswith("f8") else _STORAGE.get(element, element)
+
+
+def to_interpreter(module: Any) -> bytes:
+    """A portable artifact of ``module`` whose ``@main`` speaks storage types; the module is consumed.
+
+    CHLO operations become composites with a decomposition, which the interpreter inlines.
+    """
+    function = main_function(module)
+    inputs, outputs = list(function.type.inputs), list(function.type.results)
+    function.attributes["sym_name"] = ir.StringAttr.get("wrapped")
+    function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    wrapper = ir.Module.parse(_wrapper_text(inputs, outputs))
+    wrapper.body.operations[0].erase()
+    for op in list(module.body.operations):
+        wrapper.body.append(op)
+    return bytes(_mlir.serialize_portable_artifact(wrapper, _stablehlo.get_current_version()))
+
+
+def _wrapper_text(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+    """A module with a declaration of ``@wrapped`` and a ``@main`` that converts around a call of it."""
+    parameters: list[str] = []
+    body: list[str] = []
+    arguments: list[str] = []
+    for position, type_ in enumerate(inputs):
+        names, carriers, value = _carriers(f"in{position}", type_)
+        parameters += [f"%{name}: {carrier}" for name, carrier in zip(names, carriers, strict=True)]
+        arguments.append(f"%{value}")
+        if len(names) == 2:
+            body.append(f"%{value} = stablehlo.complex %{names[0]}, %{names[1]} : {type_}")
+        elif names[0] != value:
+            body.append(f"%{value} = {_cast(type_)} %{names[0]} : ({carriers[0]}) -> {type_}")
+    signature = f"({', '.join(map(str, inputs))}) -> ({', '.join(map(str, outputs))})"
+    count = f"%out:{len(outputs)} = " if outputs else ""
+    body.append(f"{count}func.call @wrapped({', '.join(arguments)}) : {signature}")
+    returned: list[str] = []
+    returned_types: list[str] = []
+    for position, type_ in enumerate(outputs):
+        names, carriers, value = _carriers(f"result{position}", type_)
+        source = f"%out#{position}"
+        if len(names) == 2:
+            for name, carrier, part in zip(names, carriers, ("real", "imag"), strict=True):
+                body.append(f"%{name} = stablehlo.{part} {source} : ({type_}) -> {carrier}")
+                returned.append(f"%{name}")
+        elif names[0] != value:
+            body.append(f"%{names[0]} = {_cast(type_)} {source} : ({type_}) -> {carriers[0]}")
+            returned.append(f"%{names[0]}")
+        else:
+            returned.append(source)
+        returned_types += carriers
+    return_ = f"return {', '.join(returned)} : {', '.join(returned_types)}" if outputs else "return"
+    lines = "\n".join([*body, return_])
+    return (
+        f"module {{ func.func private @wrapped{signature}\n"
+        f"func.func @main({', '.join(parameters)}) -> ({', '.join(returned_types)}) {{\n{lines}\n}} }}"
+    )
+
+
+def _carriers(name: str, type_: Any) -> tuple[list[str], list[str], str]:
+    """Names and types of what carries one tensor, and the name of the tensor itself."""
+    dims = "".join(f"{size}x" for size in type_.shape)
+    element = str(type_.element_type)
+    if element.startswith("complex<"):
+        part = f"tensor<{dims}{element[len('complex<') : -1]}>"
+        return [f"{name}_real", f"{name}_imag"], [part, part], name
+    carrier = storage_type(element)
+    return [name if carrier == element else f"{name}_bits"], [f"tensor<{dims}{carrier}>"], name
+
+
+def _cast(type_: Any) -> str:
+    return "stablehlo.convert" if "i4" in str(type_.element_type) else "stablehlo.bitcast_convert"
+
+
+def interpret(program: bytes, arrays: Sequence[Any]) -> list[numpy.ndarray[Any, Any]]:
+    """Run a result of :func:`to_interpreter` on NumPy arrays. May abort the process: call it in a child."""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = parse(program, context)
+        types = main_function(module).type.inputs
+        arguments = [
+            ir.DenseElementsAttr.get(array, type=type_) for array, type_ in zip(arrays, types, strict=True)
+        ]
+        return [numpy.array(result) for result in _stablehlo.eval_module(module, arguments)]
+
+
+def operation_names(module: Any) -> set[str]:
+    """The names of all operations of a module, nested ones too."""
+    found: set[str] = set()
+
+    def visit(op: Any) -> Any:
+        found.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found

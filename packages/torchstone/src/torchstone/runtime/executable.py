@@ -1,0 +1,87 @@
+"""The call layer: what stands between a caller's arrays and a program that checks nothing.
+
+Both engines give a :class:`LoadedProgram` a function from device arrays to
+device arrays; counting, checking, importing and naming happen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BufferDeleted, EngineError
+from . import _jaxlib
+from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
+from .counters import counters
+
+if TYPE_CHECKING:
+    import torch
+
+    from .torch_bridge import TorchCall
+
+Run = Callable[[list[Any]], list[Any]]
+"""From device arrays to device arrays, in the order of ``@main``."""
+
+
+class LoadedProgram:
+    """A compiled program on one device; the :class:`~.engine.Executable` of both engines."""
+
+    def __init__(
+        self,
+        run: Run,
+        inputs: Sequence[BufferSpec],
+        outputs: Sequence[BufferSpec],
+        device: Device,
+        *,
+        donated: Iterable[int] = (),
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.device = device
+        self._execute = run
+        self._donated = frozenset(donated)
+        self._torch_call: TorchCall | None = None
+
+    def __call__(self, *arguments: Any) -> list[Buffer]:
+        """Run on Buffers, NumPy arrays, torch tensors or DLPack objects.
+
+        Raises :class:`InputMismatch` naming the argument, :class:`BufferDeleted`
+        for a donated one, and :class:`EngineError` where the execution fails.
+        """
+        check_count(len(arguments), len(self.inputs))
+        arrays = []
+        for position, (argument, spec) in enumerate(zip(arguments, self.inputs, strict=True)):
+            buffer = import_array(self.device, argument)
+            check_buffer(buffer, spec, position)
+            if buffer.aliased and position in self._donated:
+                counters.copied("in", "donation of imported memory", buffer.array.nbytes)
+            arrays.append(buffer.array)
+        return [
+            Buffer(array, spec.shape, spec.dtype, self.device, aliased=False)
+            for array, spec in zip(self._run(arrays), self.outputs, strict=True)
+        ]
+
+    def run_torch(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run on torch tensors; the results are torch CPU tensors (the same memory on the CPU)."""
+        if self._torch_call is None:
+            self._torch_call = self.torch_call()
+        return self._torch_call(tensors)
+
+    def torch_call(self, static: Iterable[int] = ()) -> TorchCall:
+        """A fast function over lists of tensors that imports ``static`` arguments once, unless donated."""
+        from .torch_bridge import TorchCall
+
+        return TorchCall(self._run, self.inputs, self.outputs, self.device, set(static) - self._donated)
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        try:
+            return self._execute(arrays)
+        except _jaxlib.RUNTIME_ERRORS as error:
+            for position, array in enumerate(arrays):
+                if array.is_deleted():
+                    name = self.inputs[position].label(position)
+                    raise BufferDeleted(
+                        f"{name} was donated to an earlier execution and is gone",
+                        hint="pass that execution's result instead, or compile without donation",
+                    ) from error
+            raise EngineError(f"the program failed on {self.device.name}: {error}") from error

@@ -1,0 +1,137 @@
+"""StableHLO modules as bytes: what ``@main`` takes and gives, and shape refinement.
+
+Nothing here builds operations (see :mod:`torchstone.hlo`) or runs a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import dtypes
+from ..errors import EngineError, InputMismatch
+from . import _jaxlib
+from .buffers import BufferSpec
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module ready to compile: MLIR bytecode with a ``@main`` of static shapes."""
+
+    bytecode: bytes
+    inputs: tuple[BufferSpec, ...]
+    outputs: tuple[BufferSpec, ...]
+
+
+def as_bytes(module: bytes | str) -> bytes:
+    return module.encode() if isinstance(module, str) else module
+
+
+def read(module: bytes | str, *, donate: Iterable[int] = ()) -> Module:
+    """Parse a portable artifact, MLIR bytecode or MLIR text.
+
+    ``donate`` marks arguments as donated. Raises :class:`EngineError` where the
+    bytes are no module, ``@main`` is missing, or a dimension is dynamic.
+    """
+    context = _jaxlib.make_context()
+    with context:
+        parsed = _parse(as_bytes(module), context)
+        function = _jaxlib.main_function(parsed)
+        inputs = _specs("argument", _jaxlib.tensor_types(function.type.inputs))
+        outputs = _specs("result", _jaxlib.tensor_types(function.type.results))
+        positions = sorted(set(donate))
+        if positions:
+            if positions[0] < 0 or positions[-1] >= len(inputs):
+                raise EngineError(
+                    f"cannot donate arguments {positions} of a program with {len(inputs)} argument(s)"
+                )
+            _jaxlib.donate_arguments(function, positions)
+        return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)
+
+
+def for_interpreter(module: Module) -> tuple[bytes, frozenset[str]]:
+    """The program that the reference interpreter's child process runs, and the operations in it."""
+    context = _jaxlib.make_context()
+    with context:
+        program = _jaxlib.to_interpreter(_jaxlib.parse(module.bytecode, context))
+        names = _jaxlib.operation_names(_jaxlib.parse(program, context))
+    return program, frozenset(names)
+
+
+def named(specs: Sequence[BufferSpec], names: Sequence[str] | None) -> tuple[BufferSpec, ...]:
+    """``specs`` with the names that errors use; as many names as specs, or None."""
+    if names is None:
+        return tuple(specs)
+    if len(names) != len(specs):
+        raise EngineError(f"{len(names)} input name(s) for a program with {len(specs)} argument(s)")
+    return tuple(replace(spec, name=name) for spec, name in zip(specs, names, strict=True))
+
+
+def specs_to_json(specs: Iterable[BufferSpec]) -> list[Any]:
+    return [[spec.dtype.name, list(spec.shape)] for spec in specs]
+
+
+def specs_from_json(entries: Iterable[Any]) -> tuple[BufferSpec, ...]:
+    return tuple(BufferSpec(tuple(shape), dtypes.by_name(name)) for name, shape in entries)
+
+
+def refine(module: bytes | str, shapes: Sequence[Sequence[int]]) -> bytes:
+    """``module`` with dynamic dimensions replaced, for arguments of the given shapes.
+
+    The result is MLIR bytecode, static throughout. Raises :class:`InputMismatch`
+    where a shape contradicts a static dimension of ``@main``, and
+    :class:`EngineError` where the shapes inside do not follow from the arguments'.
+    """
+    context = _jaxlib.make_context()
+    with context:
+        parsed = _parse(as_bytes(module), context)
+        function = _jaxlib.main_function(parsed)
+        declared = _jaxlib.tensor_types(function.type.inputs)
+        if len(declared) != len(shapes):
+            raise InputMismatch(f"@main takes {len(declared)} argument(s), {len(shapes)} shape(s) were given")
+        for position, ((dims, _), shape) in enumerate(zip(declared, shapes, strict=True)):
+            if len(dims) != len(shape) or any(
+                dim is not None and dim != size for dim, size in zip(dims, shape, strict=True)
+            ):
+                text = ", ".join("?" if dim is None else str(dim) for dim in dims)
+                raise InputMismatch(
+                    f"argument {position} must have shape [{text}], found [{', '.join(map(str, shape))}]"
+                )
+        _jaxlib.composites_to_calls(parsed)
+        _jaxlib.set_argument_shapes(function, shapes)
+        try:
+            return _jaxlib.refine_shapes(_jaxlib.to_bytecode(parsed))
+        except _jaxlib.RUNTIME_ERRORS as error:
+            raise EngineError(
+                f"the module cannot be refined to static shapes: {_first_line(error)}",
+                hint="every dynamic dimension must follow from the arguments' shapes",
+            ) from error
+
+
+def _parse(module: bytes, context: object) -> object:
+    try:
+        return _jaxlib.parse(module, context)
+    except Exception as error:  # jaxlib raises MLIRError, ValueError or its own runtime error
+        raise EngineError(
+            f"these {len(module)} bytes are no StableHLO module: {_first_line(error)}",
+            hint="pass a portable StableHLO artifact, MLIR bytecode or MLIR text",
+        ) from error
+
+
+def _specs(role: str, types: Iterable[tuple[tuple[int | None, ...], str]]) -> tuple[BufferSpec, ...]:
+    specs = []
+    for position, (shape, element) in enumerate(types):
+        static = tuple(size for size in shape if size is not None)
+        if len(static) != len(shape):
+            text = "x".join("?" if size is None else str(size) for size in shape)
+            raise EngineError(
+                f"{role} {position} of @main has a dynamic shape: tensor<{text}x{element}>",
+                hint="specialise the module with torchstone.runtime.refine(module, shapes) first",
+            )
+        specs.append(BufferSpec(static, dtypes.from_mlir(element)))
+    return tuple(specs)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

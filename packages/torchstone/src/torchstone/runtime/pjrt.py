@@ -1,0 +1,164 @@
+"""The PJRT engine: XLA's CPU, or any device with a PJRT plugin.
+
+Programs on the embedded CPU run in the calling thread, so no input is read
+after the call has returned. Checks on arguments are in :mod:`.executable`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config import config
+from ..errors import EngineError
+from . import _jaxlib, modules
+from .buffers import Buffer, BufferSpec, import_array
+from .cache import DiskCache, MemoryCache, digest
+from .counters import counters
+from .engine import CompileOptions, XlaValue
+from .executable import LoadedProgram
+from .plugins import open_device
+
+CPU_DEFAULTS: Mapping[str, XlaValue] = {
+    # XLA's YNN convolutions are several times slower than the others.
+    "xla_cpu_experimental_ynn_fusion_type": "",
+}
+"""XLA options of every program on the embedded CPU, unless overridden.
+
+XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
+bfloat16 and float16 are rounded after each operation. But it contracts a
+multiplication and an addition, folds constants across additions, and flushes
+subnormal results to zero.
+"""
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A loaded program and its signature, without the names of one caller."""
+
+    handle: Any
+    inputs: tuple[BufferSpec, ...]
+    outputs: tuple[BufferSpec, ...]
+
+
+class PjrtEngine:
+    """Compiles for one PJRT device, with a cache in memory and on disk. Safe from several threads."""
+
+    name = "pjrt"
+
+    def __init__(self, device: str = "cpu", plugin: str = "") -> None:
+        self._client, self.device = open_device(device, plugin)
+        self.platform = self.device.platform
+        self._defaults = dict(CPU_DEFAULTS if self.device.shares_host_memory else {})
+        self._loaded: MemoryCache[_Compiled] = MemoryCache()
+        self._disks: dict[Path, DiskCache] = {}
+
+    def compile(
+        self,
+        module: bytes | str,
+        *,
+        options: CompileOptions | None = None,
+        input_names: Sequence[str] | None = None,
+    ) -> LoadedProgram:
+        """See :class:`~torchstone.runtime.engine.Engine`; XLA's refusal is an :class:`EngineError`."""
+        options = options or CompileOptions()
+        program = modules.as_bytes(module)
+        key = self._key(program, options)
+        compiled, found = self._loaded.get(
+            key, lambda: self._load(key, program, options), config.memory_cache_entries
+        )
+        if found:
+            counters.happened("memory_hits")
+        return LoadedProgram(
+            _jaxlib.executor(compiled.handle),
+            modules.named(compiled.inputs, input_names),
+            compiled.outputs,
+            self.device,
+            donated=options.donate,
+        )
+
+    def import_array(self, array: Any) -> Buffer:
+        """See :func:`torchstone.runtime.buffers.import_array`."""
+        return import_array(self.device, array)
+
+    def clear_memory_cache(self) -> None:
+        """Forget the loaded programs that nobody else holds."""
+        self._loaded.clear()
+
+    def _load(self, key: str, program: bytes, options: CompileOptions) -> _Compiled:
+        """From disk, or compiled and then stored there."""
+        disk = self._disk()
+        if disk is not None:
+            found = self._read(disk, key, options)
+            if found is not None:
+                counters.happened("disk_hits")
+                return found
+        module = modules.read(program, donate=options.donate)
+        compiled = _Compiled(self._compile(module.bytecode, options), module.inputs, module.outputs)
+        counters.happened("compiles")
+        if disk is not None and self._write(disk, key, compiled):
+            counters.happened("disk_stores")
+        return compiled
+
+    def _compile(self, bytecode: bytes, options: CompileOptions) -> Any:
+        while True:
+            try:
+                return _jaxlib.compile_program(self._client, bytecode, self.device.handle, self._xla(options))
+            except _jaxlib.RUNTIME_ERRORS as error:
+                # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
+                unknown = _jaxlib.unknown_option(error)
+                if unknown in self._defaults and unknown not in options.xla:
+                    del self._defaults[unknown]
+                    continue
+                raise EngineError(
+                    f"XLA cannot compile the program for {self.device.name}: {error}"
+                ) from error
+
+    def _xla(self, options: CompileOptions) -> dict[str, XlaValue]:
+        return {**self._defaults, **options.xla}
+
+    def _key(self, program: bytes, options: CompileOptions) -> str:
+        """Everything that decides what the compiler makes and where its result can run."""
+        setting = {
+            "defaults": self._defaults,
+            "xla": dict(options.xla),
+            "donate": options.donate,
+            "device": self.device.name,
+            "machine": _jaxlib.machine(self._client, self.device.handle),
+            "versions": _jaxlib.versions(),
+            "environment": [os.environ.get(name, "") for name in _jaxlib.COMPILER_VARIABLES],
+        }
+        return digest([program, json.dumps(setting, sort_keys=True).encode()])
+
+    def _disk(self) -> DiskCache | None:
+        """The cache that the configuration asks for now, so that it warns once per directory."""
+        if not config.cache:
+            return None
+        return self._disks.setdefault(config.cache_dir, DiskCache(config.cache_dir))
+
+    def _read(self, disk: DiskCache, key: str, options: CompileOptions) -> _Compiled | None:
+        payload = disk.read(key)
+        if payload is None:
+            return None
+        try:
+            header, _, image = payload.partition(b"\n")
+            inputs, outputs = (modules.specs_from_json(specs) for specs in json.loads(header))
+            handle = _jaxlib.deserialize_executable(
+                self._client, image, self.device.handle, self._xla(options)
+            )
+        except _jaxlib.RUNTIME_ERRORS:
+            disk.discard(key)
+            return None
+        return _Compiled(handle, inputs, outputs)
+
+    def _write(self, disk: DiskCache, key: str, compiled: _Compiled) -> bool:
+        try:
+            image = _jaxlib.serialize_executable(self._client, compiled.handle)
+        except _jaxlib.RUNTIME_ERRORS:  # the platform cannot: nothing to keep, nothing lost
+            return False
+        header = json.dumps([modules.specs_to_json(specs) for specs in (compiled.inputs, compiled.outputs)])
+        return disk.write(key, header.encode() + b"\n" + image, config.cache_max_bytes)

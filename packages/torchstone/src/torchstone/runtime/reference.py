@@ -1,0 +1,217 @@
+"""The reference engine: the StableHLO interpreter, which is slow and follows the specification.
+
+It runs in a child process (:mod:`._reference_worker`), because it aborts on what
+it does not support. A crash, a timeout and an unsupported operation are
+:class:`EngineError`, and the next call works. Buffers live on the embedded CPU as
+with :mod:`.pjrt`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import IO, Any
+
+import numpy
+
+from .. import dtypes
+from ..config import config
+from ..errors import EngineError
+from . import _jaxlib, modules
+from ._reference_worker import Arrays, RemoteError, receive_arrays, send_arrays
+from .buffers import Buffer, BufferSpec, import_array
+from .counters import counters
+from .engine import CompileOptions
+from .executable import LoadedProgram
+from .plugins import open_device
+
+_DECOMPOSE = "the interpreter asks for it to be decomposed first"
+
+UNSUPPORTED_OPERATIONS: Mapping[str, str] = {
+    "stablehlo.batch_norm_grad": _DECOMPOSE,
+    "stablehlo.batch_norm_inference": _DECOMPOSE,
+    "stablehlo.batch_norm_training": _DECOMPOSE,
+    "stablehlo.broadcast": _DECOMPOSE,
+    "stablehlo.cholesky": _DECOMPOSE,
+    "stablehlo.custom_call": "the interpreter knows no custom calls",
+    "stablehlo.dot": _DECOMPOSE,
+    "stablehlo.einsum": _DECOMPOSE,
+    "stablehlo.fft": "the interpreter aborts on 32-bit values",
+    "stablehlo.partition_id": "the interpreter runs one device only",
+    "stablehlo.replica_id": "the interpreter runs one device only",
+    "stablehlo.rng": _DECOMPOSE,
+    "stablehlo.rng_bit_generator": _DECOMPOSE,
+    "stablehlo.set_dimension_size": "the interpreter has no dynamic result types",
+    "stablehlo.torch_index_select": _DECOMPOSE,
+    "stablehlo.unary_einsum": _DECOMPOSE,
+}
+"""Operations that the interpreter of this jaxlib cannot run, with the reason."""
+
+_BOOT = """\
+import json, sys
+from multiprocessing.connection import Connection
+requests, answers, path = json.loads(sys.argv[1])
+sys.path[:] = path
+from torchstone.runtime._reference_worker import serve
+serve(Connection(requests), Connection(answers))
+"""
+
+
+class ReferenceEngine:
+    """Compiles for the StableHLO interpreter; one child process runs all its programs, one at a time."""
+
+    name = "reference"
+    platform = "interpreter"
+
+    def __init__(self) -> None:
+        _, self.device = open_device("cpu")
+        self._worker = _Worker()
+
+    def compile(
+        self,
+        module: bytes | str,
+        *,
+        options: CompileOptions | None = None,
+        input_names: Sequence[str] | None = None,
+    ) -> LoadedProgram:
+        """See :class:`~torchstone.runtime.engine.Engine`.
+
+        XLA options and donation mean nothing here and are ignored. Raises
+        :class:`EngineError` naming all operations that the interpreter lacks.
+        """
+        parsed = modules.read(module)
+        program, operations = modules.for_interpreter(parsed)
+        unsupported = sorted(operations & UNSUPPORTED_OPERATIONS.keys())
+        if unsupported:
+            listed = "\n".join(f"  {name}: {UNSUPPORTED_OPERATIONS[name]}" for name in unsupported)
+            raise EngineError(
+                f"the reference engine cannot run {len(unsupported)} operation(s) of the program:\n{listed}",
+                hint="use the pjrt engine for this program",
+            )
+        counters.happened("compiles")
+
+        def run(arrays: list[Any]) -> list[Any]:
+            carried = [part for array in arrays for part in _to_storage(_jaxlib.to_numpy(array))]
+            answers = iter(self._worker.run(program, carried))
+            values = [_from_storage(spec, answers) for spec in parsed.outputs]
+            return [_jaxlib.put(value, self.device.handle) for value in values]
+
+        return LoadedProgram(run, modules.named(parsed.inputs, input_names), parsed.outputs, self.device)
+
+    def import_array(self, array: Any) -> Buffer:
+        """See :func:`torchstone.runtime.buffers.import_array`."""
+        return import_array(self.device, array)
+
+
+def _to_storage(values: numpy.ndarray[Any, Any]) -> list[numpy.ndarray[Any, Any]]:
+    """The arrays that carry one tensor; see :func:`._jaxlib.storage_type`."""
+    dtype = dtypes.from_numpy(values.dtype)
+    if dtype.is_complex:
+        return [values.real, values.imag]
+    storage = _storage_dtype(dtype)
+    if dtype in dtypes.SUB_BYTE:
+        return [values.astype(storage)]
+    return [numpy.ascontiguousarray(values).view(storage).reshape(values.shape)]
+
+
+def _from_storage(spec: BufferSpec, answers: Any) -> numpy.ndarray[Any, Any]:
+    """The inverse of :func:`_to_storage`, reading from an iterator of arrays."""
+    if spec.dtype.is_complex:
+        result = numpy.empty(spec.shape, spec.dtype.numpy)
+        result.real, result.imag = (next(answers).reshape(spec.shape) for _ in range(2))
+        return result
+    values = numpy.ascontiguousarray(next(answers))
+    if spec.dtype in dtypes.SUB_BYTE:
+        return values.astype(spec.dtype.numpy).reshape(spec.shape)
+    return values.view(spec.dtype.numpy).reshape(spec.shape)
+
+
+def _storage_dtype(dtype: dtypes.DType) -> numpy.dtype[Any]:
+    return dtypes.from_mlir(_jaxlib.storage_type(dtype.mlir)).numpy
+
+
+class _Child:
+    """A running worker process and its pipes; ``stop`` ends it, at the latest when this object goes."""
+
+    def __init__(self) -> None:
+        """Start with this process's import path; nothing of ``__main__`` is imported there."""
+        request_read, request_write = os.pipe()
+        answer_read, answer_write = os.pipe()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, json.dumps([request_read, answer_write, sys.path])],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            pass_fds=(request_read, answer_write),
+            start_new_session=True,  # so that its forks can be ended with it
+        )
+        os.close(request_read)
+        os.close(answer_write)
+        self.requests = Connection(request_write, readable=False)
+        self.answers = Connection(answer_read, writable=False)
+        self.stop = weakref.finalize(self, _release, self.process, self.requests, self.answers, self.log)
+
+    def last_line(self) -> str:
+        """What the worker or its fork printed last."""
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1][:500]}" if lines else ""
+
+
+def _release(
+    process: subprocess.Popen[bytes], requests: Connection, answers: Connection, log: IO[bytes]
+) -> None:
+    requests.close()
+    answers.close()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    log.close()
+
+
+class _Worker:
+    """The child process; started at first use and again after it died or took too long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+
+    def run(self, program: bytes, arrays: Arrays) -> list[numpy.ndarray[Any, Any]]:
+        """Run one program in the child; every failure is an :class:`EngineError`."""
+        with self._lock:
+            child = self._child = self._child or _Child()
+            child.log.seek(0)  # the offset is the child's too
+            child.log.truncate()
+            try:
+                child.requests.send_bytes(program)
+                send_arrays(child.requests, arrays)
+                if not child.answers.poll(config.worker_timeout_s):
+                    raise EngineError(
+                        f"the reference engine took longer than {config.worker_timeout_s:g} s",
+                        hint="set TORCHSTONE_WORKER_TIMEOUT_S higher, or use a smaller program",
+                    )
+                return receive_arrays(child.answers)
+            except RemoteError as error:
+                raise EngineError(
+                    f"{error}{child.last_line()}",
+                    hint="the program uses something that the interpreter lacks; use the pjrt engine",
+                ) from error
+            except BaseException as error:  # also an interruption: an answer would be left behind
+                self._child = None
+                last = child.last_line()
+                child.stop()
+                if isinstance(error, (EOFError, OSError)):
+                    raise EngineError(
+                        f"the reference engine's process ended{last}", hint="call again: a new one is started"
+                    ) from error
+                raise

@@ -1,0 +1,286 @@
+"""``torch.compile(backend="torchstone")``: values, gradients, mutation, random numbers, shapes, fallback."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torchstone.backend.records import recorded
+from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning
+
+STRICT = {"fallback": False}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None, **settings: Any) -> Any:
+    return torch.compile(
+        function, backend="torchstone", options=STRICT if options is None else options, **settings
+    )
+
+
+def gradients(model: nn.Module, forward: Any, *args: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    forward(*args).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def small_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def test_is_registered_without_an_import() -> None:
+    assert "torchstone" in torch._dynamo.list_backends()
+
+
+def test_forward_and_backward_agree_with_eager() -> None:
+    model, x = small_model(), torch.randn(4, 6)
+    with recorded() as records:
+        fast = compiled(model)
+        torch.testing.assert_close(fast(x), model(x))
+        found = gradients(model, fast, x)
+    for ours, eager in zip(found, gradients(model, model, x), strict=True):
+        torch.testing.assert_close(ours, eager)
+    assert [record.kind for record in records] == ["forward", "backward"]
+    assert all(record.native and not record.fallbacks for record in records)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode: Any) -> None:
+    model, x = small_model(), torch.randn(4, 6)
+    fast = compiled(model)
+    with recorded() as records, mode():
+        torch.testing.assert_close(fast(x), model(x))
+    assert [record.kind for record in records] == ["inference"]
+
+
+def test_autocast_bfloat16() -> None:
+    model, x = small_model(), torch.randn(4, 6)
+    fast = compiled(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, eager = fast(x), model(x)
+    assert ours.dtype is torch.bfloat16
+    torch.testing.assert_close(ours, eager)
+
+
+def test_input_mutation_reaches_the_caller() -> None:
+    def bump(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        y.mul_(x)
+        return x + y
+
+    x, y = torch.ones(3), torch.full((3,), 2.0)
+    result = compiled(bump)(x, y)
+    assert x.tolist() == [3.0] * 3
+    assert y.tolist() == [6.0] * 3
+    assert result.tolist() == [9.0] * 3
+
+
+def test_buffers_are_updated_in_training() -> None:
+    eager = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4))
+    ours = copy.deepcopy(eager)
+    fast = compiled(ours)
+    for _ in range(3):
+        x = torch.randn(7, 5)
+        torch.testing.assert_close(fast(x), eager(x))
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(dict(ours.named_buffers())[name], buffer)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2), capturable=False),
+    ],
+    ids=["SGD", "AdamW"],
+)
+def test_compiled_optimizer_step(optimizer: Any) -> None:
+    eager, x = small_model(), torch.randn(4, 6)
+    ours = copy.deepcopy(eager)
+    plain, fast = optimizer(eager.parameters()), optimizer(ours.parameters())
+    step = compiled(fast.step)
+    for _ in range(3):
+        gradients(eager, eager, x)
+        plain.step()
+        gradients(ours, ours, x)
+        step()
+    for a, b in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class TestRandomNumbers:
+    def test_manual_seed_repeats_and_calls_differ(self) -> None:
+        fast = compiled(lambda x: F.dropout(x, 0.5))
+        x = torch.ones(256)
+        torch.manual_seed(3)
+        first, second = fast(x), fast(x)
+        torch.manual_seed(3)
+        assert torch.equal(fast(x), first)
+        assert not torch.equal(first, second)
+        assert 0.3 < (first == 0).float().mean() < 0.7
+
+    def test_forward_and_backward_use_one_mask(self) -> None:
+        x = torch.ones(512, requires_grad=True)
+        result = compiled(lambda v: F.dropout(v * 1.0, 0.5))(x)
+        result.sum().backward()
+        assert torch.equal(x.grad, result.detach())
+
+    def test_two_operators_draw_different_numbers(self) -> None:
+        a, b = compiled(lambda x: (torch.rand_like(x), torch.rand_like(x)))(torch.empty(64))
+        assert not torch.equal(a, b)
+
+    def test_checkpointing_recomputes_the_same_mask(self) -> None:
+        from torch.utils.checkpoint import checkpoint
+
+        def forward(v: torch.Tensor) -> torch.Tensor:
+            return checkpoint(lambda w: F.dropout(w.sin(), 0.5).cos(), v, use_reentrant=False)
+
+        x = torch.full((512,), 0.7, requires_grad=True)
+        result = compiled(forward)(x)
+        result.sum().backward()
+        dropped = result.detach() == 1.0  # cos(0)
+        assert 0.3 < dropped.float().mean() < 0.7
+        assert torch.equal(x.grad == 0, dropped)
+
+
+class TestShapes:
+    def test_dynamic_specialises_and_stays_bounded(self) -> None:
+        model = small_model()
+        fast = compiled(model, {**STRICT, "specializations": 2}, dynamic=True)
+        with recorded() as records:
+            for size in (2, 3, 4, 5, 2):
+                x = torch.randn(size, 6)
+                torch.testing.assert_close(fast(x), model(x))
+        assert len([record for record in records if record.kind == "forward"]) == 1
+
+    def test_dynamic_gradients(self) -> None:
+        model = small_model()
+        fast = compiled(model, dynamic=True)
+        for size in (2, 5):
+            x = torch.randn(size, 6)
+            ours = gradients(model, fast, x)
+            for a, b in zip(ours, gradients(model, model, x), strict=True):
+                torch.testing.assert_close(a, b)
+
+    def test_sizes_in_arithmetic(self) -> None:
+        fast = compiled(lambda x: x * x.shape[0] + x.shape[1], dynamic=True)
+        for shape in ((2, 3), (4, 5)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(fast(x), x * shape[0] + shape[1])
+
+    def test_channels_last_keeps_its_strides(self) -> None:
+        x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+        result = compiled(lambda v: v + 1)(x)
+        torch.testing.assert_close(result, x + 1)
+        assert result.stride() == (x + 1).stride()
+
+    def test_transposed_input_is_not_copied(self) -> None:
+        from torchstone import runtime
+
+        x = torch.randn(64, 32).t()
+        fast = compiled(lambda v: v * 2)
+        fast(x)
+        runtime.reset_stats()
+        torch.testing.assert_close(fast(x), x * 2)
+        assert not runtime.stats().copies_in
+
+    def test_empty_and_zero_dimensional(self) -> None:
+        fast = compiled(lambda a, b: (a * 2, b + 1))
+        a, b = fast(torch.empty(0, 3), torch.tensor(2.0))
+        assert a.shape == (0, 3)
+        assert b.item() == 3.0
+
+
+class TestOutputs:
+    def test_inputs_constants_and_repeats(self) -> None:
+        def function(x: torch.Tensor) -> Any:
+            y = x * 2
+            return y, y, None, 3, x
+
+        x = torch.ones(2)
+        a, b, nothing, three, same = compiled(function)(x)
+        assert a.tolist() == b.tolist() == [2.0, 2.0]
+        assert nothing is None
+        assert three == 3
+        assert same is x
+
+    def test_nested(self) -> None:
+        fast = compiled(lambda d: {"sum": d["a"] + d["b"][0], "list": [d["a"] * 2]})
+        found = fast({"a": torch.ones(2), "b": (torch.ones(2),)})
+        assert found["sum"].tolist() == [2.0, 2.0]
+        assert found["list"][0].tolist() == [2.0, 2.0]
+
+
+@torch.library.custom_op("torchstone_tests::opaque", mutates_args=())
+def opaque(x: torch.Tensor) -> torch.Tensor:
+    return x.flip(0) + 1
+
+
+@opaque.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class TestFallback:
+    @staticmethod
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin() * 2
+        return opaque(y).cos() + y
+
+    def test_runs_between_compiled_parts_with_one_warning(self) -> None:
+        x = torch.randn(5)
+        with recorded() as records, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = compiled(self.function, {"fallback": True})(x)
+        torch.testing.assert_close(found, self.function(x))
+        texts = [str(w.message) for w in caught if issubclass(w.category, FallbackWarning)]
+        assert len(texts) == 1
+        assert "torchstone_tests.opaque.default (1×)" in texts[0]
+        assert [node.overload for node in records[0].fallbacks] == ["torchstone_tests.opaque.default"]
+        assert "aten.sin.default" in records[0].native
+
+    def test_can_be_refused(self) -> None:
+        with pytest.raises(Exception, match="would run in eager PyTorch") as caught:
+            compiled(self.function)(torch.randn(5))
+        text = str(caught.value)
+        assert "torchstone_tests.opaque.default" in text
+        assert "test_backend.py:" in text
+        assert FallbackRefused.__name__ in text
+
+
+class TestOptions:
+    def test_unknown_option(self) -> None:
+        with pytest.raises(Exception, match="unknown option 'fallbck' for the torchstone backend") as caught:
+            compiled(lambda x: x + 1, {"fallbck": True})(torch.ones(1))
+        assert ConfigError.__name__ in str(caught.value)
+
+    def test_wrong_type(self) -> None:
+        with pytest.raises(Exception, match="option fallback='no' is no bool"):
+            compiled(lambda x: x + 1, {"fallback": "no"})(torch.ones(1))
+
+
+def test_threads_share_one_compiled_function() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = small_model()
+    fast = compiled(model)
+    batches = [torch.randn(4, 6) for _ in range(16)]
+    with torch.no_grad():
+        fast(batches[0])
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(fast, batches))
+        for ours, x in zip(found, batches, strict=True):
+            torch.testing.assert_close(ours, model(x))

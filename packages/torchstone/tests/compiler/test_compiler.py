@@ -1,0 +1,155 @@
+"""Capture, normalization and the walk: what they refuse, and how they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import torchstone
+from torchstone import hlo, lowering
+from torchstone.compiler import build_program
+from torchstone.errors import CaptureError, LoweringBug, UnsupportedOperators
+from torchstone.lowering import lowers
+
+HERE = "test_compiler.py:"
+
+
+def define(name: str) -> Any:
+    """A custom operator ``torchstone_tests::name`` of one tensor, without a lowering."""
+
+    @torch.library.custom_op(f"torchstone_tests::{name}", mutates_args=())
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    operator.register_fake(lambda x: torch.empty_like(x))
+    return getattr(torch.ops.torchstone_tests, name).default
+
+
+first, second, wrong = define("first"), define("second"), define("wrong")
+
+
+@pytest.fixture
+def _registered() -> Iterator[None]:
+    yield
+    lowering.load().remove(wrong)
+
+
+def test_every_unsupported_operator_is_listed_at_once() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = first(x)
+        for _ in range(3):
+            y = second(y)
+        return y.sin()
+
+    with pytest.raises(UnsupportedOperators) as caught:
+        build_program(model, (torch.ones(2),))
+    listed = {node.overload: node for node in caught.value.nodes}
+    assert {name: node.count for name, node in listed.items()} == {
+        "torchstone_tests.first.default": 1,
+        "torchstone_tests.second.default": 3,
+    }
+    text = str(caught.value)
+    assert "2 operator(s) in 4 call(s) cannot be lowered to StableHLO" in text
+    assert text.count(HERE) == 2
+    assert "no lowering and no decomposition is registered" in text
+    assert "torchstone.lowering.lowers" in text
+
+
+def test_unsupported_dtype_names_it() -> None:
+    with pytest.raises(UnsupportedOperators, match="dtype complex32 is not supported"):
+        build_program(lambda x: x.clone(), (torch.ones(2).to(torch.complex32),))
+
+
+@pytest.mark.usefixtures("_registered")
+def test_a_wrong_result_is_a_lowering_bug_with_the_source_line() -> None:
+    @lowers(wrong)
+    def lowered(x: hlo.Value) -> hlo.Value:
+        return hlo.reduce_sum(x, [0])
+
+    with pytest.raises(
+        LoweringBug, match=r"torchstone_tests.wrong.default returned .*tensor<f32>.*\(2,\) float32"
+    ) as e:
+        build_program(lambda x: wrong(x), (torch.ones(2),))
+    assert HERE in str(e.value)
+
+
+@pytest.mark.usefixtures("_registered")
+def test_an_exception_inside_a_lowering_names_it() -> None:
+    @lowers(wrong)
+    def lowered(x: hlo.Value) -> hlo.Value:
+        return x / [][0]
+
+    with pytest.raises(
+        LoweringBug, match=r"lowering of torchstone_tests\.wrong\.default failed .*IndexError"
+    ):
+        build_program(lambda x: wrong(x), (torch.ones(2),))
+
+
+class TestCapture:
+    def test_example_inputs_must_be_a_tuple(self) -> None:
+        with pytest.raises(
+            CaptureError, match="must be a tuple of positional arguments, not Tensor"
+        ) as caught:
+            build_program(torch.nn.ReLU(), torch.ones(2))
+        assert "write (x,)" in str(caught.value)
+
+    def test_not_a_model(self) -> None:
+        with pytest.raises(CaptureError, match="cannot export a int"):
+            build_program(3, (torch.ones(2),))
+
+    def test_pytorch_s_own_message_comes_through(self) -> None:
+        with pytest.raises(
+            CaptureError, match=r"torch\.export cannot capture Linear: RuntimeError"
+        ) as caught:
+            build_program(torch.nn.Linear(3, 4), (torch.ones(2, 5),))
+        assert "[2, 5] X [3, 4]" in str(caught.value)
+
+    def test_branching_on_values(self) -> None:
+        def model(x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if x.sum() > 0 else x
+
+        with pytest.raises(CaptureError, match="cannot capture") as caught:
+            build_program(model, (torch.ones(2),))
+        assert "torch.cond" in str(caught.value)
+
+    def test_exported_programs_take_no_inputs(self) -> None:
+        exported = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+        with pytest.raises(CaptureError, match="takes no example inputs"):
+            build_program(exported, (torch.ones(2),))
+        assert "stablehlo.maximum" in build_program(exported).mlir_text()
+
+    def test_unknown_weights(self) -> None:
+        with pytest.raises(CaptureError, match="weights='inside' is unknown"):
+            build_program(torch.nn.ReLU(), (torch.ones(2),), weights="inside")
+
+
+def test_source_lines_reach_the_module() -> None:
+    text = build_program(lambda x: x.sin(), (torch.ones(2),)).mlir_text(debug_info=True)
+    assert HERE.rstrip(":") in text
+
+
+def test_weights_as_constants_leave_no_arguments() -> None:
+    model = torch.nn.Linear(3, 2)
+    program = torchstone.export(model, (torch.ones(1, 3),), weights="constants")
+    assert [spec.kind for spec in program.signature.inputs] == ["input"]
+    x = torch.randn(1, 3)
+    torch.testing.assert_close(program(x), model(x))
+
+
+def test_explain_lists_both_kinds() -> None:
+    explanation = torchstone.explain(lambda x: second(x.sin()), (torch.ones(2),))
+    assert not explanation.compiles
+    assert explanation.native == {"aten.sin.default": 1}
+    assert [node.overload for node in explanation.unsupported] == ["torchstone_tests.second.default"]
+    assert "1 operators do not" in str(explanation)
+    assert explanation.to_dict()["unsupported"][0]["locations"][0].count(HERE) == 1
+    assert "everything compiles" in str(torchstone.explain(lambda x: x.sin(), (torch.ones(2),)))
+
+
+def test_explain_says_why_capture_failed() -> None:
+    explanation = torchstone.explain(torch.nn.Linear(3, 4), (torch.ones(2, 5),))
+    assert not explanation.compiles
+    assert "cannot be captured" in str(explanation)

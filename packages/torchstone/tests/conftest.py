@@ -1,0 +1,27 @@
+"""Fixtures of torchstone's tests."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Every test draws the same numbers, alone or in any order."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def accelerator() -> str:
+    """The first PJRT device other than the CPU, as in ``cuda:0``; for tests marked ``accelerator``."""
+    from torchstone.config import config
+    from torchstone.runtime.plugins import list_platforms
+
+    platforms = [platform for platform in list_platforms(config.plugin) if platform.name != "cpu"]
+    devices = [device for platform in platforms for device in platform.devices]
+    if not devices:
+        pytest.skip(
+            "there is no PJRT device other than the CPU here (install a plugin or set TORCHSTONE_PLUGIN)"
+        )
+    return devices[0]

@@ -1,0 +1,132 @@
+"""Higher-order operators through ``torch.export``: conditionals, loops and scans on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+import torchstone
+
+
+def check(function: Callable[..., Any], *args: torch.Tensor, **options: Any) -> torchstone.Program:
+    """The exported function gives what eager gives, on the same arguments."""
+    program = torchstone.export(function, args, **options)
+    torch.testing.assert_close(program(*args), function(*args))
+    return program
+
+
+def branches(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.cond(x.sum() > 0, lambda x: (x + 1, x.sum()), lambda x: (torch.sin(x) * 2, x.amax()), (x,))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_cond_takes_the_branch_of_its_condition(sign: float) -> None:
+    program = torchstone.export(branches, (torch.ones(3),))
+    x = torch.tensor([0.5, 1.0, 2.0]) * sign
+    torch.testing.assert_close(program(x), branches(x))
+    assert "stablehlo.if" in program.mlir_text()
+
+
+def test_cond_nests_and_sees_outer_values() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        def outer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 2, lambda x, y: x * y, lambda x, y: x - y, (x, y))
+
+        return torch.cond(y.sum() > 0, outer, lambda x, y: x + y, (x, y))
+
+    program = torchstone.export(function, (torch.ones(3), torch.ones(3)))
+    for x, y in [
+        (torch.ones(3), torch.ones(3)),
+        (torch.zeros(3), torch.ones(3)),
+        (torch.ones(3), -torch.ones(3)),
+    ]:
+        torch.testing.assert_close(program(x, y), function(x, y))
+
+
+def grow(i: torch.Tensor, x: torch.Tensor) -> Any:
+    return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.1 + i), (i, x))
+
+
+def test_while_loop_runs_until_its_condition_fails() -> None:
+    program = torchstone.export(grow, (torch.tensor(0), torch.ones(3)))
+    for start in (0, 3, 9):
+        args = (torch.tensor(start), torch.arange(3.0))
+        torch.testing.assert_close(program(*args), grow(*args))
+
+
+class Recurrent(torch.nn.Module):
+    """A scan whose step uses parameters and returns its carry and an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, h: torch.Tensor, xs: torch.Tensor) -> Any:
+        def step(h: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.tanh(self.linear(h) + x), h * 2
+
+        return scan(step, h, xs, dim=0)
+
+
+@pytest.mark.parametrize("length", [1, 6])
+def test_scan(length: int) -> None:
+    torch.manual_seed(0)
+    program = check(Recurrent().requires_grad_(False), torch.randn(2, 3), torch.randn(length, 2, 3))
+    assert "stablehlo.while" in program.mlir_text()
+
+
+def test_scan_over_another_axis_backwards_and_with_several_carries() -> None:
+    def step(carry: Any, x: Any) -> Any:
+        total, largest = carry
+        return (total + x["a"], torch.maximum(largest, x["b"])), (total * x["a"], largest.clone())
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> Any:
+        init = (torch.zeros(4), torch.full((4,), -9.0))
+        return scan(step, init, {"a": a, "b": b}, dim=1, reverse=True)
+
+    torch.manual_seed(0)
+    check(function, torch.randn(4, 5), torch.randn(4, 5))
+
+
+def test_scan_of_symbolic_length() -> None:
+    torch.manual_seed(0)
+    model = Recurrent().requires_grad_(False)
+    time = torch.export.Dim("time", min=2, max=16)
+    program = torchstone.export(
+        model, (torch.randn(2, 3), torch.randn(6, 2, 3)), dynamic_shapes=({}, {0: time})
+    )
+    for length in (3, 6):
+        args = (torch.randn(2, 3), torch.randn(length, 2, 3))
+        torch.testing.assert_close(program(*args), model(*args))
+
+
+def test_gradient_of_a_scan() -> None:
+    torch.manual_seed(0)
+    model = Recurrent()
+    h, xs = torch.randn(2, 3), torch.randn(4, 2, 3)
+
+    def loss(module: Callable[..., Any]) -> torch.Tensor:
+        last, outputs = module(h, xs)
+        return last.sum() + (outputs * outputs).sum()
+
+    expected = torch.autograd.grad(loss(model), list(model.parameters()))
+    compiled = torch.compile(model, backend="torchstone", options={"fallback": False})
+    found = torch.autograd.grad(loss(compiled), list(model.parameters()))
+    torch.testing.assert_close(found, expected)
+
+
+def test_associative_scan() -> None:
+    def combine(x: Any, y: Any) -> Any:
+        return x[0] * y[0], x[1] * y[0] + y[1]
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return associative_scan(combine, (a, b), 0, combine_mode="generic")
+
+    torch.manual_seed(0)
+    check(function, torch.rand(7, 3), torch.randn(7, 3))

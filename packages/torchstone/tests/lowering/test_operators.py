@@ -1,0 +1,125 @@
+"""Every overload in the registry, in every dtype it declares, against eager.
+
+One sample program per overload and dtype runs in ``make test`` (its first
+samples), all of them in ``make conformance``.
+"""
+
+from __future__ import annotations
+
+import pytest
+from torch._ops import OpOverload
+
+from operator_samples import Sample, load_samples
+from torchstone import lowering
+from torchstone.dtypes import COMPLEX128, EVERY, FLOAT64, DType
+from torchstone.lowering import Lowering
+from torchstone.parity.operators import Outcome, check_backward, check_forward
+
+REGISTRY = lowering.load()
+SAMPLES = load_samples()
+IN_TESTS = 4
+"""How many samples of each overload and dtype `make test` runs."""
+_REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError)
+
+
+def forward_cases() -> list[object]:
+    return [
+        pytest.param(entry, dtype, id=f"{entry.name.removeprefix('aten.')}-{dtype}")
+        for entry in REGISTRY
+        for dtype in sorted(entry.dtypes, key=str)
+    ]
+
+
+def backward_cases() -> list[object]:
+    return [
+        pytest.param(entry, dtype, id=f"{entry.name.removeprefix('aten.')}-{dtype}")
+        for entry in REGISTRY
+        if entry.overload in SAMPLES and SAMPLES[entry.overload].gradient
+        for dtype in (FLOAT64, COMPLEX128)
+        if dtype in entry.dtypes
+    ]
+
+
+def taken_by_eager(overload: OpOverload, samples: list[Sample]) -> list[Sample]:
+    """The samples that eager PyTorch accepts."""
+    good = []
+    for sample in samples:
+        try:
+            overload(*sample.args, **sample.kwargs)
+        except _REFUSALS:
+            continue
+        good.append(sample)
+    return good
+
+
+def report(outcomes: list[Outcome]) -> str:
+    return "\n\n".join(outcome.describe() for outcome in outcomes if not outcome.passed)
+
+
+def run_forward(entry: Lowering, dtype: DType, limit: int | None) -> None:
+    given = SAMPLES[entry.overload].make(dtype.torch)
+    taken = taken_by_eager(entry.overload, given)
+    if not taken:
+        pytest.skip(f"PyTorch's CPU kernels do not take {dtype}: nothing to compare with")
+    outcomes = check_forward(entry.overload, taken[:limit])
+    if SAMPLES[entry.overload].random:
+        assert all(found.same_form for outcome in outcomes for found in outcome.comparisons)
+    else:
+        assert not report(outcomes), report(outcomes)
+
+
+def run_backward(entry: Lowering, dtype: DType, limit: int | None) -> None:
+    taken = taken_by_eager(entry.overload, SAMPLES[entry.overload].make(dtype.torch))[:limit]
+    outcomes = check_backward(entry.overload, taken)
+    if not outcomes:
+        pytest.skip(f"nothing to differentiate in {dtype}")
+    assert not report(outcomes), report(outcomes)
+
+
+def test_every_overload_has_samples() -> None:
+    missing = [entry.name for entry in REGISTRY if entry.overload not in SAMPLES]
+    assert not missing
+
+
+def test_samples_belong_to_lowerings() -> None:
+    assert not [str(overload) for overload in SAMPLES if overload not in REGISTRY]
+
+
+@pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
+def test_declared_dtypes_cover_eager(entry: Lowering) -> None:
+    """What PyTorch's CPU kernels take is declared, or its absence has a reason."""
+    if entry.overload not in SAMPLES:
+        pytest.fail("no samples")
+    silent = []
+    for dtype in sorted(EVERY - entry.dtypes - set(entry.gaps), key=str):
+        try:
+            given = SAMPLES[entry.overload].make(dtype.torch)
+        except Exception:  # noqa: BLE001 - samples may be impossible in a dtype that nobody declares
+            continue
+        # Tensors with at most one element take shortcuts in eager that say nothing of its kernels.
+        telling = [sample for sample in given if all(tensor.numel() > 1 for tensor in sample.tensors())]
+        if taken_by_eager(entry.overload, telling):
+            silent.append(dtype)
+    assert not silent, f"PyTorch takes {silent}: declare them or give the reason in gaps="
+
+
+@pytest.mark.parametrize(("entry", "dtype"), forward_cases())
+def test_forward(entry: Lowering, dtype: DType) -> None:
+    run_forward(entry, dtype, IN_TESTS)
+
+
+@pytest.mark.parametrize(("entry", "dtype"), backward_cases())
+def test_backward(entry: Lowering, dtype: DType) -> None:
+    run_backward(entry, dtype, IN_TESTS)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("entry", "dtype"), forward_cases())
+def test_forward_all(entry: Lowering, dtype: DType) -> None:
+    run_forward(entry, dtype, None)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("entry", "dtype"), backward_cases())
+def test_backward_all(entry: Lowering, dtype: DType) -> None:
+    run_backward(entry, dtype, None)

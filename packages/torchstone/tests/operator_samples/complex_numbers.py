@@ -1,0 +1,49 @@
+"""Samples of ``lowering.aten.complex_numbers``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from . import Make, Sample, samples
+from .elementwise import edge_pairs, pairs, singles
+
+aten = torch.ops.aten
+
+
+@samples(aten.complex.default)
+def _complex(make: Make) -> Iterator[Sample]:
+    yield from pairs(make)
+    yield from edge_pairs(make)
+
+
+@samples(aten.polar.default)
+def _polar(make: Make) -> Iterator[Sample]:
+    yield from pairs(make)
+
+
+@samples(
+    aten.real.default,
+    aten.imag.default,
+    aten.view_as_real.default,
+    aten.view_as_real_copy.default,
+    aten._conj.default,
+    aten._conj_copy.default,
+    aten._conj_physical.default,
+    aten.conj_physical.default,
+    aten._neg_view.default,
+    aten._neg_view_copy.default,
+    aten.angle.default,
+)
+def _parts(make: Make) -> Iterator[Sample]:
+    yield from singles(make)
+
+
+@samples(aten.view_as_complex.default, aten.view_as_complex_copy.default)
+def _pairs_of_parts(make: Make) -> Iterator[Sample]:
+    yield Sample((make(3, 2),))
+    yield Sample((make(2),), note="0-d result")
+    yield Sample((make(0, 2),), note="empty")
+    yield Sample((make(4, 3, 2)[::2],), note="non-contiguous")
+    yield Sample((make(1, 1, 2),), note="size 1")

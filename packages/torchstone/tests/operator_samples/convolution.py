@@ -1,0 +1,84 @@
+"""Samples of ``lowering.aten.convolution``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from . import Make, Sample, samples
+
+aten = torch.ops.aten
+
+Case = tuple[str, tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]
+"""What is special, shape of the input, shape of the weight, whether it has a bias, the other arguments."""
+
+CASES: list[Case] = [
+    ("plain", (2, 3, 5, 6), (4, 3, 3, 2), True, {}),
+    ("strided", (2, 3, 7, 8), (4, 3, 3, 3), True, {"stride": [2, 3], "padding": [1, 2]}),
+    ("transposed", (2, 3, 4, 5), (3, 2, 3, 3), True,
+     {"transposed": True, "stride": [2, 3], "padding": [1, 0], "output_padding": [1, 2]}),
+    ("grouped", (2, 4, 5, 5), (6, 2, 3, 3), False, {"groups": 2, "padding": [1, 1]}),
+    ("depthwise", (2, 3, 6, 6), (6, 1, 3, 3), True, {"groups": 3, "stride": [2, 2], "padding": [1, 1]}),
+    ("dilated", (1, 2, 9, 8), (3, 2, 3, 2), False, {"dilation": [2, 3], "padding": [2, 1], "stride": [2, 1]}),
+    ("transposed, grouped, dilated", (1, 4, 3, 4), (4, 3, 2, 3), True,
+     {"transposed": True, "groups": 2, "dilation": [2, 1], "stride": [3, 2], "output_padding": [1, 0]}),
+    ("1-d", (2, 3, 9), (4, 3, 3), True, {"stride": [2], "padding": [1], "dilation": [1]}),
+    ("1-d transposed", (2, 3, 4), (3, 5, 3), False, {"transposed": True, "stride": [2], "padding": [2]}),
+    ("3-d", (1, 2, 4, 5, 3), (3, 2, 2, 3, 1), True, {"stride": [1, 2, 1], "padding": [1, 0, 1]}),
+    ("3-d transposed", (1, 2, 2, 3, 2), (2, 3, 2, 2, 2), True, {"transposed": True, "stride": [2, 1, 2]}),
+    ("one for all", (1, 2, 6, 6), (2, 2, 2, 2), False, {"stride": [2], "padding": [1], "dilation": [2]}),
+    ("pointwise", (2, 3, 4, 4), (5, 3, 1, 1), True, {}),
+    ("padding beyond the kernel", (1, 2, 3, 3), (2, 2, 1, 1), True, {"padding": [2, 1], "stride": [2, 2]}),
+    ("rows left over", (1, 1, 8, 7), (2, 1, 2, 3), False, {"stride": [3, 3]}),
+]  # fmt: skip
+EMPTY: Case = ("no batch", (0, 2, 4, 4), (3, 2, 3, 3), True, {})
+
+
+def cases(make: Make) -> list[Case]:
+    """All cases; an empty batch, which eager takes in any dtype, in those only that it can convolve."""
+    convolves = make.is_complex or (make.is_float and make.dtype.itemsize > 1)
+    return [*CASES, EMPTY] if convolves else CASES
+
+
+def arguments(spatial: int, bias: torch.Tensor | list[int] | None, options: dict[str, Any]) -> list[object]:
+    """``bias`` and what follows it in the schema of ``convolution``."""
+    return [
+        bias,
+        options.get("stride", [1] * spatial),
+        options.get("padding", [0] * spatial),
+        options.get("dilation", [1] * spatial),
+        options.get("transposed", False),
+        options.get("output_padding", [0] * spatial),
+        options.get("groups", 1),
+    ]
+
+
+def _channels(kernel: tuple[int, ...], options: dict[str, Any]) -> int:
+    return kernel[1] * options.get("groups", 1) if options.get("transposed") else kernel[0]
+
+
+@samples(aten.convolution.default)
+def _convolution(make: Make) -> Iterator[Sample]:
+    for note, shape, kernel, biased, options in cases(make):
+        bias = make(_channels(kernel, options)) if biased else None
+        yield Sample((make(*shape), make(*kernel), *arguments(len(shape) - 2, bias, options)), note=note)
+    yield Sample(
+        (make.transposed(4, 5, 3, 2), make.transposed(2, 3, 3, 3), None, *arguments(2, None, {})[1:])
+    )
+
+
+@samples(
+    aten.convolution_backward.default,
+    gradient=False,
+    reason="second derivatives are tested through convolution",
+)
+def _convolution_backward(make: Make) -> Iterator[Sample]:
+    for position, (note, shape, kernel, biased, options) in enumerate(cases(make)):
+        bias = [_channels(kernel, options)] if biased else None
+        input, weight, rest = make(*shape), make(*kernel), arguments(len(shape) - 2, bias, options)
+        meta = [t.to("meta", torch.float32) for t in (input, weight)]
+        grad = make(*aten.convolution.default(*meta, None, *rest[1:]).shape)
+        mask = [position % 5 != 3, position % 5 != 4, biased]
+        yield Sample((grad, input, weight, *rest, mask), note=note)

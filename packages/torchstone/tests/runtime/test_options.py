@@ -1,0 +1,127 @@
+"""Compile options, XLA's semantics that the defaults rely on, and engine selection."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import numpy
+import pytest
+import torch
+
+from torchstone.config import override
+from torchstone.errors import ConfigError, DeviceNotFound, EngineError
+from torchstone.runtime import CompileOptions, get_engine, pjrt
+from torchstone.runtime.pjrt import PjrtEngine
+
+MAXIMUM = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.maximum %x, %y : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}"""
+
+
+def test_unknown_xla_option() -> None:
+    with pytest.raises(EngineError, match="No such compile option: 'xla_cpu_make_it_fast'"):
+        get_engine("pjrt").compile(MAXIMUM, options=CompileOptions(xla={"xla_cpu_make_it_fast": True}))
+
+
+def test_xla_option_with_a_wrong_value() -> None:
+    with pytest.raises(EngineError, match="xla_cpu_enable_fast_math"):
+        get_engine("pjrt").compile(MAXIMUM, options=CompileOptions(xla={"xla_cpu_enable_fast_math": "maybe"}))
+
+
+def test_xla_options_reach_the_compiler() -> None:
+    """XLA's algebraic simplifier, which can be turned off, folds (x + 1e8) - 1e8 to x."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = stablehlo.constant dense<1.0e8> : tensor<4xf32>
+      %0 = stablehlo.add %x, %c : tensor<4xf32>
+      %1 = stablehlo.subtract %0, %c : tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }"""
+    x = numpy.ones(4, numpy.float32)
+    literal = CompileOptions(xla={"xla_disable_hlo_passes": "algsimp"})
+    assert (get_engine("pjrt").compile(text)(x)[0].to_numpy() == 1).all()
+    assert (get_engine("pjrt").compile(text, options=literal)(x)[0].to_numpy() == 0).all()
+
+
+def test_a_default_that_this_xla_lacks_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pjrt, "CPU_DEFAULTS", {"xla_cpu_of_the_past": "", **pjrt.CPU_DEFAULTS})
+    engine = PjrtEngine()
+    engine.compile(MAXIMUM)
+    with pytest.raises(EngineError, match="xla_cpu_of_the_past"):
+        engine.compile(MAXIMUM, options=CompileOptions(xla={"xla_cpu_of_the_past": ""}))
+
+
+def test_nan_propagates() -> None:
+    nan = float("nan")
+    x, y = numpy.array([nan, 1, nan, -1], numpy.float32), numpy.array([1, nan, nan, 2], numpy.float32)
+    (result,) = get_engine("pjrt").compile(MAXIMUM)(x, y)
+    numpy.testing.assert_array_equal(result.to_numpy(), numpy.maximum(x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_rounded_after_each_operation(dtype: torch.dtype) -> None:
+    type_ = f"tensor<1000x{'bf16' if dtype is torch.bfloat16 else 'f16'}>"
+    text = f"""func.func @main(%x: {type_}, %y: {type_}) -> {type_} {{
+      %0 = stablehlo.multiply %x, %y : {type_}
+      %1 = stablehlo.add %0, %x : {type_}
+      %2 = stablehlo.multiply %1, %1 : {type_}
+      %3 = stablehlo.subtract %2, %y : {type_}
+      return %3 : {type_}
+    }}"""
+    x, y = torch.randn(1000).to(dtype), torch.randn(1000).to(dtype)
+    (result,) = get_engine("pjrt").compile(text).run_torch([x, y])
+    step = x * y + x
+    assert torch.equal(result, step * step - y)
+
+
+def test_options_are_values() -> None:
+    one = CompileOptions(xla={"b": 1, "a": 2}, donate=(2, 0, 2))
+    other = CompileOptions(xla={"a": 2, "b": 1}, donate=(0, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != CompileOptions(xla={"a": 2})
+
+
+def test_engines_are_kept() -> None:
+    assert get_engine("pjrt", "cpu") is get_engine("pjrt", "cpu")
+    with override(engine="reference"):
+        assert get_engine().name == "reference"
+    with override(device="cpu:0"):
+        assert get_engine().platform == "cpu"
+
+
+def test_buffers_go_from_engine_to_engine() -> None:
+    x = numpy.arange(4, dtype=numpy.float32)
+    (first,) = get_engine("pjrt", "cpu").compile(MAXIMUM)(x, x)
+    for other in (get_engine("pjrt", "cpu:0"), get_engine("reference")):
+        assert other.import_array(first) is first
+        numpy.testing.assert_array_equal(other.compile(MAXIMUM)(first, x)[0].to_numpy(), x)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cpu:1", "there is no device 'cpu:1'\n  next: devices of this platform: cpu:0"),
+        ("cpu:x", "'cpu:x' is no device name"),
+        ("cpu:-1", "'cpu:-1' is no device name"),
+        ("abacus", "there is no platform 'abacus'"),
+        ("abacus:3", "there is no platform 'abacus'"),
+    ],
+)
+def test_unknown_devices(device: str, message: str) -> None:
+    with pytest.raises(DeviceNotFound, match=re.escape(message)):
+        get_engine("pjrt", device)
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(ConfigError, match="unknown engine 'steam'\n  next: engines: pjrt, reference"):
+        get_engine("steam")
+
+
+def test_jax_is_left_alone() -> None:
+    before = dict(jax.config.values)
+    get_engine("pjrt").compile(MAXIMUM)(numpy.ones(4, numpy.float32), numpy.ones(4, numpy.float32))
+    get_engine("pjrt").import_array(numpy.array([1.5])[::-1])
+    assert dict(jax.config.values) == before
+    assert jax.numpy.ones(2).dtype == numpy.float32

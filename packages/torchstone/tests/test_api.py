@@ -1,0 +1,174 @@
+"""``torchstone.export`` and ``load``: trees, mutation, random numbers, dynamic shapes, errors."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import torchstone
+from torchstone.errors import ConfigError, InputMismatch
+
+
+class Stateful(nn.Module):
+    """Updates a buffer and an input, takes and returns nested values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, factor: int = 3, *, extra: dict[str, torch.Tensor]) -> dict[str, Any]:
+        self.calls.add_(1)
+        x.mul_(2)
+        return {"y": x * self.scale + extra["bias"], "rest": (self.calls * factor, factor, None)}
+
+
+@pytest.fixture
+def stateful(tmp_path: Path) -> Any:
+    program = torchstone.export(Stateful(), (torch.ones(2, 3),), {"extra": {"bias": torch.zeros(3)}})
+    program.save(tmp_path / "model.stone")
+    return torchstone.load(tmp_path / "model.stone")
+
+
+def test_nested_values_mutation_and_constants(stateful: Any) -> None:
+    for call in (1, 2):
+        x = torch.ones(2, 3)
+        result = stateful(x, extra={"bias": torch.full((3,), 0.5)})
+        assert torch.equal(x, torch.full((2, 3), 2.0))
+        assert torch.equal(result["y"], torch.tensor([2.5, 4.5, 6.5]).expand(2, 3))
+        calls, factor, nothing = result["rest"]
+        assert (calls.item(), factor, nothing) == (3.0 * call, 3, None)
+    assert stateful.state()["calls"] == 2
+
+
+def test_saved_state_is_the_present_one(stateful: Any, tmp_path: Path) -> None:
+    stateful(torch.ones(2, 3), extra={"bias": torch.zeros(3)})
+    again = torchstone.load(stateful.save(tmp_path / "again.stone"))
+    assert again.state()["calls"] == 1
+
+
+def test_numpy_in_numpy_out(stateful: Any) -> None:
+    x = numpy.ones((2, 3), numpy.float32)
+    result = stateful(x, extra={"bias": numpy.zeros(3, numpy.float32)})
+    assert isinstance(result["y"], numpy.ndarray)
+    assert x.tolist() == [[2.0] * 3] * 2
+
+
+def test_the_model_itself_is_left_alone() -> None:
+    model = Stateful()
+    program = torchstone.export(model, (torch.ones(2, 3),), {"extra": {"bias": torch.zeros(3)}})
+    program(torch.ones(2, 3), extra={"bias": torch.zeros(3)})
+    assert model.calls.item() == 0
+    with torch.no_grad():
+        model.scale.zero_()
+    assert program(torch.ones(2, 3), extra={"bias": torch.zeros(3)})["y"][0].tolist() == [2.0, 4.0, 6.0]
+
+
+def test_batch_norm_statistics() -> None:
+    model = nn.BatchNorm1d(3)
+    program = torchstone.export(model, (torch.randn(8, 3),))
+    for _ in range(2):
+        x = torch.randn(8, 3)
+        torch.testing.assert_close(program(x), model(x))
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(torch.from_numpy(numpy.array(program.state()[name])), buffer)
+
+
+def test_random_numbers_follow_manual_seed() -> None:
+    program = torchstone.export(nn.Dropout(0.5), (torch.ones(64),))
+    assert [spec.kind for spec in program.signature.inputs] == ["input", "seed"]
+    x = torch.ones(64)
+    torch.manual_seed(5)
+    first, second = program(x), program(x)
+    torch.manual_seed(5)
+    assert torch.equal(program(x), first)
+    assert not torch.equal(first, second)
+
+
+class TestDynamicShapes:
+    @pytest.fixture
+    def program(self) -> Any:
+        return torchstone.export(
+            lambda x, y: (x * 2 + y, x.shape[0]),
+            (torch.ones(5, 3), torch.ones(3)),
+            dynamic_shapes=({0: Dim("batch", min=2, max=64)}, None),
+        )
+
+    def test_one_artifact_many_sizes(self, program: Any, tmp_path: Path) -> None:
+        assert "tensor<?x3xf32>" in program.mlir_text()
+        loaded = torchstone.load(program.save(tmp_path / "dynamic.stone"))
+        for size in (2, 7, 33):
+            result, count = loaded(torch.ones(size, 3), torch.ones(3))
+            assert torch.equal(result, torch.full((size, 3), 3.0))
+            assert count == size
+
+    def test_out_of_range(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match=r"is 65; the program allows 2 to 64"):
+            program(torch.ones(65, 3), torch.ones(3))
+
+    def test_static_dimensions_stay_checked(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match=r"input 0 has shape \(5, 4\); expected \[s\d+, 3\]"):
+            program(torch.ones(5, 4), torch.ones(3))
+
+
+class TestWrongCalls:
+    @pytest.fixture
+    def program(self) -> Any:
+        return torchstone.export(
+            lambda x, flag, mask=None: x * 2 if flag else x, (torch.ones(2, 3), True), {"mask": None}
+        )
+
+    def test_dtype(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match=r"input 0.*float64.*float32|input 0.*float32.*float64"):
+            program(torch.ones(2, 3, dtype=torch.float64), True, mask=None)
+
+    def test_shape(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match=r"input 0 has shape \(3, 2\); expected \[2, 3\]") as caught:
+            program(torch.ones(3, 2), True, mask=None)
+        assert "dynamic_shapes" in str(caught.value)
+
+    def test_rank(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match="input 0 has 1 dimensions; expected 2"):
+            program(torch.ones(6), True, mask=None)
+
+    def test_python_value(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match="is False; the program was exported for True"):
+            program(torch.ones(2, 3), False, mask=None)
+
+    def test_missing_argument(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match="has 1 entries; expected 2"):
+            program(torch.ones(2, 3), mask=None)
+
+    def test_unknown_keyword(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match=r"unknown \['masque'\]"):
+            program(torch.ones(2, 3), True, mask=None, masque=1)
+
+    def test_not_a_tensor(self, program: Any) -> None:
+        with pytest.raises(InputMismatch, match="input 0 is a list; expected a float32 tensor"):
+            program([1.0, 2.0], True, mask=None)
+
+
+Pair = namedtuple("Pair", ["left", "right"])
+
+
+def test_records_come_back_with_attributes(tmp_path: Path) -> None:
+    program = torchstone.export(lambda x: Pair(x + 1, x * 2), (torch.ones(2),))
+    result = torchstone.load(program.save(tmp_path / "pair.stone"))(torch.ones(2))
+    assert result.left.tolist() == [2.0, 2.0]
+    assert result["right"].tolist() == [2.0, 2.0]
+
+
+def test_versions_of_a_loaded_program_are_fixed(tmp_path: Path) -> None:
+    program = torchstone.export(nn.ReLU(), (torch.ones(2),))
+    old = torchstone.load(program.save(tmp_path / "old.stone", stablehlo_version="minimum"))
+    assert old.signature.stablehlo_version == "0.9.0"
+    assert old(torch.tensor([-1.0, 1.0])).tolist() == [0.0, 1.0]
+    with pytest.raises(ConfigError, match=r"was loaded with StableHLO 0\.9\.0"):
+        old.save(tmp_path / "new.stone", stablehlo_version="current")

@@ -1,0 +1,64 @@
+"""Settings from code and environment, and what happens to wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchstone import config
+from torchstone.errors import ConfigError
+
+
+def test_environment_is_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCHSTONE_CACHE", "off")
+    monkeypatch.setenv("TORCHSTONE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TORCHSTONE_SPECIALIZATIONS", "3")
+    monkeypatch.setenv("TORCHSTONE_WORKER_TIMEOUT_S", "1.5")
+    found = config.load_from_environment()
+    assert (found.cache, found.cache_dir, found.specializations, found.worker_timeout_s) == (
+        False,
+        tmp_path,
+        3,
+        1.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CACHE", "maybe", "TORCHSTONE_CACHE='maybe' is no boolean"),
+        ("SPECIALIZATIONS", "many", "TORCHSTONE_SPECIALIZATIONS='many' is no int"),
+        ("CACHE_MAX_BYTES", "-1", "TORCHSTONE_CACHE_MAX_BYTES='-1' is negative"),
+    ],
+)
+def test_wrong_values_name_the_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"TORCHSTONE_{name}", value)
+    with pytest.raises(ConfigError, match=message):
+        config.load_from_environment()
+
+
+def test_override_is_scoped_even_when_it_raises() -> None:
+    before = config.config.fallback
+
+    def fail() -> None:
+        with config.override(fallback=not before) as inside:
+            assert inside.fallback is not before
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert config.config.fallback is before
+
+
+def test_override_refuses_unknown_settings() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting\(s\): falback"), config.override(falback=True):
+        pass
+
+
+def test_every_setting_is_documented() -> None:
+    for name, variable, _, text in config.describe():
+        assert variable == f"TORCHSTONE_{name.upper()}"
+        assert text.endswith(".")

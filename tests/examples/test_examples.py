@@ -1,0 +1,42 @@
+"""Every script in ``examples/`` runs, and prints what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = {
+    "compile_backend_demo.py": ["forward: compiled aten.", "backward: compiled aten.", "fallbacks: 0\n"],
+    "export_and_run.py": ["batch of 1: largest difference", "batch of 100: largest difference"],
+    "run_without_torch.py": ["output: numpy.ndarray float32[5, 4]", "torch imported: False"],
+    "train_digits.py": [
+        "test accuracy, artifact in a fresh process: 9",
+        "operators that fell back to eager: 0",
+        "graph breaks: 0 ",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def examples(repo: Path) -> Path:
+    return repo / "examples"
+
+
+def test_every_example_is_run_here(examples: Path) -> None:
+    assert {path.name for path in examples.glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name: str, examples: Path, tmp_path: Path) -> None:
+    if name == "train_digits.py":
+        pytest.importorskip("sklearn", reason="the extra torchstone[demo] is not installed")
+    done = subprocess.run(
+        [sys.executable, examples / name], cwd=tmp_path, capture_output=True, text=True, timeout=400
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for promised in EXAMPLES[name]:
+        assert promised in done.stdout
+    assert list(tmp_path.iterdir()) == []
