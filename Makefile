@@ -37,7 +37,7 @@ bench: $(INSTALLED) ## every speed figure, beside its peers in one run
 	$(BIN)/python -m benchmarks
 
 conformance: $(INSTALLED) ## every overload and dtype with all its samples; resumes where it stopped
-	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance $(CONFORMANCE)
+	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance --journal .conformance $(CONFORMANCE)
 
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator
@@ -51,7 +51,7 @@ system-deps: ## the compilers that some tests need, by apt-get where they are mi
 	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
 
 clean: ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache packages/*/dist
+	rm -rf $(VENV) .conformance .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache packages/*/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment is rebuilt when a requirement changes; an interrupted installation leaves no stamp, so it runs again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import subprocess
 import sys
@@ -17,27 +18,28 @@ from torchstone import hlo
 from torchstone.compiler.capture import capture
 from torchstone.compiler.normalize import normalize
 from torchstone.compiler.program import lower_program
+from torchstone.parity import zoo
 
-from .measure import Row
-from .models import MODELS
+from .measure import Row, once
 
 MODELS_WITH_BOUND = ("resnet18", "bert")
 
 
 def rows() -> Iterator[Row]:
     for name in MODELS_WITH_BOUND:
-        model, args, kwargs = MODELS[name]()
-        exported = capture(model, args, kwargs)
+        model, args = zoo.MODELS[name]()
+        exported = capture(model, args)
         normalized = normalize(exported)
         _walk(normalized)  # fills caches
-        normalizing = _median(lambda exported=exported: normalize(exported))
+        normalizing = _median(partial(normalize, exported))
         walk = _median(partial(_walk, normalized))
         yield Row(
             f"{name}: compile stages",
             {
-                "torch.export": _median(lambda m=model, a=args, k=kwargs: capture(m, a, k), 1),
+                "torch.export": _median(partial(capture, model, args), 1),
                 "normalize": normalizing,
                 "walk (lower, verify, serialise)": walk,
+                **_torch_mlir(exported),
             },
             "torch.export",
             "normalize < 3 s, walk < 0.5 s",
@@ -49,6 +51,19 @@ def rows() -> Iterator[Row]:
 def _walk(program: ExportedProgram) -> bytes:
     """Lower, verify and serialise a normalized program."""
     return lower_program(program).module.serialize(hlo.resolve_version("current"))
+
+
+def _torch_mlir(exported: ExportedProgram) -> dict[str, float]:
+    """The same program through torch-mlir, if it is installed; nothing where it fails."""
+    if importlib.util.find_spec("torch_mlir") is None:
+        return {}
+    from torch_mlir import fx
+
+    try:
+        return {"torch-mlir": once(partial(fx.export_and_import, exported, output_type="stablehlo"))}
+    except Exception as error:  # noqa: BLE001 - a peer's failure is a result, whatever it raises
+        print(f"torch-mlir: {type(error).__name__}: {error}", file=sys.stderr)
+        return {}
 
 
 def _median(function: Callable[[], Any], times: int = 3) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,19 +15,17 @@ from torchstone.parity import zoo
 
 from .measure import Row, once, paired
 
-MODELS: dict[str, Callable[[], tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]]] = zoo.MODELS
-
 
 def inference_rows() -> Iterator[Row]:
-    for name in MODELS:
-        model, args, kwargs = MODELS[name]()
+    for name, factory in zoo.MODELS.items():
+        model, args = factory()
         model.eval()
-        candidates: dict[str, Callable[[], Any]] = {"eager": lambda m=model, a=args, k=kwargs: m(*a, **k)}
+        candidates: dict[str, Callable[[], Any]] = {"eager": partial(model, *args)}
         first = {}
+        torch._dynamo.reset()
         for backend in ("inductor", "torchstone"):
-            torch._dynamo.reset()
             compiled = torch.compile(copy.deepcopy(model), backend=backend)
-            candidates[backend] = lambda c=compiled, a=args, k=kwargs: c(*a, **k)
+            candidates[backend] = partial(compiled, *args)
             with torch.no_grad():
                 first[f"first_call_{backend}_s"] = round(once(candidates[backend]), 2)
         with torch.no_grad():
@@ -35,25 +34,25 @@ def inference_rows() -> Iterator[Row]:
 
 
 def training_rows() -> Iterator[Row]:
-    for name in MODELS:
+    for name, factory in zoo.MODELS.items():
         candidates, first = {}, {}
+        torch._dynamo.reset()
         for backend in ("eager", "inductor", "torchstone"):
-            torch._dynamo.reset()
-            model, args, kwargs = MODELS[name]()
+            model, args = factory()
             model.train()
             function = model if backend == "eager" else torch.compile(model, backend=backend)
             optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-            candidates[backend] = _step(function, args, kwargs, optimizer)
+            candidates[backend] = _step(function, args, optimizer)
             if backend != "eager":
                 first[f"first_call_{backend}_s"] = round(once(candidates[backend]), 2)
         yield Row(f"{name}: training step", paired(candidates, budget_s=8.0), "eager", notes=first)
         gc.collect()
 
 
-def _step(function: Any, args: Any, kwargs: Any, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+def _step(function: Any, args: Any, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
     def step() -> None:
         optimizer.zero_grad()
-        outputs = pytree.tree_leaves(function(*args, **kwargs))
+        outputs = pytree.tree_leaves(function(*args))
         sum(
             o.float().square().mean() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad
         ).backward()

@@ -104,14 +104,14 @@ def test_wheel_metadata(package: str, repo: Path, wheels: dict[str, zipfile.ZipF
     assert "Requires-Python: >=3.11\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
     assert wheel.read(f"{info}/licenses/LICENSE") == (repo / "LICENSE").read_bytes()
-    assert f"[console_scripts]\n{package} = " in wheel.read(f"{info}/entry_points.txt").decode()
+    if package == "torchstone":
+        assert "[console_scripts]\ntorchstone = " in wheel.read(f"{info}/entry_points.txt").decode()
 
 
 @pytest.mark.parametrize(
     ("group", "name"),
     [
         ("console_scripts", "torchstone"),
-        ("console_scripts", "optest"),
         ("torch_dynamo_backends", "torchstone"),
     ],
 )
@@ -120,11 +120,10 @@ def test_entry_points_resolve(group: str, name: str) -> None:
     assert callable(entry.load())
 
 
-@pytest.mark.parametrize("command", PACKAGES)
-def test_commands_explain_themselves(command: str) -> None:
-    script = Path(sys.executable).with_name(command)
+def test_the_command_explains_itself() -> None:
+    script = Path(sys.executable).with_name("torchstone")
     done = subprocess.run(
         [script, "--help"], capture_output=True, text=True, timeout=120, env={**os.environ, "NO_COLOR": "1"}
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"Usage: {command}")
+    assert done.stdout.startswith("Usage: torchstone")

@@ -12,6 +12,7 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 import torchstone
+from torchstone.errors import UnsupportedOperators
 
 
 def check(function: Callable[..., Any], *args: torch.Tensor, **options: Any) -> torchstone.Program:
@@ -130,3 +131,13 @@ def test_associative_scan() -> None:
 
     torch.manual_seed(0)
     check(function, torch.rand(7, 3), torch.randn(7, 3))
+
+
+def test_random_numbers_inside_a_loop_are_refused() -> None:
+    def step(carry: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        noisy = carry + torch.rand_like(x)
+        return noisy, noisy.clone()
+
+    with pytest.raises(UnsupportedOperators, match="would be the same in every round") as caught:
+        torchstone.export(lambda xs: scan(step, xs[0], xs), (torch.ones(4, 3),))
+    assert "draw them before the loop" in str(caught.value)

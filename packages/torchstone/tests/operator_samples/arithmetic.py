@@ -96,6 +96,7 @@ def _remainders(make: Make) -> Iterator[Sample]:
         dividend, divisor = sample.args
         if make.is_float:  # eager's vectorised kernels return NaN where the quotient is huge
             dividend = torch.where(dividend.isfinite() & (dividend.abs() > 1e4), 7.5, dividend)
+            divisor = torch.where((divisor != 0) & (divisor.abs() < 1e-4), 0.75, divisor)
         yield Sample((dividend, divisor), note=sample.note, gradient=False)
 
 

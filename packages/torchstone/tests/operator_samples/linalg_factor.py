@@ -121,3 +121,33 @@ def _determinant(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 0, 0),), note="empty")
     yield Sample((make.tensor([[1.0, 2.0], [2.0, 4.0]]),), note="singular", gradient=False)
     yield Sample((general(make, 1, 1),), note="size 1")
+
+
+def symmetric(make: Make, *shape: int, hermitian: bool = False) -> torch.Tensor:
+    x = general(make, *shape)
+    return x + (x.mH if hermitian else x.mT)
+
+
+@samples(aten.linalg_ldl_factor_ex.default, gradient=False, reason="PyTorch does not differentiate it")
+def _ldl_factor(make: Make) -> Iterator[Sample]:
+    yield Sample((symmetric(make, 4, 5, 5),))
+    yield Sample((symmetric(make, 4, 4, hermitian=True),), {"hermitian": True})
+    yield Sample((make(2, 0, 0),), note="empty")
+    yield Sample((make.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]),), note="2×2 pivots")
+    yield Sample((torch.zeros(3, 3, dtype=make.dtype),), note="zeros")
+    yield Sample((symmetric(make, 1, 1),), note="size 1")
+    yield Sample((symmetric(make, 20, 20),), note="larger")
+
+
+@samples(aten.linalg_ldl_solve.default, gradient=False, reason="PyTorch does not differentiate it")
+def _ldl_solve(make: Make) -> Iterator[Sample]:
+    def factors(*shape: int, hermitian: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        found = torch.linalg.ldl_factor(symmetric(make, *shape, hermitian=hermitian), hermitian=hermitian)
+        return found.LD, found.pivots
+
+    yield Sample((*factors(4, 5, 5), general(make, 4, 5, 2)))
+    yield Sample(
+        (*factors(4, 4, hermitian=True), general(make, 3, 4, 2)), {"hermitian": True}, note="broadcast"
+    )
+    yield Sample((make(0, 0), torch.zeros(0, dtype=torch.int32), make(0, 2)), note="empty")
+    yield Sample((*factors(7, 7), general(make, 7, 1)))

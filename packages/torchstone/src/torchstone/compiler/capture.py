@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..errors import CaptureError
+from ..lowering.operators import standing_in
 
 
 class _FunctionModule(torch.nn.Module):
@@ -66,9 +67,10 @@ def capture(
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     try:
-        return torch.export.export(
-            module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
-        )
+        with standing_in():
+            return torch.export.export(
+                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+            )
     except Exception as error:
         name = (
             type(model).__name__

@@ -11,7 +11,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 from .. import dtypes, hlo
-from ..errors import LoweringBug, TorchstoneError
+from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedOperators
 from ..hlo import Rng, Value
 from ..lowering import Spec, load
 from .graphs import (
@@ -94,14 +94,16 @@ class _Walker:
         for part in str(node.target).split("."):
             found = getattr(found, part)
         if isinstance(found, GraphModule):
-            return self._subgraph(found)
+            return self._subgraph(node, found)
         return constant_of(found)
 
-    def _subgraph(self, module: GraphModule) -> Callable[..., list[Value]]:
+    def _subgraph(self, node: Node, module: GraphModule) -> Callable[..., list[Value]]:
         self.stream += 1 << 12
+        # A loop's body is lowered once: it would draw the same numbers in every round.
+        seed = self.seed if all(user.target is torch.ops.higher_order.cond for user in node.users) else None
 
         def call(*inputs: Value) -> list[Value]:
-            return _Walker(module, {}, self.seed, self.stream).run(inputs)
+            return _Walker(module, {}, seed, self.stream).run(inputs)
 
         return call
 
@@ -137,7 +139,7 @@ class _Walker:
 
     def _save_rng(self, node: Node) -> list[Any]:
         state, _ = node.meta["val"]
-        rng = self._rng()
+        rng = self._rng(node)
         saved = rng.state(state.shape[0])
         target, *args = node.args
         return [saved, self._lower(node, target, args, rng)]
@@ -161,7 +163,7 @@ class _Walker:
         if "meta" in lowering.special:
             arguments["meta"] = fake_arguments(given)
         if "rng" in lowering.special:
-            arguments["rng"] = rng or self._rng()
+            arguments["rng"] = rng or self._rng(node)
         try:
             return lowering.function(**arguments)
         except LoweringBug as error:
@@ -174,9 +176,19 @@ class _Walker:
                 f"the lowering of {lowering.name} failed at {location_text(node)}: {cause}"
             ) from error
 
-    def _rng(self) -> Rng:
+    def _rng(self, node: Node) -> Rng:
         if self.seed is None:
-            raise LoweringBug("a random operator in a graph that was given no seed")
+            raise UnsupportedOperators(
+                [
+                    UnsupportedNode(
+                        str(node.target),
+                        1,
+                        "random numbers inside a loop would be the same in every round",
+                        (location_text(node) or "source line unknown",),
+                        "draw them before the loop and pass them in",
+                    )
+                ]
+            )
         self.stream += 1
         return Rng(self.seed, self.stream)
 

@@ -6,9 +6,10 @@ are their gradients.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy
 import numpy.typing
@@ -86,7 +87,7 @@ class Taps:
         positions[inputs, place], values[inputs, place], used[inputs, place] = outputs, weights, True
         return Taps(positions, values, used)
 
-    @cached_property
+    @functools.cached_property
     def terms(self) -> int:
         return self.positions.shape[1]
 
@@ -94,7 +95,7 @@ class Taps:
         """The weighted sums of ``x`` along ``axis``; entries that are not used never count, NaN or not."""
         if self.terms <= _UNROLLED:
             parts = [self._term(x, axis, term) for term in range(self.terms)]
-            return sum(parts[1:], start=parts[0]) if parts else self._nothing(x, axis)
+            return functools.reduce(operator.add, parts) if parts else self._nothing(x, axis)
         taken = hlo.take(x, hlo.constant(self.positions, INT32), axis)
         return hlo.reduce_sum(self._weighed(taken, [axis, axis + 1], slice(None)), [axis + 1])
 

@@ -114,14 +114,24 @@ class Windows:
     def spread(self, values: Value, fill: hlo.Number) -> list[Value]:
         """For every element of the input, what each of the windows that it lies in has as its value.
 
-        One list entry per window (``fill`` where an element lies in fewer), in an
-        unspecified order. Side by side, the windows' values are simply repeated.
+        One list entry per window, ``fill`` where an element lies in fewer. The values
+        of windows side by side are simply repeated.
         """
         lead: list[hlo.Dim] = [0] * (values.rank - self.rank)
         if self.kernel == self.stride and set(self.dilation) == {1} and not any(self.padding):
             repeated = self._repeated(values)
             high = [size - have for size, have in zip(self.sizes, repeated.shape[len(lead) :], strict=True)]
             return [hlo.pad(repeated, fill, [0] * values.rank, [*lead, *high])]
+        seen, stretched = self.stretch(values, fill)
+        return [seen.tap(stretched, element) for element in seen.elements()]
+
+    def stretch(self, values: Value, fill: hlo.Number) -> tuple[Windows, Value]:
+        """The adjoint windows: one per element of the input, over the windows that this element lies in.
+
+        They move over a frame of ``values``, stretched by the stride and filled with
+        ``fill``, both of which are returned. Their last element is the first of these.
+        """
+        lead: list[hlo.Dim] = [0] * (values.rank - self.rank)
         low = [(k - 1) * d - p for k, d, p in zip(self.kernel, self.dilation, self.padding, strict=True)]
         high = [
             size + p - (count - 1) * s - 1
@@ -129,10 +139,8 @@ class Windows:
         ]
         between = [0] * len(lead) + [s - 1 for s in self.stride]
         stretched = hlo.pad(values, fill, [*lead, *low], [*lead, *high], between)
-        every = Windows(
-            self.kernel, (1,) * self.rank, (0,) * self.rank, self.dilation, stretched.shape, self.sizes
-        )
-        return [every.tap(stretched, element) for element in every.elements()]
+        ones, zeros = (1,) * self.rank, (0,) * self.rank
+        return Windows(self.kernel, ones, zeros, self.dilation, self.sizes, self.sizes), stretched
 
     def _repeated(self, values: Value) -> Value:
         lead = values.rank - self.rank

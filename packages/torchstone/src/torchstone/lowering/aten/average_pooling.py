@@ -5,6 +5,8 @@ Not here: adaptive pooling; ``lp_pool``, which is a power around this.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -87,8 +89,8 @@ def _average(x: Value, windows: Windows, count_include_pad: bool, divisor_overri
     total = hlo.convert(x, opmath(x.dtype))
     for stage in windows.stages():
         framed = stage.frame(total, 0)
-        taps = [stage.tap(framed, offset) for offset in stage.offsets()]
-        total = sum(taps[1:], start=taps[0])
+        taps = [stage.tap(framed, element) for element in stage.elements()]
+        total = functools.reduce(operator.add, taps)
     return hlo.convert(_divided(total, windows, count_include_pad, divisor_override), x.dtype)
 
 
@@ -98,8 +100,7 @@ def _average_backward(
     wide = hlo.convert(grad, opmath(grad.dtype))
     total = _divided(wide, windows, count_include_pad, divisor_override)
     for stage in reversed(windows.stages()):
-        parts = [stage.untap(total, offset) for offset in stage.offsets()]
-        total = stage.unframe(sum(parts[1:], start=parts[0]))
+        total = functools.reduce(operator.add, stage.spread(total, 0))
     return hlo.convert(total, grad.dtype)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ... import hlo
-from ...dtypes import ALL_INTEGRAL, BOOLEAN
+from ...dtypes import ALL_INTEGRAL, BOOL, BOOLEAN
 from ...hlo import Value
 from ..factories import lowers_binary, lowers_unary
 
@@ -60,21 +60,17 @@ lowers_binary(*_family(aten.bitwise_and), kernel=_and, dtypes=_BITS)
 lowers_binary(*_family(aten.bitwise_or), kernel=_or, dtypes=_BITS)
 lowers_binary(*_family(aten.bitwise_xor), kernel=_xor, dtypes=_BITS)
 lowers_unary(aten.bitwise_not.default, kernel=hlo.logical_not, dtypes=_BITS)
-lowers_binary(
-    aten.bitwise_left_shift.Tensor,
-    aten.bitwise_left_shift.Tensor_Scalar,
-    aten.bitwise_left_shift.Scalar_Tensor,
-    aten.__lshift__.Tensor,
-    aten.__lshift__.Scalar,
-    kernel=_shift_left,
-    dtypes=_BITS,
+_SHIFTS = (
+    (aten.bitwise_left_shift, aten.__lshift__, _shift_left),
+    (aten.bitwise_right_shift, aten.__rshift__, _shift_right),
 )
-lowers_binary(
-    aten.bitwise_right_shift.Tensor,
-    aten.bitwise_right_shift.Tensor_Scalar,
-    aten.bitwise_right_shift.Scalar_Tensor,
-    aten.__rshift__.Tensor,
-    aten.__rshift__.Scalar,
-    kernel=_shift_right,
-    dtypes=_BITS,
-)
+
+for _named, _dunder, _kernel in _SHIFTS:
+    lowers_binary(_named.Tensor, _named.Tensor_Scalar, _named.Scalar_Tensor, kernel=_kernel, dtypes=_BITS)
+    lowers_binary(
+        _dunder.Tensor,
+        _dunder.Scalar,
+        kernel=_kernel,
+        dtypes=ALL_INTEGRAL,
+        gaps={BOOL: "PyTorch's shape function of this operator takes integers only"},
+    )

@@ -156,9 +156,11 @@ def _progression(start: Any, step: Any, out: Spec) -> Value:
 
 
 def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
-    """``steps`` numbers from ``start`` to ``end`` (both in the result's dtype), each from the nearer end."""
+    """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the nearer end."""
     dtype = opmath(out.dtype) if out.dtype in FLOATING | COMPLEX else FLOAT64
-    first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
+    first, last = (as_value(n, dtype) for n in (start, end))
+    if out.dtype not in FLOAT8:  # there PyTorch makes a single number only, rounded once
+        first, last = (hlo.convert(cast(n, out.dtype), dtype) for n in (first, last))
     pace = (last - first) / max(steps - 1, 1)
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))

@@ -191,7 +191,9 @@ lowers_unary(aten.tanh.default, kernel=hlo.tanh, dtypes=_ALL)
 def sigmoid_backward(grad_output: Value, output: Value, *, out: Spec) -> Value:
     """``grad_output * conj(output * (1 - output))``."""
     gradient, y = broadcast((grad_output, output), opmath(out.dtype), out.shape)
-    return hlo.convert(gradient * hlo.conj((1 - y) * y), out.dtype)
+    if y.dtype.is_complex:
+        return gradient * hlo.conj((1 - y) * y)
+    return hlo.convert(gradient * (1 - y) * y, out.dtype)
 
 
 @lowers(aten.tanh_backward.default, dtypes=FLOATING | COMPLEX)

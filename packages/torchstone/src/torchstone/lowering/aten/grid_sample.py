@@ -10,7 +10,9 @@ Not here: resampling at positions that are known in advance (``resize``);
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,11 +38,11 @@ def grid_sampler(
     """``(n, c, *in)`` sampled at ``grid``, ``(n, *out, axes)``, whose coordinates run from −1 to 1."""
     axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
     flat = _flat(hlo.convert(input, opmath(input.dtype)))
-    total = None
-    for taps in itertools.product(*axes):
-        part = _over_channels(_weight(taps), flat) * _gather(flat, _position(taps, input))
-        total = part if total is None else total + part
-    assert total is not None
+    parts = [
+        _over_channels(_weight(taps), flat) * _gather(flat, _position(taps, input))
+        for taps in itertools.product(*axes)
+    ]
+    total = functools.reduce(operator.add, parts)
     shape = (*input.shape[:2], *grid.shape[1:-1])
     return hlo.convert(hlo.reshape(total, shape), input.dtype)
 
@@ -78,7 +80,7 @@ def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap
         [hlo.full((*input.shape[:2], volume), 0, grad.dtype)],
         hlo.expand_dims(indices, [2]),
         [updates],
-        lambda a, b: a + b,
+        operator.add,
         update_window=[1],
         inserted=[2],
         to_operand=[2],
@@ -93,14 +95,12 @@ def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequenc
     """For each coordinate, how its sample changes with it, summed over the channels."""
     flat = _flat(hlo.convert(input, grad.dtype))
     rank = input.rank - 2
-    totals: list[Value | None] = [None] * rank
-    for taps in combinations:
-        along = hlo.reduce_sum(grad * _gather(flat, _position(taps, input)), [1])
-        for axis in range(rank):
-            part = along * _weight(taps, slope_of=axis)
-            before = totals[axis]
-            totals[axis] = part if before is None else before + part
-    columns = [hlo.expand_dims(total, [2]) for total in reversed(totals) if total is not None]
+    along = [hlo.reduce_sum(grad * _gather(flat, _position(taps, input)), [1]) for taps in combinations]
+    columns = []
+    for axis in reversed(range(rank)):
+        slopes = (_weight(taps, slope_of=axis) for taps in combinations)
+        total = functools.reduce(operator.add, map(operator.mul, along, slopes))
+        columns.append(hlo.expand_dims(total, [2]))
     return hlo.convert(hlo.reshape(hlo.concatenate(columns, 2), grid.shape), grid.dtype)
 
 
@@ -130,10 +130,7 @@ def _over_channels(x: Value, like: Value) -> Value:
 
 def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
     factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
+    return functools.reduce(operator.mul, factors)
 
 
 def _position(taps: Sequence[_Tap], input: Value) -> Value:

@@ -15,8 +15,9 @@ import torch
 from ... import hlo
 from ...dtypes import INT32
 from ...hlo import Value
+from ..common import is_empty
 from ..composites import composed
-from ..linear_algebra import householder, lu, matrices
+from ..linear_algebra import householder, ldl, lu, matrices
 from ..linear_algebra.matrices import adjoint, transposed
 from ..registry import Spec, lowers
 from .linalg import DTYPES
@@ -247,3 +248,34 @@ def _linalg_slogdet(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
         return [sign, hlo.reduce_sum(hlo.log(size), [1]), factors, pivots]
 
     return composed("linalg_slogdet", [A], kernel, out, {"factors_transpose": transpose})
+
+
+# Symmetric indefinite matrices -------------------------------------------------------------
+
+
+@lowers(aten.linalg_ldl_factor_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+def linalg_ldl_factor_ex(self: Value, *, hermitian: bool = False, out: Specs) -> Any:
+    """L and D in one matrix, the pivots and the first zero column (from 1) or 0, as LAPACK has them."""
+
+    def kernel(a: Value) -> tuple[Value, Value, Value]:
+        a = matrices.batched(a)
+        if is_empty(a.shape):
+            return a, hlo.full(out[1].shape, 0, INT32), hlo.full(out[2].shape, 0, INT32)
+        return ldl.factor(a, hermitian=hermitian and a.dtype.is_complex)
+
+    return composed("linalg_ldl_factor", [self], kernel, out, {"hermitian": hermitian})
+
+
+@lowers(aten.linalg_ldl_solve.default, dtypes=DTYPES)
+def linalg_ldl_solve(LD: Value, pivots: Value, B: Value, *, hermitian: bool = False, out: Spec) -> Any:
+    """``x`` with ``A x = B``, where ``LD`` and ``pivots`` are A's symmetric factorisation."""
+
+    def kernel(ld: Value, swaps: Value, b: Value) -> Value:
+        lead = out.shape[:-2]
+        ld, b = (matrices.broadcast_batch(x, lead) for x in (ld, b))
+        if is_empty(b.shape):
+            return b
+        swaps = matrices.broadcast_batch(swaps, lead, 1)
+        return ldl.solve(ld, swaps, b, hermitian=hermitian and ld.dtype.is_complex)
+
+    return composed("linalg_ldl_solve", [LD, pivots, B], kernel, out, {"hermitian": hermitian})

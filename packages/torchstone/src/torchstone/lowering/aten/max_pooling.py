@@ -8,6 +8,8 @@ Not here: adaptive and fractional max pooling.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 
 import torch
@@ -67,7 +69,7 @@ def _max_pool(
     value, place = x, places(x, rank)
     for stage in windows.stages():
         values, candidates = stage.frame(value, hlo.lowest(x.dtype)), stage.frame(place, -1)
-        taps = [(stage.tap(values, offset), stage.tap(candidates, offset)) for offset in stage.offsets()]
+        taps = [(stage.tap(values, element), stage.tap(candidates, element)) for element in stage.elements()]
         value, place = taps[0]
         for candidate, where in taps[1:]:
             take = (candidate > value) | (place < 0)
@@ -126,18 +128,15 @@ def _max_pool_backward(
 ) -> Value:
     windows = Windows.of(x.shape[-rank:], grad.shape[-rank:], kernel, stride, padding, dilation)
     wide = hlo.convert(grad, opmath(grad.dtype))
-    if len(windows.stages()) > 1:
-        return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)
     place = places(x, rank)
-    chosen = hlo.convert(indices, place.dtype)
-    candidates = windows.frame(place, -1)
-    total = None
-    for offset in windows.offsets():
-        part = hlo.select(hlo.eq(windows.tap(candidates, offset), chosen), wide, 0)
-        spread = windows.untap(part, offset)
-        total = spread if total is None else total + spread
-    assert total is not None
-    return hlo.convert(windows.unframe(total), grad.dtype)
+    chosen = windows.spread(hlo.convert(indices, place.dtype), -1)
+    if len(chosen) > 1 and len(windows.stages()) > 1:
+        return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)
+    parts = [
+        hlo.select(hlo.eq(where, place), value, 0)
+        for where, value in zip(chosen, windows.spread(wide, 0), strict=True)
+    ]
+    return hlo.convert(functools.reduce(operator.add, parts), grad.dtype)
 
 
 # Unpooling ---------------------------------------------------------------------------
@@ -163,16 +162,12 @@ def max_unpool3d(self: Value, indices: Value, out: Spec) -> Value:
     return scattered(self, indices, out.shape, 3, lambda _, new: new)
 
 
-def _sum(a: Value, b: Value) -> Value:
-    return a + b
-
-
 def scattered(
     values: Value,
     indices: Value,
     shape: hlo.Shape,
     rank: int,
-    combine: Callable[[Value, Value], Value] = _sum,
+    combine: Callable[[Value, Value], Value] = operator.add,
 ) -> Value:
     """Zeros of ``shape`` combined with each of ``values`` at its position within the last ``rank`` axes."""
     lead = shape[:-rank]

@@ -8,7 +8,7 @@ import torch
 import torch._inductor.inductor_prims  # defines prims.fma
 
 from ... import hlo
-from ...dtypes import BOOL, BOOLEAN, FLOAT64, STANDARD
+from ...dtypes import BOOL, BOOLEAN, FLOAT64, STANDARD, UINT8
 from ...hlo import Value
 from ..promotion import broadcast
 from ..registry import Spec, lowers
@@ -23,7 +23,11 @@ def fma(a: Any, b: Any, c: Any, out: Spec) -> Value:
     return hlo.convert((x & y) | z if out.dtype.is_bool else x * y + z, out.dtype)
 
 
-@lowers(prims.where.default, dtypes=BOOLEAN)
+@lowers(
+    prims.where.default,
+    dtypes=BOOLEAN,
+    gaps={UINT8: "PyTorch lets no decomposition select by it: aten.where takes bool conditions only"},
+)
 def where(pred: Value, a: Any, b: Any, *, out: Spec) -> Value:
     """``a`` where ``pred`` holds, else ``b``; left by decompositions that are written in prims."""
     return hlo.select(*broadcast((pred,), BOOL, out.shape), *broadcast((a, b), out.dtype, out.shape))

@@ -5,6 +5,8 @@ Not here: convolutions (which use no columns), ``unfold`` of one dimension (a vi
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +14,7 @@ import torch
 from ... import hlo
 from ...dtypes import BOOLEAN, COMPLEX, FLOATING
 from ...hlo import Value
+from ..correlation import columns
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows
@@ -29,11 +32,7 @@ def im2col(
 ) -> Value:
     """``(…, c, h, w)`` to ``(…, c · block, blocks)``: each column is one block."""
     windows = _blocks(self.shape[-2:], kernel_size, dilation, padding, stride)
-    framed = windows.frame(self, 0)
-    lead, channels = self.shape[:-3], self.shape[-3]
-    taps = [hlo.expand_dims(windows.tap(framed, offset), [-3]) for offset in windows.offsets()]
-    columns = hlo.concatenate(taps, len(lead) + 1)
-    return hlo.reshape(columns, (*lead, channels * len(taps), hlo.product(windows.counts)))
+    return columns(self, windows)
 
 
 @lowers(aten.col2im.default, dtypes=FLOATING | COMPLEX | BOOLEAN)
@@ -50,17 +49,15 @@ def col2im(
     windows = _blocks(tuple(output_size), kernel_size, dilation, padding, stride)
     lead, channels = out.shape[:-3], out.shape[-3]
     axis = len(lead) + 1
-    offsets = list(windows.offsets())
+    elements = list(windows.elements())
     columns = hlo.reshape(
-        hlo.convert(self, opmath(self.dtype)), (*lead, channels, len(offsets), *windows.counts)
+        hlo.convert(self, opmath(self.dtype)), (*lead, channels, len(elements), *windows.counts)
     )
-    total = None
-    for place, offset in enumerate(offsets):
-        column = hlo.squeeze(hlo.slice_axis(columns, axis, place, place + 1), [axis])
-        spread = windows.untap(column, offset)
-        total = spread if total is None else total + spread
-    assert total is not None
-    return hlo.convert(windows.unframe(total), out.dtype)
+    parts = [
+        windows.untap(hlo.squeeze(hlo.slice_axis(columns, axis, place, place + 1), [axis]), element)
+        for place, element in enumerate(elements)
+    ]
+    return hlo.convert(functools.reduce(operator.add, parts), out.dtype)
 
 
 def _blocks(
