@@ -1,11 +1,9 @@
-"""What PyTorch lacks to trace some operators: shape rules, and stand-ins for what it would unroll.
+"""Operators of Torchstone's own: recurrent networks that PyTorch would unroll while it traces.
 
 ``aten.lstm.input`` and its relatives have no shape rule; PyTorch finds their
 shapes by running every time step, in each of several passes. Each gets a
 stand-in, ``torchstone::lstm``, with the same schema, a shape rule, and the
 original as its CPU kernel. :func:`standing_in` makes PyTorch trace the stand-in.
-``_ctc_loss`` gets a shape rule: the width of its second result depends on the
-values of lengths, and is bounded by a shape here.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 
 aten = torch.ops.aten
 
@@ -56,29 +53,6 @@ _SHAPES: dict[OpOverload, Callable[..., Any]] = {
 }
 STAND_INS = {original: _stand_in(original, shapes) for original, shapes in _SHAPES.items()}
 """ATen's overload → Torchstone's."""
-
-
-def _ctc_loss_shapes(
-    mode: Any,
-    _: OpOverload,
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    *rest: Any,
-) -> tuple[Tensor, Tensor]:
-    if isinstance(target_lengths, Tensor):
-        longest = targets.shape[-1]
-    else:
-        longest = max(target_lengths, default=0)
-    time, batch, _ = log_probs.shape
-    with mode:
-        return log_probs.new_empty((batch,)), log_probs.new_empty((batch, time, 2 * longest + 1))
-
-
-for _overload in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
-    if _overload not in op_implementations_dict:
-        register_op_impl(_overload)(_ctc_loss_shapes)
 
 
 @contextmanager
