@@ -1,10 +1,11 @@
 """Operator conformance for any backend, with or without PyTorch.
 
-Only the version lives here; import what you need from the subpackages, such as
-:mod:`optest.core.comparator`. Nothing under :mod:`optest` imports ``torchstone``,
-and only ``optest.torch`` may import PyTorch.
+Only the version and :func:`bootstrap`, which loads plugins, live here; import what
+you need from the subpackages, such as :mod:`optest.core.runner`. Nothing under
+:mod:`optest` imports ``torchstone``, and only :mod:`optest.torch` imports PyTorch.
 """
 
 from optest._version import __version__
+from optest.plugins import bootstrap
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "bootstrap"]

@@ -1,0 +1,121 @@
+"""What a case came to: statuses, the record of one case, the facts about a run.
+
+Nothing here decides anything: the runner fills these in. Reports, the ledger and
+the journal read and write their dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    MISMATCH = "mismatch"
+    ERROR = "error"
+    UNSUPPORTED = "unsupported"
+    FALLBACK = "fallback"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    SKIPPED = "skipped"
+    XFAILED = "xfailed"
+    XPASSED = "xpassed"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it makes the run fail."""
+        return self in FAILURES
+
+
+FAILURES = frozenset({Status.MISMATCH, Status.ERROR, Status.CRASHED, Status.TIMED_OUT, Status.XPASSED})
+"""The statuses that make the exit code 1."""
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The record of one case: JSON-safe, equal wherever it is read.
+
+    ``backend`` has ``kind``, ``name`` and ``chip``; ``comparisons`` one
+    ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
+    process (``SIGSEGV``); ``rerun`` is the command that runs exactly this case.
+    """
+
+    case_id: str
+    op: str
+    category: str
+    dtypes: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    attributes: Mapping[str, Any]
+    phase: str
+    seed: int
+    backend: Mapping[str, str | None]
+    status: Status
+    reason: str = ""
+    comparisons: tuple[Mapping[str, Any], ...] = ()
+    duration_s: float = 0.0
+    stderr_tail: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    attempts: int = 1
+    flaky: bool = False
+    rerun: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain dictionaries and lists."""
+        return {
+            **{one.name: getattr(self, one.name) for one in fields(self)},
+            "dtypes": list(self.dtypes),
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "attributes": {name: _plain(value) for name, value in self.attributes.items()},
+            "backend": dict(self.backend),
+            "status": self.status.value,
+            "comparisons": [dict(one) for one in self.comparisons],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
+        """The inverse of :meth:`to_dict`; unknown keys are left out."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        return cls(
+            **{
+                **known,
+                "dtypes": tuple(data["dtypes"]),
+                "shapes": {name: tuple(shape) for name, shape in data["shapes"].items()},
+                "attributes": {name: _frozen(value) for name, value in data["attributes"].items()},
+                "status": Status(data["status"]),
+                "comparisons": tuple(data.get("comparisons", ())),
+            }
+        )
+
+
+@dataclass
+class RunInfo:
+    """What is known of a run before its first case; ``started`` is ISO 8601 with a time zone."""
+
+    run_id: str
+    started: str
+    version: str
+    command_line: str
+    backend: Mapping[str, str | None]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunInfo:
+        return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value

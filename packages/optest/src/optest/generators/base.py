@@ -1,0 +1,84 @@
+"""What a generator is, what all of them read of a case, and how a dotted path becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.dtypes import kind_of
+from ..dotted import load_object
+from ..errors import UsageError
+from ..operators.domain import ANY, Domain
+
+if TYPE_CHECKING:
+    from ..core.case import TestCase
+
+Array = NDArray[Any]
+Generated = tuple[tuple[Array, ...], tuple[Array, ...] | None]
+
+
+class Generator(Protocol):
+    """Makes the inputs of cases.
+
+    ``generate`` returns one array per input, of the case's shapes and dtypes, and the
+    expected outputs, or None if the case's reference is to compute them. All randomness
+    comes from ``rng``.
+    """
+
+    def generate(self, case: TestCase, rng: np.random.Generator) -> Generated: ...
+
+
+class Input:
+    """One input of a case, as generators see it."""
+
+    __slots__ = ("domain", "dtype", "index", "name", "shape")
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, domain: Domain, case: TestCase) -> None:
+        self.name, self.shape, self.dtype, self.domain = name, tuple(shape), dtype, domain
+        self.index = _indexed(self, case) if domain.indices_of is not None else None
+        """``(size of the axis, axis along which indices are distinct or None)`` for indices."""
+
+    @property
+    def floating(self) -> bool:
+        return kind_of(np.dtype(self.dtype)) == "float"
+
+
+def inputs_of(case: TestCase) -> Iterator[Input]:
+    """The inputs of ``case`` in order."""
+    descriptor = case.descriptor
+    for name, dtype in zip(descriptor.inputs, case.dtypes, strict=True):
+        yield Input(name, case.shapes[name], dtype, descriptor.domain.get(name, ANY), case)
+
+
+def _indexed(one: Input, case: TestCase) -> tuple[int, int | None]:
+    """The size of the axis that indices point into; distinct along it if the case chooses it."""
+    assert one.domain.indices_of is not None
+    source, place = one.domain.indices_of
+    shape = case.shapes[source]
+    dim = case.attributes[place] if isinstance(place, str) else place
+    size = shape[dim] if shape else 1
+    if one.domain.axis is not None:
+        return size, one.domain.axis
+    if isinstance(place, str) and len(one.shape) > 1:
+        return size, dim % len(one.shape)
+    return size, None
+
+
+@cache
+def load_generator(path: str) -> Generator:
+    """The generator ``path``: an instance, or a class that is called without arguments.
+
+    One per path and process. Raises :class:`UsageError` for what has no ``generate``.
+    """
+    found = load_object(path, "generator")
+    made = found() if isinstance(found, type) else found
+    if not callable(getattr(made, "generate", None)):
+        raise UsageError(
+            f"the generator {path!r} has no method generate(case, rng)",
+            "see optest.generators.RandomTensorGenerator",
+        )
+    return made

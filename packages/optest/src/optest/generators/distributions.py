@@ -1,0 +1,152 @@
+"""Values of one input: drawn from a domain, in any dtype, deterministically.
+
+What a generator does with several inputs is in ``random`` and ``edge``.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.dtypes import kind_of
+from ..operators.domain import Domain
+
+Array = NDArray[Any]
+
+SPECIAL_FLOATS = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, -1.5, 2.5)
+"""What is mixed into floats where an operator says that it can take it."""
+_SMALL = 10
+"""Most random integers are no larger: so that results stay recognisable and ties occur."""
+_WHOLE = 8
+_GAP = 0.125
+"""Floats that must not be zero are at least this far from it."""
+
+
+def draw(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Generator) -> Array:
+    """An array of ``shape`` and ``dtype`` within ``domain``, indices excepted."""
+    kind = kind_of(np.dtype(dtype))
+    if kind == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if kind == "complex":
+        part = "float32" if dtype == "complex64" else "float64"
+        real, imaginary = (draw(shape, part, domain, rng) for _ in range(2))
+        return np.asarray(real + 1j * imaginary).astype(dtype)
+    if domain.distinct:
+        values = _distinct(shape, domain.axis, kind == "int" and dtype.startswith("u"), rng)
+        values = values if kind == "int" else values / 4
+    elif kind == "int":
+        values = _integers(shape, dtype, domain, rng)
+    else:
+        values = _floats(shape, domain, rng)
+    if domain.sorted and values.ndim:
+        values = np.sort(values, axis=-1)
+    return np.asarray(values).astype(dtype)
+
+
+def draw_indices(
+    shape: tuple[int, ...],
+    dtype: str,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    negative: bool = False,
+    distinct: bool = False,
+    axis: int | None = None,
+) -> Array:
+    """Indices into an axis of ``size``, counted from the end too if ``negative``.
+
+    ``distinct`` ones differ along ``axis``, or all of them if that is None. Raises
+    ``ValueError`` where more are asked for than there are.
+    """
+    if not distinct or not shape:
+        return rng.integers(-size if negative else 0, max(size, 1), shape).astype(dtype)
+    count = math.prod(shape) if axis is None else shape[axis]
+    if count > size:
+        raise ValueError(f"{count} distinct indices cannot be drawn from {size}")
+    if axis is None:
+        return rng.permutation(size)[:count].reshape(shape).astype(dtype)
+    lines = (*shape[:axis], *shape[axis + 1 :], size)
+    orders = rng.random(lines).argsort(axis=-1)[..., :count]
+    return np.moveaxis(orders, -1, axis).astype(dtype)
+
+
+def sprinkle(values: Array, specials: Array, rng: np.random.Generator, share: float = 0.25) -> None:
+    """Overwrite some elements with ``specials``, each at most once and at most a ``share`` of them all."""
+    count = min(len(specials), int(values.size * share))
+    places = rng.permutation(values.size)[:count]
+    values.reshape(-1)[places] = rng.permutation(specials)[:count]
+
+
+@cache
+def special_floats(dtype: str) -> Array:
+    """:data:`SPECIAL_FLOATS` in ``dtype``, without those that it does not have."""
+    values = np.array(SPECIAL_FLOATS)
+    return (values if has_infinity(dtype) else values[~np.isinf(values)]).astype(dtype)
+
+
+def has_infinity(dtype: str) -> bool:
+    """Whether a floating dtype has infinities; some 8-bit formats do without."""
+    return bool(np.isinf(np.array(math.inf).astype(dtype).astype(np.float64)))
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """The least and the largest value of an integer dtype."""
+    info = ml_dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _distinct(shape: tuple[int, ...], axis: int | None, unsigned: bool, rng: np.random.Generator) -> Array:
+    """Whole numbers around 0 (unsigned: from 0), each once, or once along ``axis``."""
+    if axis is None or not shape:
+        size = math.prod(shape)
+        return rng.permutation(size).reshape(shape) - (0 if unsigned else size // 2)
+    size = shape[axis]
+    lines = rng.random((*shape[:axis], *shape[axis + 1 :], size)).argsort(axis=-1)
+    return np.moveaxis(lines, -1, axis) - (0 if unsigned else size // 2)
+
+
+def _integers(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Generator) -> Array:
+    """Within the domain where it is bounded; else small ones, and one in four from the whole range."""
+    least, largest = integer_limits(dtype)
+    free = domain.low is None and domain.high is None
+    start = -_SMALL if domain.low is None else math.ceil(domain.low)
+    stop = start + 2 * _SMALL if domain.high is None else math.floor(domain.high)
+    start, stop = max(start, least), min(max(stop, start), largest)
+    if domain.positive:
+        start = max(start, 1)
+    values = rng.integers(start, stop, shape, np.int64, endpoint=True)
+    if free:
+        anywhere = rng.integers(least, largest, shape, np.int64, endpoint=True)
+        values = np.where(rng.random(shape) < 0.25, anywhere, values)
+    if domain.nonzero:
+        values = np.where(values == 0, stop, values)
+    return np.maximum(values, 1) if domain.positive else values
+
+
+def _floats(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
+    if domain.simplex:
+        sizes = rng.exponential(size=shape)
+        return sizes / sizes.sum(axis=-1, keepdims=True)
+    low, high = domain.low, domain.high
+    if domain.integers:
+        start = -_WHOLE if low is None else math.ceil(low)
+        stop = start + 2 * _WHOLE if high is None else math.floor(high)
+        values = rng.integers(start, stop, shape, endpoint=True).astype(np.float64)
+        return np.where(values == 0, float(stop), values) if domain.nonzero else values
+    if low is not None and high is not None:
+        values = rng.uniform(low, high, shape)
+    elif low is not None or high is not None:
+        distance = rng.exponential(2.0, shape)
+        values = low + distance if low is not None else float(high or 0) - distance
+    elif domain.positive:
+        return np.exp(rng.normal(size=shape))
+    else:
+        values = 2 * rng.normal(size=shape)
+    if domain.nonzero:
+        values = np.where(np.abs(values) < _GAP, np.copysign(_GAP, values), values)
+    return np.maximum(values, _GAP) if domain.positive else values

@@ -1,0 +1,40 @@
+"""Which values an operator's input may hold: what generators read to draw them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The distribution of one input's values; the default is a generator's own choice.
+
+    ``low`` and ``high`` bound the values (both included; None: unbounded).
+    ``positive`` excludes zero and below, ``nonzero`` only zero, ``integers`` asks for
+    whole numbers in any dtype, ``sorted`` for ascending order along the last axis,
+    ``distinct`` for no value twice along ``axis`` (or at all, if None), ``simplex``
+    for non-negative values that add up to 1 along the last axis.
+
+    ``indices_of`` makes the values valid indices into an axis of another input:
+    ``("input0", 0)``, or ``("input0", "dim")`` where the attribute ``dim`` names the
+    axis; ``negative`` allows those that count from the end.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    positive: bool = False
+    nonzero: bool = False
+    integers: bool = False
+    sorted: bool = False
+    distinct: bool = False
+    axis: int | None = None
+    simplex: bool = False
+    indices_of: tuple[str, int | str] | None = None
+    negative: bool = False
+
+
+ANY = Domain()
+"""Any value of the dtype: what an input without an entry has."""
+UNIT_INTERVAL = Domain(low=0.0, high=1.0)
+POSITIVE = Domain(positive=True)
+NONZERO = Domain(nonzero=True)

@@ -1,0 +1,103 @@
+"""References of the elementwise functions of two and three tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .wide import Array, Reference, is_float, reference
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Reference:
+    return reference(lambda left, right: function(left, right))
+
+
+mul_reference = _binary(np.multiply)
+div_reference = _binary(np.true_divide)
+maximum_reference = _binary(np.maximum)
+minimum_reference = _binary(np.minimum)
+fmax_reference = _binary(np.fmax)
+fmin_reference = _binary(np.fmin)
+atan2_reference = _binary(np.arctan2)
+hypot_reference = _binary(np.hypot)
+logaddexp_reference = _binary(np.logaddexp)
+copysign_reference = _binary(np.copysign)
+gcd_reference = _binary(np.gcd)
+floor_divide_reference = _binary(np.floor_divide)
+remainder_reference = _binary(np.remainder)
+fmod_reference = _binary(np.fmod)
+logical_and_reference = _binary(np.logical_and)
+logical_or_reference = _binary(np.logical_or)
+logical_xor_reference = _binary(np.logical_xor)
+bitwise_and_reference = _binary(np.bitwise_and)
+bitwise_or_reference = _binary(np.bitwise_or)
+bitwise_xor_reference = _binary(np.bitwise_xor)
+
+
+@reference
+def add_reference(left: Array, right: Array, *, alpha: float) -> Array:
+    return left + alpha * right
+
+
+@reference
+def sub_reference(left: Array, right: Array, *, alpha: float) -> Array:
+    return left - alpha * right
+
+
+@reference
+def rounded_divide_reference(left: Array, right: Array, *, rounding_mode: str) -> Array:
+    if rounding_mode == "floor":
+        return np.floor_divide(left, right)
+    if is_float(left):
+        return np.trunc(left / right)
+    size = np.abs(left) // np.abs(right)
+    return np.where((left < 0) != (right < 0), -size, size)
+
+
+@reference
+def pow_reference(base: Array, exponent: Array) -> Array:
+    if is_float(base):
+        return np.power(base, exponent)
+    base, exponent = np.broadcast_arrays(base, exponent)
+    inverse = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (exponent % 2), 0))
+    return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
+
+
+@reference
+def bitwise_left_shift_reference(values: Array, distance: Array) -> Array:
+    """Bits beyond the width vanish when the int64 result is narrowed."""
+    return np.where(distance < 64, np.left_shift(values, np.minimum(distance, 63)), 0)
+
+
+@reference
+def bitwise_right_shift_reference(values: Array, distance: Array) -> Array:
+    return np.right_shift(values, np.minimum(distance, 63))
+
+
+@reference
+def where_reference(condition: Array, values: Array, other: Array) -> Array:
+    return np.where(condition, values, other)
+
+
+@reference
+def clamp_reference(values: Array, *, min: float | None, max: float | None) -> Array:
+    if min is not None:
+        values = np.where(values < min, min, values)
+    return values if max is None else np.where(values > max, max, values)
+
+
+@reference
+def lerp_reference(start: Array, end: Array, weight: Array) -> Array:
+    return start + weight * (end - start)
+
+
+@reference
+def addcmul_reference(values: Array, left: Array, right: Array, *, value: float) -> Array:
+    return values + value * left * right
+
+
+@reference
+def addcdiv_reference(values: Array, left: Array, right: Array, *, value: Any) -> Array:
+    return values + value * left / right

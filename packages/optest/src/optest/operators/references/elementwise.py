@@ -1,0 +1,105 @@
+"""References of the elementwise functions of one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from .wide import Array, Reference, is_float, reference
+
+
+def _unary(function: Callable[[Array], Array]) -> Reference:
+    return reference(lambda values: function(values))
+
+
+def _by_scipy(function: Callable[[Array], Array]) -> Reference:
+    """SciPy's functions end at float64."""
+    return reference(lambda values: function(values.astype(np.float64)))
+
+
+abs_reference = _unary(np.abs)
+neg_reference = _unary(np.negative)
+ceil_reference = _unary(np.ceil)
+floor_reference = _unary(np.floor)
+trunc_reference = _unary(np.trunc)
+square_reference = _unary(np.square)
+reciprocal_reference = _unary(np.reciprocal)
+sqrt_reference = _unary(np.sqrt)
+rsqrt_reference = _unary(lambda values: 1 / np.sqrt(values))
+exp_reference = _unary(np.exp)
+exp2_reference = _unary(np.exp2)
+expm1_reference = _unary(np.expm1)
+log_reference = _unary(np.log)
+log2_reference = _unary(np.log2)
+log10_reference = _unary(np.log10)
+log1p_reference = _unary(np.log1p)
+sin_reference = _unary(np.sin)
+cos_reference = _unary(np.cos)
+tan_reference = _unary(np.tan)
+asin_reference = _unary(np.arcsin)
+acos_reference = _unary(np.arccos)
+atan_reference = _unary(np.arctan)
+sinh_reference = _unary(np.sinh)
+cosh_reference = _unary(np.cosh)
+asinh_reference = _unary(np.arcsinh)
+acosh_reference = _unary(np.arccosh)
+atanh_reference = _unary(np.arctanh)
+erf_reference = _by_scipy(special.erf)
+erfc_reference = _by_scipy(special.erfc)
+digamma_reference = _by_scipy(special.psi)
+logical_not_reference = _unary(np.logical_not)
+bitwise_not_reference = _unary(np.invert)
+
+
+@reference
+def sign_reference(values: Array) -> Array:
+    """NaN has the sign 0, as in PyTorch (c10/util/math: ``(0 < x) - (x < 0)``)."""
+    return np.where(np.isnan(values), 0, np.sign(values)) if is_float(values) else np.sign(values)
+
+
+@reference
+def lgamma_reference(values: Array) -> Array:
+    """SciPy's is −inf at −inf, where C's and PyTorch's is +inf, and inf for subnormals."""
+    found = special.gammaln(values.astype(np.float64))
+    found = np.where((np.abs(values) < 1e-300) & (values != 0), -np.log(np.abs(values)), found)
+    return np.where(values == -np.inf, np.inf, found)
+
+
+@reference
+def frac_reference(values: Array) -> Array:
+    return values - np.trunc(values)
+
+
+@reference
+def round_reference(values: Array, *, decimals: int) -> Array:
+    scale = values.dtype.type(10) ** abs(decimals)
+    return np.rint(values * scale) / scale if decimals >= 0 else np.rint(values / scale) * scale
+
+
+def nan_to_num_reference(inputs: tuple[Array, ...], attributes: Any) -> tuple[Array, ...]:
+    """The limits are those of the input's own dtype, so it is not widened first."""
+    from ml_dtypes import finfo
+
+    limit = finfo(inputs[0].dtype)
+    high = float(limit.max) if attributes["posinf"] is None else attributes["posinf"]
+    low = float(limit.min) if attributes["neginf"] is None else attributes["neginf"]
+    return _replace(inputs, {"nan": attributes["nan"] or 0.0, "high": high, "low": low})
+
+
+@reference
+def _replace(values: Array, *, nan: float, high: float, low: float) -> Array:
+    found = np.where(np.isnan(values), nan, values)
+    return np.where(found == np.inf, high, np.where(found == -np.inf, low, found))
+
+
+@reference
+def cast_reference(values: Array, *, dtype: str) -> Array:
+    """Wide, but already whole where the result is an integer and a bool where it is one."""
+    if dtype == "bool":
+        return values != 0
+    if "int" in dtype:
+        return np.trunc(values.real).astype(np.int64)
+    return values if dtype.startswith("complex") else values.real

@@ -1,0 +1,72 @@
+"""The wider types in which references compute.
+
+float16, bfloat16, float32 and 8-bit floats become float64, float64 becomes
+longdouble, and likewise for complex types. Integers become int64, whose arithmetic
+modulo 2**64 is exact modulo any narrower width, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Reference = Callable[[tuple[Array, ...], Mapping[str, Any]], tuple[Array, ...]]
+
+PI = np.longdouble("3.14159265358979323846264338327950288")
+
+
+def widened(values: Array) -> Array:
+    """``values`` in the type in which references compute."""
+    kind, name = values.dtype.kind, values.dtype.name
+    if kind == "b":
+        return values
+    if kind in "iu":
+        return values.astype(np.int64)
+    if kind == "c":
+        return values.astype(np.complex128 if name == "complex64" else np.clongdouble)
+    return values.astype(np.longdouble if name == "float64" else np.float64)
+
+
+def reference(function: Callable[..., Any]) -> Reference:
+    """Turn ``function(*wide_inputs, **attributes)`` into what descriptors name.
+
+    The function may return one array or a tuple; division by zero, overflow and
+    invalid operations give infinities and NaN without a warning.
+    """
+
+    @wraps(function)
+    def call(inputs: tuple[Array, ...], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            found = function(*(widened(np.asarray(one)) for one in inputs), **attributes)
+        return tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+
+    return call
+
+
+def is_float(values: Array) -> bool:
+    """Whether a wide array holds real floating numbers."""
+    return values.dtype.kind == "f"
+
+
+def all_axes(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    """``dim`` as axes counted from the front; None and () mean all, a scalar has none."""
+    if dim is None or dim == ():
+        return tuple(range(rank))
+    if rank == 0:
+        return ()
+    return tuple(one % rank for one in (dim if isinstance(dim, tuple) else (dim,)))
+
+
+def lined_up(values: Array, dim: int) -> Array:
+    """``values`` with ``dim`` last; a scalar becomes a vector of one."""
+    return np.moveaxis(np.atleast_1d(values), dim, -1)
+
+
+def put_back(values: Array, dim: int, like: Array) -> Array:
+    """The inverse of :func:`lined_up`, for results of ``like``."""
+    return np.moveaxis(values, -1, dim) if like.ndim else values.reshape(())

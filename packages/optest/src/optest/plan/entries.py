@@ -1,0 +1,261 @@
+"""One entry of a plan, of the command line or of the built-in suite, and the cases it stands for.
+
+An entry is expanded lazily: operator lists, dtypes, shapes, attributes, seeds and
+phases multiply, and each operator rule is asked once per combination of shapes and
+attributes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ..core.case import BackendTarget, TestCase
+from ..core.tolerance import Tolerance, ToleranceTable
+from ..dotted import load_reference
+from ..errors import AttributeMismatch, OptestError, ShapeError, UsageError
+from ..generators.base import load_generator
+from ..operators.descriptor import DTypes, OperatorDescriptor, Shape
+from ..operators.registry import operator_registry
+from .document import Document, Keys
+
+Combination = tuple[dict[str, Shape], dict[str, Any], str]
+"""Input shapes, complete attributes, a note."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line says of cases. Empty or None: not given.
+
+    ``dtypes`` are tuples of one name or of one per input; ``shapes`` maps input names
+    to alternatives, with "" for all inputs; ``attributes`` maps names to alternatives.
+    """
+
+    ops: tuple[str, ...] = ()
+    dtypes: tuple[DTypes, ...] = ()
+    shapes: Mapping[str, Sequence[Shape]] = field(default_factory=dict)
+    attributes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    rtol: float | None = None
+    atol: float | None = None
+    seed: int | None = None
+    generator: str | None = None
+    reference: str | None = None
+    phase: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """As fields of a plan's case, without shapes and attributes."""
+        given = {
+            name: getattr(self, name)
+            for name in ("rtol", "atol", "seed", "generator", "reference", "phase")
+            if getattr(self, name) is not None
+        }
+        return given | ({"dtypes": [list(one) for one in self.dtypes]} if self.dtypes else {})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an entry stands, for messages: in a file, or (without a document) on the command line."""
+
+    document: Document | None = None
+    keys: Keys = ()
+
+    def error(self, key: str, error: OptestError) -> UsageError:
+        """``error`` with file, line and key; as it is for the command line."""
+        if self.document is None:
+            return error if isinstance(error, UsageError) else UsageError(error.message, error.hint)
+        candidates: tuple[Keys, ...] = ((*self.keys, key), ("defaults", key), self.keys)
+        keys = next(one for one in candidates if one in self.document.lines)
+        found = self.document.data
+        for part in keys:
+            found = found[part]
+        return self.document.error(keys, error.message, found=found, hint=error.hint)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator and the fields of a plan's case.
+
+    ``flags`` come on top. ``strict``: what the operator cannot take is an error; else
+    (the suite, or a plan under flags) such combinations are left out. ``whole``: no
+    flag narrows it.
+    """
+
+    op: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    place: Place = Place()
+    flags: Flags = Flags()
+    strict: bool = True
+    whole: bool = True
+
+    @classmethod
+    def of_flags(cls, op: str, flags: Flags) -> Entry:
+        return cls(op, flags=flags, whole=False)
+
+    @classmethod
+    def of_suite(cls, flags: Flags) -> list[Entry]:
+        """One entry per registered operator."""
+        return [cls(one.name, strict=False).with_flags(flags) for one in operator_registry]
+
+    def with_flags(self, flags: Flags) -> Entry:
+        """This entry under command line flags."""
+        narrowing = bool(flags.dtypes or flags.shapes or flags.attributes)
+        return replace(
+            self, flags=flags, strict=self.strict and not narrowing, whole=self.whole and not narrowing
+        )
+
+    def expand(self, backend: BackendTarget, seed: int, table: ToleranceTable) -> Iterator[TestCase]:
+        """The cases, in a fixed order. Raises :class:`PlanError` or another :class:`UsageError`."""
+        fields = {**self.fields, **self.flags.fields()}
+        descriptor = self._at("op", lambda: operator_registry.get(self.op))
+        dtypes = self._dtypes(descriptor, fields.get("dtypes"))
+        if not dtypes:
+            return
+        tolerances = {one: self._tolerance(descriptor, one, fields, table) for one in dtypes}
+        for key, check in (("generator", load_generator), ("reference", load_reference)):
+            if key in fields:
+                self._at(key, partial(check, fields[key]))
+        common = {
+            "backend_config": fields.get("backend_config", {}),
+            "generator": fields.get("generator", ""),
+            "reference": fields.get("reference", ""),
+        }
+        seeds, phases = _several(fields.get("seed", seed)), _several(fields.get("phase", "forward"))
+        for shapes, attributes, note in self._combinations(descriptor, fields):
+            for types, one_seed, phase in itertools.product(dtypes, seeds, phases):
+                yield TestCase(
+                    descriptor, types, shapes, attributes, backend, tolerances[types], int(one_seed), phase,
+                    note=fields.get("note", note), **common,
+                )  # fmt: skip
+
+    def _at(self, key: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except UsageError as error:
+            raise self.place.error(key, error) from None
+
+    def _dtypes(self, descriptor: OperatorDescriptor, given: Any) -> list[DTypes]:
+        if given is None:
+            return list(descriptor.dtypes)
+        found: dict[DTypes, None] = {}
+        for one in [given] if isinstance(given, str) else given:
+            try:
+                found |= dict.fromkeys(descriptor.match_dtypes([one] if isinstance(one, str) else one))
+            except UsageError as error:
+                if self.strict:
+                    raise self.place.error("dtypes" if "dtypes" in self.fields else "op", error) from None
+        return list(found)
+
+    def _tolerance(
+        self, descriptor: OperatorDescriptor, dtypes: DTypes, fields: Mapping[str, Any], table: ToleranceTable
+    ) -> Tolerance | None:
+        """None where the operator's own tolerance holds."""
+        changes = dict(fields.get("tolerance", {}))
+        changes |= {name: fields[name] for name in ("rtol", "atol") if name in fields}
+        if not changes and table == ToleranceTable():
+            return None
+        defaults = {name: spec.default for name, spec in descriptor.attributes.items()}
+        base = descriptor.tolerance(descriptor.output_dtypes(dtypes, defaults)[0], table)
+        try:
+            return replace(base, **changes)
+        except ValueError as error:
+            key = "tolerance" if "tolerance" in fields else "rtol" if "rtol" in fields else "atol"
+            raise self.place.error(key, UsageError(str(error))) from None
+
+    def _combinations(
+        self, descriptor: OperatorDescriptor, fields: Mapping[str, Any]
+    ) -> Iterator[Combination]:
+        """Shapes and attributes that go together: given ones multiplied, or the built-in setups."""
+        attributes = list(self._attributes(descriptor, fields.get("attributes", {})))
+        given = fields.get("shapes")
+        if given is None and not self.flags.shapes:
+            yield from self._setups(descriptor, attributes)
+            return
+        key = "shapes" if "shapes" in self.fields and not self.flags.shapes else "op"
+        for shapes in self._at(key, lambda: list(_shapes(descriptor, given, self.flags.shapes))):
+            for one in attributes:
+                try:
+                    yield _checked(descriptor, shapes, one, "")
+                except AttributeMismatch as error:
+                    if self.strict:
+                        raise self.place.error("attributes", error) from None
+                except ShapeError as error:
+                    if self.strict:
+                        raise self.place.error(key, error) from None
+
+    def _setups(
+        self, descriptor: OperatorDescriptor, attributes: list[dict[str, Any]]
+    ) -> Iterator[Combination]:
+        """The built-in setups under ``attributes``; those that then are impossible are left out."""
+        if not descriptor.setups:
+            problem = UsageError(f"{descriptor.name} has no built-in shapes", "give shapes")
+            raise self.place.error("op", problem)
+        refused: UsageError | None = None
+        some = False
+        for setup, one in itertools.product(descriptor.setups, attributes):
+            try:
+                yield _checked(descriptor, setup.shapes, {**setup.attributes, **one}, setup.note)
+                some = True
+            except (AttributeMismatch, ShapeError) as error:
+                if not one:  # the setup itself is wrong: that is no user's choice
+                    raise
+                refused = error
+        if not some and refused is not None and self.strict:
+            raise self.place.error("attributes", refused)
+
+    def _attributes(self, descriptor: OperatorDescriptor, given: Any) -> Iterator[dict[str, Any]]:
+        """Every combination of attributes that are given, flags on top."""
+        for one in [given] if isinstance(given, Mapping) else given:
+            alternatives: dict[str, Sequence[Any]] = {}
+            for name, value in one.items():
+                spec = descriptor.attributes.get(name)
+                takes_list = spec is None or list in spec.types or tuple in spec.types
+                many = isinstance(value, list) and not takes_list
+                alternatives[name] = value if many else [value]
+            alternatives |= self.flags.attributes
+            for values in itertools.product(*alternatives.values()):
+                yield dict(zip(alternatives, values, strict=True))
+
+
+def _checked(
+    descriptor: OperatorDescriptor, shapes: Mapping[str, Shape], attributes: Mapping[str, Any], note: str
+) -> Combination:
+    complete = descriptor.complete_attributes(attributes)
+    inputs = {name: tuple(shapes[name]) for name in descriptor.inputs if name in shapes}
+    outputs = descriptor.check_shapes(inputs, complete)
+    for name, shape in shapes.items():
+        if name in outputs and outputs[name] != tuple(shape):
+            raise ShapeError(
+                f"{descriptor.name}: {name} is given as {list(shape)}, but the operator makes "
+                f"{list(outputs[name])}"
+            )
+    return inputs, complete, note
+
+
+def _shapes(
+    descriptor: OperatorDescriptor, given: Any, flags: Mapping[str, Sequence[Shape]]
+) -> Iterator[dict[str, Shape]]:
+    """Every combination of shapes by tensor name."""
+    if "" in flags:  # shapes for all inputs leave nothing of the plan's
+        given = None
+    for one in given if isinstance(given, list) else [given or {}]:
+        alternatives: dict[str, Sequence[Any]] = {}
+        for name, value in {"": one}.items() if isinstance(one, list) else one.items():
+            many = bool(value) and isinstance(value[0], list)
+            alternatives[_tensor(descriptor, name)] = value if many else [value]
+        alternatives |= {_tensor(descriptor, name): shapes for name, shapes in flags.items()}
+        for values in itertools.product(*alternatives.values()):
+            pairs = zip(alternatives, values, strict=True)
+            chosen = {name: tuple(int(size) for size in shape) for name, shape in pairs}
+            everywhere = chosen.pop("", None)
+            yield chosen if everywhere is None else dict.fromkeys(descriptor.inputs, everywhere) | chosen
+
+
+def _tensor(descriptor: OperatorDescriptor, name: str) -> str:
+    return name and descriptor.canonical_name(name)
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

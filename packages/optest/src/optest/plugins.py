@@ -1,0 +1,84 @@
+"""Plugins: modules that register drivers and operators when they are imported.
+
+``bootstrap`` imports those of ``OPTEST_PLUGINS`` (comma-separated) and of the entry
+points ``optest.backends`` and ``optest.operators``. A plugin that fails is reported
+by name and costs nothing else. This module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+VARIABLE = "OPTEST_PLUGINS"
+GROUPS = ("optest.backends", "optest.operators")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin: where it was named, and what went wrong, if anything did."""
+
+    name: str
+    source: str
+    error: str = ""
+
+    @property
+    def loaded(self) -> bool:
+        return not self.error
+
+    def text(self) -> str:
+        return f"plugin {self.name} (from {self.source}) " + (
+            f"failed: {self.error}" if self.error else "loaded"
+        )
+
+
+_loaded: dict[tuple[str, str], Plugin] = {}
+_lock = threading.RLock()
+
+
+def bootstrap() -> tuple[Plugin, ...]:
+    """Load every plugin that is not loaded yet; says how each went, failures included.
+
+    An entry point may name a module, which registers on import, or a callable, which is
+    called without arguments. Calling it again loads only what is new.
+    """
+    with _lock:
+        for name, source, load in _named():
+            if (name, source) not in _loaded:
+                _loaded[name, source] = Plugin(name, source, _attempt(load))
+        return tuple(_loaded.values())
+
+
+def _named() -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    for part in os.environ.get(VARIABLE, "").split(","):
+        if name := part.strip():
+            yield name, VARIABLE, partial(importlib.import_module, name)
+    for group in GROUPS:
+        for point in metadata.entry_points(group=group):
+            distribution = point.dist.name if point.dist else "an unnamed distribution"
+            yield point.name, f"{distribution}, {group}", partial(_call, point.load)
+
+
+def _call(load: Callable[[], Any]) -> None:
+    found = load()
+    if callable(found):
+        found()
+
+
+def _attempt(load: Callable[[], Any]) -> str:
+    """Run somebody else's code; whatever it raises is text, but for Ctrl-C."""
+    try:
+        load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  # even SystemExit must not take the run down
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+    return ""

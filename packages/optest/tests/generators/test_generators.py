@@ -1,0 +1,248 @@
+"""Generators: determinism, domains, special values, layouts, dotted paths."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optest.core.case import BackendTarget, TestCase
+from optest.errors import UnknownName, UsageError
+from optest.generators import (
+    EdgeGenerator,
+    HypothesisGenerator,
+    RandomTensorGenerator,
+    inputs_strategy,
+    load_generator,
+)
+from optest.generators.distributions import draw, draw_indices, special_floats, sprinkle
+from optest.operators import Domain, OperatorDescriptor, operator_registry
+
+GENERATORS = [RandomTensorGenerator(), EdgeGenerator(), HypothesisGenerator()]
+every_generator = pytest.mark.parametrize("generator", GENERATORS, ids=lambda one: type(one).__name__)
+
+
+def case(name: str, *shapes: tuple[int, ...], dtype: str = "float32", **attributes: Any) -> TestCase:
+    descriptor = operator_registry.get(name)
+    dtypes = descriptor.match_dtypes([dtype])[0]
+    return case_of(descriptor, dtypes, *shapes, **attributes)
+
+
+def case_of(
+    descriptor: OperatorDescriptor, dtypes: tuple[str, ...], *shapes: tuple[int, ...], **attributes: Any
+) -> TestCase:
+    named = dict(zip(descriptor.inputs, shapes, strict=True))
+    complete = descriptor.complete_attributes(attributes)
+    return TestCase(descriptor, dtypes, named, complete, BackendTarget("stub"), None, 0)
+
+
+def generate(generator: Any, one: TestCase, seed: int = 0) -> tuple[np.ndarray, ...]:
+    inputs, expected = generator.generate(one, np.random.default_rng(seed))
+    assert expected is None
+    assert tuple(each.dtype.name for each in inputs) == one.dtypes
+    assert [each.shape for each in inputs] == list(one.shapes.values())
+    return inputs
+
+
+SAMPLES = [
+    case("add", (8, 5), (5,)),
+    case("add", (40,), (40,), dtype="uint8"),
+    case("relu", (), dtype="bfloat16"),
+    case("log", (0, 3), dtype="float64"),
+    case("matmul", (3, 4), (4, 2), dtype="complex64"),
+    case("gather", (4, 5), (3, 5), dim=0),
+    case("scatter", (4, 9), (4, 6), (4, 6), dim=1),
+    case("index_put", (9, 33), (9, 1), (20,), (9, 1)),
+    case("where", (4, 5), (4, 5), (4, 5), dtype="bool"),
+    case("searchsorted", (9,), (4, 3)),
+    case("topk", (4, 17), k=3, dtype="uint8"),
+    case("flatten", (4, 5), dtype="float8_e4m3fn"),
+    case("fft", (4, 6), dtype="complex128"),
+]
+
+
+@every_generator
+@pytest.mark.parametrize("sample", SAMPLES, ids=TestCase.describe)
+def test_the_seed_decides_everything(generator: Any, sample: TestCase) -> None:
+    first, again, other = (generate(generator, sample, seed) for seed in (5, 5, 6))
+    assert [one.tobytes() for one in first] == [one.tobytes() for one in again]
+    if sum(one.size for one in first) > 4 and not isinstance(generator, HypothesisGenerator):
+        assert [one.tobytes() for one in first] != [one.tobytes() for one in other]
+
+
+@every_generator
+def test_indices_are_valid(generator: Any) -> None:
+    for seed in range(8):
+        _, index = generate(generator, case("gather", (4, 5), (3, 5), dim=0), seed)
+        assert 0 <= index.min() <= index.max() < 4
+        _, rows, columns = generate(generator, case("index", (4, 5, 6), (7,), (7,)), seed)
+        assert -4 <= rows.min() <= rows.max() < 4
+        assert -5 <= columns.min() <= columns.max() < 5
+
+
+@every_generator
+def test_scattered_places_are_distinct(generator: Any) -> None:
+    for seed in range(8):
+        _, index, _ = generate(generator, case("scatter", (4, 9), (4, 6), (4, 6), dim=1), seed)
+        assert all(len(set(row)) == 6 for row in index.tolist())
+        _, rows, columns, _ = generate(generator, case("index_put", (9, 33), (9, 1), (20,), (9, 1)), seed)
+        assert sorted(rows.ravel().tolist()) == list(range(9))
+        assert len(set(columns.tolist())) == 20
+
+
+@every_generator
+def test_values_that_must_be_sorted_or_distinct(generator: Any) -> None:
+    ordered, _ = generate(generator, case("searchsorted", (3, 9), (3, 2)))
+    assert (np.diff(ordered, axis=-1) >= 0).all()
+    (values,) = generate(generator, case("topk", (4, 17), k=3, dtype="bfloat16"))
+    assert len(np.unique(values.astype(float))) == 68
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize(
+    ("domain", "holds"),
+    [
+        (Domain(low=-2, high=3), lambda x: (x >= -2) & (x <= 3)),
+        (Domain(low=1), lambda x: x >= 1),
+        (Domain(high=2), lambda x: x <= 2),
+        (Domain(positive=True), lambda x: x > 0),
+        (Domain(nonzero=True), lambda x: x != 0),
+        (Domain(low=-1, high=1, integers=True, nonzero=True), lambda x: np.abs(x) == 1),
+        (Domain(integers=True), lambda x: x == np.trunc(x)),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, Domain) else "holds",
+)
+def test_domains(dtype: str, domain: Domain, holds: Any) -> None:
+    values = draw((400,), dtype, domain, np.random.default_rng(3)).astype(np.longdouble)
+    assert holds(values).all()
+    assert len(np.unique(values)) > 1 or dtype == "uint8"
+
+
+def test_simplex() -> None:
+    values = draw((6, 5), "float64", Domain(simplex=True), np.random.default_rng(3))
+    np.testing.assert_allclose(values.sum(axis=-1), 1)
+    assert (values >= 0).all()
+
+
+def test_distinct_along_an_axis() -> None:
+    values = draw((6, 5), "int32", Domain(distinct=True, axis=0), np.random.default_rng(3))
+    assert all(len(set(column)) == 6 for column in values.T.tolist())
+
+
+def test_too_many_distinct_indices() -> None:
+    with pytest.raises(ValueError, match="5 distinct indices cannot be drawn from 4"):
+        draw_indices((5,), "int64", 4, np.random.default_rng(0), distinct=True)
+
+
+def test_free_integers_wrap_when_added() -> None:
+    """One in four comes from the whole range, so that saturating arithmetic is found out."""
+    left, right = generate(RandomTensorGenerator(), case("add", (200,), (200,), dtype="int8"))
+    exact = left.astype(int) + right.astype(int)
+    assert (exact != (left + right)).any()
+
+
+def test_specials_where_an_operator_takes_them() -> None:
+    (values,) = generate(RandomTensorGenerator(), case("exp", (64,)))
+    assert np.isnan(values).sum() == 1
+    assert np.isinf(values).sum() == 2
+    assert np.signbit(values[values == 0]).any()
+    (plain,) = generate(RandomTensorGenerator(), case("gelu", (64,)))
+    assert np.isfinite(plain).all()
+
+
+def test_reductions_get_specials_now_and_then() -> None:
+    sizes = range(20, 80)
+    spoiled = sum(
+        not np.isfinite(generate(RandomTensorGenerator(), case("sum", (n,)))[0]).all() for n in sizes
+    )
+    assert 0 < spoiled < len(sizes) / 2
+
+
+def test_specials_leave_most_values_alone() -> None:
+    values = np.ones(16, np.float32)
+    sprinkle(values, special_floats("float32"), np.random.default_rng(0))
+    assert (values == 1).sum() == 12
+
+
+def test_formats_without_infinity_get_none() -> None:
+    assert (
+        np.isfinite(special_floats("float8_e4m3fn").astype(float)).sum()
+        == len(special_floats("float8_e4m3fn")) - 1
+    )
+
+
+def test_edges_of_floats() -> None:
+    (values,) = generate(EdgeGenerator(), case("exp", (40, 40)))
+    info = np.finfo(np.float32)
+    assert {info.max, info.min, info.smallest_subnormal, math.inf, -math.inf} <= set(values.ravel().tolist())
+    assert np.isnan(values).any()
+    assert np.signbit(values[values == 0]).any()
+
+
+def test_edges_stay_in_the_domain() -> None:
+    (values,) = generate(EdgeGenerator(), case("lp_pool2d", (1, 2, 9, 7), norm_type=2, kernel_size=2))
+    assert (values >= 0).all()
+    assert values.max() == 4
+
+
+def test_edges_of_integers() -> None:
+    left, _ = generate(EdgeGenerator(), case("maximum", (20, 20), (20, 20), dtype="int16"))
+    assert {-32768, 32767, 0} <= set(left.ravel().tolist())
+
+
+def test_edges_repeat_indices() -> None:
+    _, index, _ = generate(EdgeGenerator(), case("scatter_add", (33,), (20,), (20,), dim=0))
+    assert set(index.tolist()) == {0, 32}
+
+
+def test_edges_are_not_contiguous() -> None:
+    layouts = [generate(EdgeGenerator(), case("exp", (6, 5)), seed)[0] for seed in range(12)]
+    assert not any(one.flags.c_contiguous for one in layouts)
+    assert {one.strides[-1] > 0 for one in layouts} == {True, False}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_strategy_keeps_out_zeros(dtype: str) -> None:
+    for seed in range(20):
+        _, divisor = generate(HypothesisGenerator(), case("div", (9,), (9,), dtype=dtype), seed)
+        assert (divisor != 0).all()
+        assert (np.abs(divisor) <= 100).all()
+    for seed in range(20):
+        _, target = generate(HypothesisGenerator(), case("soft_margin_loss", (9,), (9,)), seed)
+        assert (np.abs(target) == 1).all()
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_the_strategy_respects_the_case(data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(SAMPLES))
+    inputs = data.draw(inputs_strategy(sample))
+    assert tuple(one.dtype.name for one in inputs) == sample.dtypes
+    assert [one.shape for one in inputs] == list(sample.shapes.values())
+
+
+def test_paths() -> None:
+    assert isinstance(load_generator("optest.generators:EdgeGenerator"), EdgeGenerator)
+    assert isinstance(load_generator("optest.generators.edge.EdgeGenerator"), EdgeGenerator)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("nothing", "does not name a generator"),
+        ("optest.nowhere:Thing", "importing optest.nowhere raised ModuleNotFoundError"),
+        ("math:pi", "has no method generate"),
+    ],
+)
+def test_paths_that_lead_nowhere(path: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        load_generator(path)
+
+
+def test_a_misspelt_generator_is_recognised() -> None:
+    with pytest.raises(UnknownName, match="did you mean EdgeGenerator"):
+        load_generator("optest.generators:EdgeGenerater")

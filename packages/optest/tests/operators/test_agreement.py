@@ -1,0 +1,101 @@
+"""References against the NumPy implementations: every setup, every dtype, several kinds of input."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import optest
+from optest.backends.numpy_impl import IMPLEMENTATIONS, compute
+from optest.core.case import BackendTarget, TestCase
+from optest.core.comparator import compare
+from optest.dotted import load_reference
+from optest.generators import EdgeGenerator, Generator, RandomTensorGenerator
+from optest.operators import OperatorDescriptor
+from optest.operators.builtin import descriptors
+
+DESCRIPTORS = list(descriptors())
+SOURCES = Path(optest.__file__).parent
+
+
+def cases(descriptor: OperatorDescriptor) -> Iterator[TestCase]:
+    for setup in descriptor.setups:
+        attributes = descriptor.complete_attributes(setup.attributes)
+        for dtypes in descriptor.dtypes:
+            yield TestCase(descriptor, dtypes, setup.shapes, attributes, BackendTarget("numpy"), None, 0)
+
+
+@pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)
+@pytest.mark.parametrize("generator", [RandomTensorGenerator(), EdgeGenerator()], ids=["random", "edge"])
+def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> None:
+    reference = load_reference(descriptor.reference)
+    for case in cases(descriptor):
+        inputs, _ = generator.generate(case, np.random.default_rng(int(case.id, 16)))
+        wide = reference(inputs, case.attributes)
+        found = compute(case.op, inputs, case.attributes, case.output_dtypes)
+        assert [one.shape for one in wide] == list(case.output_shapes.values()), case.describe()
+        for got, truth, dtype in zip(found, wide, case.output_dtypes, strict=True):
+            with np.errstate(all="ignore"):
+                expected = truth.astype(dtype)
+            verdict = compare(got, expected, descriptor.tolerance(dtype), reference=truth)
+            assert verdict.passed, f"{case.describe()}: {verdict}"
+
+
+@pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)
+def test_inputs_are_left_alone(descriptor: OperatorDescriptor) -> None:
+    """Neither side writes into what it is given."""
+    case = next(cases(descriptor))
+    inputs, _ = RandomTensorGenerator().generate(case, np.random.default_rng(7))
+    before = [one.tobytes() for one in inputs]
+    load_reference(descriptor.reference)(inputs, case.attributes)
+    compute(case.op, inputs, case.attributes, case.output_dtypes)
+    assert [one.tobytes() for one in inputs] == before
+
+
+def test_every_operator_has_a_second_implementation() -> None:
+    assert set(IMPLEMENTATIONS) == {one.name for one in DESCRIPTORS}
+
+
+def imported(path: Path) -> set[str]:
+    """Absolute names of the optest modules (and of names in them) that a file imports, anywhere in it."""
+    package = ("optest", *path.relative_to(SOURCES).parts[:-1])
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *([node.module] if node.module else [])))
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+SECOND = sorted((SOURCES / "backends" / "numpy_impl").glob("*.py"))
+FIRST = [
+    *sorted((SOURCES / "operators" / "references").glob("*.py")),
+    SOURCES / "operators" / "reference_impls.py",
+]
+
+
+@pytest.mark.parametrize("path", SECOND, ids=lambda path: path.stem)
+def test_the_second_implementation_shares_nothing_with_the_references(path: Path) -> None:
+    foreign = {"optest.operators", "optest.generators", "optest.dotted", "scipy"}
+    assert not {name for name in imported(path) if name.startswith(tuple(foreign))}
+
+
+@pytest.mark.parametrize("path", FIRST, ids=lambda path: path.stem)
+def test_the_references_share_nothing_with_the_second_implementation(path: Path) -> None:
+    allowed = ("optest.operators.references",)
+    assert not {name for name in imported(path) if name.startswith("optest") and not name.startswith(allowed)}
+
+
+def test_the_check_sees_imports() -> None:
+    """Relative imports of every depth, and those inside functions, are found."""
+    assert "optest.operators.references.activation" in imported(SOURCES / "operators" / "reference_impls.py")
+    assert "optest.backends.numpy_impl.common" in imported(SOURCES / "backends" / "numpy_impl" / "shape.py")
+    assert "ml_dtypes.finfo" in imported(SOURCES / "operators" / "references" / "elementwise.py")
+    assert "optest.core.dtypes" in imported(SOURCES / "generators" / "base.py")
