@@ -96,3 +96,17 @@ def _convolution_backward(make: Make) -> Iterator[Sample]:
         in_weight = position % 5 != 4
         mask = [position % 5 != 3, in_weight, biased and in_weight]  # eager makes the bias with the weight
         yield Sample((grad, input, weight, *rest, mask), note=note)
+
+
+@samples(aten._convolution.default)
+def _underscore_convolution(make: Make) -> Iterator[Sample]:
+    for note, shape, kernel, _, options in CASES[:5]:
+        rest = arguments(len(shape) - 2, None, options)
+        yield Sample((make(*shape), make(*kernel), *rest, False, False, True, True), note=note)
+
+
+@samples(aten.conv_tbc.default)
+def _conv_tbc(make: Make) -> Iterator[Sample]:
+    yield Sample((make(7, 2, 3), make(3, 3, 4), make(4), 1))
+    yield Sample((make(5, 1, 2), make(2, 2, 3), make(3)), note="no padding")
+    yield Sample((make.transposed(6, 2, 3), make.transposed(1, 3, 4), make(4), 2), note="non-contiguous")

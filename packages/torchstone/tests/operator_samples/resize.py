@@ -56,6 +56,15 @@ def _weighted_backward(make: Make, rank: int) -> Iterator[Sample]:
         yield Sample((make(2, 3, *output), output, list(x.shape), *rest), note=sample.note)
 
 
+def _vec(make: Make, rank: int, nearest: bool) -> Iterator[Sample]:
+    """The overloads that take either the output's size or all scale factors."""
+    for factors in ([1.5, 2.0, 2.4], None, [0.6, 0.5, 0.4], [2.0, 3.0, 1.0]):
+        x = make(2, 3, *[5, 4, 7][:rank])
+        size = [7, 3, 9][:rank] if factors is None else None
+        alignment = [] if nearest else [factors is None]
+        yield Sample((x, size, *alignment, factors and factors[:rank]))
+
+
 def _register() -> None:
     def add(names: list[str], function: Any, rank: int) -> None:
         def forward(make: Make) -> Iterator[Sample]:
@@ -71,10 +80,17 @@ def _register() -> None:
             backward
         )
 
+    def add_vec(names: list[str], rank: int, nearest: bool) -> None:
+        def vec(make: Make) -> Iterator[Sample]:
+            return _vec(make, rank, nearest)
+
+        samples(*aten_overloads(names))(vec)
+
     for rank in (1, 2, 3):
         names = [f"upsample_nearest{rank}d", f"_upsample_nearest_exact{rank}d"]
         add(names, _nearest, rank)
         add_backward([f"{name}_backward" for name in names], _nearest_backward, rank)
+        add_vec([f"{name}.vec" for name in names], rank, nearest=True)
     for name, rank in (
         ("upsample_linear1d", 1),
         ("upsample_bilinear2d", 2),
@@ -85,6 +101,7 @@ def _register() -> None:
         ("_upsample_lanczos2d_aa", 2),
     ):
         add([name], _weighted, rank)
+        add_vec([f"{name}.vec"], rank, nearest=False)
         add_backward([f"{name}_backward"], _weighted_backward, rank)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT32, INT64, DType
+from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT64, DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
 
@@ -320,9 +320,10 @@ def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
         for axis, dim in enumerate(argument.shape):
             if isinstance(dim, int) or dim_key(dim) in table:
                 continue
-            size = Value(stablehlo.get_dimension_size(argument.ir, axis), (), INT32)
-            wide = stablehlo.convert(tensor_type((), INT64), size.ir)
-            table[dim_key(dim)] = Value(wide, (), INT64)
+            size = stablehlo.get_dimension_size(argument.ir, axis)
+            wide = table[dim_key(dim)] = Value(stablehlo.convert(tensor_type((), INT64), size), (), INT64)
+            symbol, scale, offset = _linear(dim_key(dim))
+            table.setdefault(symbol, binary(stablehlo.divide, wide - offset, scale))
     scope.symbols.append(table)
     try:
         yield
@@ -342,7 +343,17 @@ def resolvable(dim: Dim, arguments: Sequence[Value]) -> bool:
     """True if ``dim`` can be computed from the dimensions of ``arguments`` alone."""
     key = dim_key(dim)
     known = {dim_key(d) for argument in arguments for d in argument.shape if not isinstance(d, int)}
+    known |= {_linear(expression)[0] for expression in known}
     return isinstance(key, int) or key in known or all(symbol in known for symbol in key.free_symbols)
+
+
+def _linear(expression: Any) -> tuple[Any, int, int]:
+    """``scale * symbol + offset`` as its three parts; any other expression as a symbol of its own."""
+    for symbol in expression.free_symbols:
+        scale, offset = expression.coeff(symbol), expression.coeff(symbol, 0)
+        if scale.is_Integer and offset.is_Integer and scale > 0 and scale * symbol + offset == expression:
+            return symbol, int(scale), int(offset)
+    return expression, 1, 0
 
 
 def _expression(expression: Any) -> Value:

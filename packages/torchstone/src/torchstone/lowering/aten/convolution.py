@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from ... import hlo
-from ...dtypes import COMPLEX, FLOATING, INTEGRAL
+from ...dtypes import COMPLEX, FLOAT8, FLOATING, INTEGRAL
 from ...hlo import Value
 from ..correlation import correlate, kernel_gradient, spread
 from ..promotion import opmath
@@ -25,8 +25,10 @@ aten = torch.ops.aten
 
 @lowers(
     aten.convolution.default,
+    aten._convolution.default,
     dtypes=INTEGRAL | FLOATING | COMPLEX,
-    ignores=("output_padding",),  # the result's shape says it
+    # The result's shape says the first; the others choose among PyTorch's own kernels.
+    ignores=("output_padding", "benchmark", "deterministic", "cudnn_enabled", "allow_tf32"),
 )
 def convolution(
     input: Value,
@@ -77,3 +79,16 @@ def convolution_backward(
         wide = hlo.convert(grad_output, opmath(grad_output.dtype))
         gradients[2] = hlo.reduce_sum(wide, [0, *range(2, wide.rank)])
     return [None if g is None else hlo.convert(g, grad_output.dtype) for g in gradients]
+
+
+@lowers(
+    aten.conv_tbc.default,
+    dtypes=INTEGRAL | FLOATING | COMPLEX,
+    gaps=dict.fromkeys(FLOAT8, "eager rounds the sum to float8 after every element of the kernel"),
+)
+def conv_tbc(self: Value, weight: Value, bias: Value, pad: int = 0, *, out: Spec) -> Value:
+    """Convolution of ``(time, n, c)`` with ``(kernel, c, o)``."""
+    signal, kernel = hlo.transpose(self, [1, 2, 0]), hlo.transpose(weight, [2, 1, 0])
+    windows = Windows.of(self.shape[:1], out.shape[:1], weight.shape[:1], [1], [pad])
+    result = hlo.transpose(correlate(signal, kernel, windows, 1), [2, 0, 1])
+    return hlo.convert(result + hlo.broadcast_to(hlo.convert(bias, result.dtype), result.shape), out.dtype)

@@ -25,12 +25,17 @@ aten = torch.ops.aten
 
 DTYPES = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}
 
-Step = Callable[[Value, Value, Value, Value], Value]
-"""``(x, k, pₖ, pₖ₋₁) → pₖ₊₁``."""
+Step = Callable[[Value, Value, Value, Value], tuple[Value, Value]]
+"""``(x, k, pₖ, pₖ₋₁) → (pₖ₊₁, pₖ)``; in place of pₖ₋₁ may be whatever the recurrence keeps beside pₖ."""
 
 
-def _recurrence(x: Value, n: Value, first: Value, step: Step, *, stop_at_nan: bool = True) -> Value:
-    """The polynomial of degree ``n`` (int64; negative: zero) from degrees 0 and 1 (``first``)."""
+def _recurrence(
+    x: Value, n: Value, first: Value, step: Step, *, before: Value | None = None, stop_at_nan: bool = True
+) -> Value:
+    """The polynomial of degree ``n`` (int64; negative: zero) from degrees 0 and 1 (``first``).
+
+    ``before`` is what the first step gets beside degree 1, by default degree 0.
+    """
 
     def active(k: Value, q: Value) -> Value:
         below = hlo.broadcast_to(k, n.shape) < n
@@ -42,10 +47,11 @@ def _recurrence(x: Value, n: Value, first: Value, step: Step, *, stop_at_nan: bo
     def body(k: Value, q: Value, p: Value) -> list[Value]:
         degree = hlo.broadcast_to(hlo.convert(k, x.dtype), x.shape)
         chosen = active(k, q)
-        return [k + 1, hlo.select(chosen, step(x, degree, q, p), q), hlo.select(chosen, q, p)]
+        following, kept = step(x, degree, q, p)
+        return [k + 1, hlo.select(chosen, following, q), hlo.select(chosen, kept, p)]
 
-    one = hlo.full_like(x, 1)
-    result = hlo.while_(goes_on, body, [hlo.scalar(1, INT64), first, one])[1]
+    start = hlo.full_like(x, 1) if before is None else before
+    result = hlo.while_(goes_on, body, [hlo.scalar(1, INT64), first, start])[1]
     return hlo.select(n < 1, hlo.select(n < 0, hlo.zeros_like(x), 1), result)
 
 
@@ -98,8 +104,8 @@ class _Chebyshev:
         return hlo.select(n < 0, hlo.zeros_like(x), result)
 
 
-def _chebyshev_step(x: Value, _: Value, q: Value, p: Value) -> Value:
-    return (x + x) * q - p
+def _chebyshev_step(x: Value, _: Value, q: Value, p: Value) -> tuple[Value, Value]:
+    return (x + x) * q - p, q
 
 
 def _ones(n: Value) -> Value:
@@ -148,8 +154,8 @@ def _hermite(x: Value, n: Value, scale: float) -> Value:
     limit = 512 if x.dtype is FLOAT64 else 128
     beyond = n > limit
 
-    def step(x: Value, k: Value, q: Value, p: Value) -> Value:
-        return x * scale * q - k * scale * p
+    def step(x: Value, k: Value, q: Value, p: Value) -> tuple[Value, Value]:
+        return x * scale * q - k * scale * p, q
 
     capped = hlo.select(beyond, hlo.zeros_like(n), n)
     result = _recurrence(x, capped, x * scale, step, stop_at_nan=False)
@@ -159,19 +165,24 @@ def _hermite(x: Value, n: Value, scale: float) -> Value:
 def _laguerre(x: Value, n: Value) -> Value:
     at_zero = hlo.eq(x, 0.0)
 
-    def step(x: Value, k: Value, q: Value, p: Value) -> Value:
-        return ((k + k + (1.0 - x)) * q - k * p) / (k + 1.0)
+    # Near 0 the polynomial is close to 1 for every degree: the difference of neighbours keeps the digits.
+    near = hlo.abs_(x) < 4.0
+
+    def step(x: Value, k: Value, q: Value, other: Value) -> tuple[Value, Value]:
+        change = (k * other - x * q) / (k + 1.0)
+        following = ((k + k + (1.0 - x)) * q - k * other) / (k + 1.0)
+        return hlo.select(near, q + change, following), hlo.select(near, change, q)
 
     capped = hlo.select(at_zero, hlo.minimum(n, 0), n)
-    return _recurrence(x, capped, 1.0 - x, step)
+    return _recurrence(x, capped, 1.0 - x, step, before=hlo.select(near, -x, hlo.full_like(x, 1)))
 
 
 def _legendre(x: Value, n: Value) -> Value:
     at_end = hlo.eq(hlo.abs_(x), 1.0)
     ends = hlo.select((x > 0.0) | _is_even(n), hlo.full_like(x, 1), -1)
 
-    def step(x: Value, k: Value, q: Value, p: Value) -> Value:
-        return ((k + k + 1.0) * x * q - k * p) / (k + 1.0)
+    def step(x: Value, k: Value, q: Value, p: Value) -> tuple[Value, Value]:
+        return ((k + k + 1.0) * x * q - k * p) / (k + 1.0), q
 
     result = _recurrence(x, hlo.select(at_end, hlo.minimum(n, 0), n), x, step)
     return hlo.select(at_end & (n > 0), ends, result)

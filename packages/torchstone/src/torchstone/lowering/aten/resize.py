@@ -23,7 +23,7 @@ from ...hlo import Value
 from .. import interpolation
 from ..common import static_size
 from ..promotion import opmath
-from ..registry import aten_overloads, lowers
+from ..registry import Spec, aten_overloads, lowers
 from ..taps import Taps
 
 aten = torch.ops.aten
@@ -76,7 +76,7 @@ def _taps(rule: Rule, size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype:
 
 
 def _lowers_nearest(name: str, exact: bool) -> None:
-    """Register the 1-d, 2-d and 3-d overloads called ``name`` and their gradients."""
+    """Register the overloads called ``name`` for one, two and three axes, and their gradients."""
 
     def rule(size: int, count: int, scale: float | None, _: Any) -> Taps:
         return interpolation.nearest(size, count, scale, exact=exact)
@@ -131,6 +131,13 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     ) -> Value:
         """Each element's gradient to the one that it was taken from."""
         return _resampled_backward(grad_output, input_size, [scales_d, scales_h, scales_w], rule)
+
+    overloads = [getattr(aten, f"{name}{rank}d").vec for rank in (1, 2, 3)]
+
+    @lowers(*overloads, dtypes=FLOATING | {UINT8}, ignores=("output_size",))  # the result's shape says it
+    def nearest_vec(input: Value, scale_factors: Sequence[float] | None, out: Spec) -> Value:
+        """The nearest element along every axis behind the second."""
+        return _resampled(input, out.shape[2:], scale_factors or [None] * (input.rank - 2), rule)
 
 
 _lowers_nearest("upsample_nearest", exact=False)
@@ -193,6 +200,22 @@ def upsample_trilinear3d_backward(
     return _resampled_backward(grad_output, input_size, scales, _aligned(interpolation.linear, align_corners))
 
 
+def _lowers_vec(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
+    """Register the overload of ``name`` that takes all scale factors as one list."""
+
+    def vec(input: Value, align_corners: bool, scale_factors: Sequence[float] | None, out: Spec) -> Value:
+        """Weighted neighbours along every axis behind the second."""
+        resampled = _resampled_bytes if input.dtype is UINT8 else _resampled
+        scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
+        return resampled(input, out.shape[2:], scales, _aligned(kernel, align_corners))
+
+    lowers(*aten_overloads([f"{name}.vec"]), dtypes=dtypes, ignores=("output_size",))(vec)
+
+
+_lowers_vec("upsample_linear1d", interpolation.linear, FLOATING)
+_lowers_vec("upsample_trilinear3d", interpolation.linear, FLOATING)
+
+
 def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
     """Register the weighted resampling of the last two axes called ``name``, and its gradient."""
 
@@ -220,6 +243,7 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
         )
 
     lowers(*aten_overloads([f"{name}.default"]), dtypes=dtypes | {UINT8})(plane)
+    _lowers_vec(name, kernel, dtypes | {UINT8})
     lowers(*aten_overloads([f"{name}_backward.default"]), dtypes=dtypes, ignores=("output_size",))(
         plane_backward
     )
