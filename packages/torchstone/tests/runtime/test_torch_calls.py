@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from typing import Any
 
 import numpy
@@ -50,7 +51,7 @@ def test_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:
     identity = get_engine("pjrt").compile(
         f"func.func @main(%x: tensor<{type_}>) -> tensor<{type_}> {{ return %x : tensor<{type_}> }}"
     )
-    for _ in range(2):  # the careful call, then the fast one
+    for _ in range(4):  # the careful call, then fast ones: an import, a view made, a view used
         (result,) = identity.run_torch([tensor])
         assert result.dtype == tensor.dtype
         assert result.shape == tensor.shape
@@ -241,14 +242,37 @@ def test_static_argument_changed_in_shape_is_noticed() -> None:
     assert runtime.stats().copies_in == {"strided": runtime.Copies(1, 36)}
 
 
-def test_static_address_cannot_be_recycled() -> None:
-    """A freed tensor's address may come back with other values; a kept import prevents that."""
+@pytest.mark.parametrize("static", [(0,), ()], ids=["static", "fresh"])
+def test_recycled_address_shows_its_new_values(static: tuple[int, ...]) -> None:
     x = torch.zeros(2, 3)
-    call = program().torch_call(static=[0])
+    call = program().torch_call(static)
+    addresses = set()
     for value in range(50):
         weight = torch.full((2, 3), float(value))
+        addresses.add(weight.data_ptr())
         assert torch.equal(call([weight, x])[0], torch.full((2, 3), float(value)))
         del weight
+    assert len(addresses) < 50
+
+
+@pytest.mark.parametrize("static", [(0,), ()], ids=["static", "fresh"])
+def test_calls_keep_no_memory_alive(static: tuple[int, ...]) -> None:
+    call, x, freed = program().torch_call(static), torch.zeros(2, 3), []
+    values = numpy.ones((2, 3), numpy.float32)
+    weakref.finalize(values, freed.append, True)
+    weight = torch.from_numpy(values)
+    for _ in range(4):
+        call([weight, x])
+    del values, weight
+    assert freed == [True]
+
+
+def test_more_addresses_than_are_remembered() -> None:
+    call, x = program().torch_call(), torch.zeros(2, 3)
+    weights = [torch.full((2, 3), float(i)) for i in range(100)]
+    for _ in range(3):
+        for i, weight in enumerate(weights):
+            assert torch.equal(call([weight, x])[0], torch.full((2, 3), float(i)))
 
 
 def test_unaligned_static_argument_is_never_stale() -> None:

@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 from ..compiler.normalize import decompositions, without_factorization_checks
 from .options import Options
 from .records import GraphRecord, publish
-from .region import Region
+from .region import Run, compile_region
 from .specialize import SpecializingRegion, is_symbolic
 
 
@@ -43,21 +43,16 @@ def _compile_part(
     """One graph that AOTAutograd hands over, as a boxed function over a list of its inputs."""
     record = GraphRecord(kind)
     started = time.perf_counter()
-    region: Region | SpecializingRegion
+    region: Run
     if is_symbolic(module):
         region = SpecializingRegion(module, options, record)
     else:
-        region = Region(module, options, record, static=_static_inputs(kind, len(inputs)))
+        region = compile_region(module, options, record, static=_static_inputs(kind, len(inputs)))
     record.compile_s = time.perf_counter() - started
     publish(record)
 
-    def run(arguments: list[Any]) -> list[Any]:
-        given = list(arguments)
-        arguments.clear()
-        return region(given)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    region._boxed_call = True  # type: ignore[attr-defined]
+    return region
 
 
 def _static_inputs(kind: str, count: int) -> list[int]:

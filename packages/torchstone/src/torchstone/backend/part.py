@@ -39,6 +39,9 @@ class CompiledPart:
             if isinstance(node.target, OpOverload):
                 record.native[str(node.target)] += 1
         self._seeded = needs_seed(module)
+        self._changes_inputs = (
+            bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
+        )
         self._call: Callable[[list[Any]], list[Any]] | None = None
         if not output_values(module):
             return
@@ -59,7 +62,7 @@ class CompiledPart:
         )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        tensors = [inputs[i] for i in self._tensors]
+        tensors = [inputs[i] for i in self._tensors] if self._changes_inputs else inputs
         for position, order in self._orders.by_tensor:
             tensors[position] = tensors[position].permute(order)
         if self._seeded:
@@ -67,7 +70,7 @@ class CompiledPart:
         results = self._call(tensors) if self._call is not None else []
         for position, order in self._orders.outputs:
             results[position] = results[position].permute(order)
-        return self._outputs.assemble(inputs, results)
+        return results if self._outputs.plain else self._outputs.assemble(inputs, results)
 
 
 def draw_seed() -> torch.Tensor:

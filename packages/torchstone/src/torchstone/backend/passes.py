@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -67,6 +68,11 @@ class Outputs:
     """Where each output of a graph comes from: an engine result, an input, or a constant."""
 
     sources: list[tuple[str, Any]]
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if the outputs are exactly the engine's results, in their order."""
+        return self.sources == [("result", i) for i in range(len(self.sources))]
 
     def assemble(self, inputs: list[Any], results: list[Any]) -> list[Any]:
         return [

@@ -10,50 +10,65 @@ import torch
 from torch.fx import GraphModule
 
 from ..compiler.support import find_unsupported
-from ..errors import FallbackRefused, FallbackWarning
+from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from .fallback import MixedGraph
 from .options import Options
 from .part import CompiledPart
 from .passes import complete_metadata, extract_mutations
 from .records import GraphRecord
 
+Run = Callable[[list[Any]], list[Any]]
+"""From the list of a graph's inputs, which is left as it is, to the list of its outputs."""
 
-class Region:
-    """A graph of concrete shapes. Call it with the list of its inputs; returns the list of its outputs.
+
+def compile_region(
+    module: GraphModule, options: Options, record: GraphRecord, static: Sequence[int] = ()
+) -> Run:
+    """Compile a graph of concrete shapes, in parts where eager has to step in.
 
     Inputs that the graph mutates are written after all inputs were read.
-    ``static`` are positions whose memory stays from call to call.
+    ``static`` are positions whose memory stays from call to call. Raises
+    :class:`FallbackRefused` where an operator has no lowering and the options
+    allow no fallback.
     """
+    complete_metadata(module)
+    mutated = extract_mutations(module)
+    unsupported = find_unsupported(module)
+    record.fallbacks.extend(unsupported)
+    run: Run
+    if not unsupported:
+        run = CompiledPart(module, options, record, static)
+    else:
+        _report_fallback(unsupported, options, record)
+        run = MixedGraph(module, options, record)
+    return _Mutating(run, mutated) if mutated else run
 
-    def __init__(
-        self, module: GraphModule, options: Options, record: GraphRecord, static: Sequence[int] = ()
-    ) -> None:
-        complete_metadata(module)
-        self._mutated = extract_mutations(module)
-        unsupported = find_unsupported(module)
-        record.fallbacks.extend(unsupported)
-        if not unsupported:
-            self._run: Callable[[list[Any]], list[Any]] = CompiledPart(module, options, record, static)
-            return
-        if not options.fallback:
-            listing = "\n".join(node.describe() for node in unsupported)
-            raise FallbackRefused(
-                f"{len(unsupported)} operator(s) of this {record.kind} graph would run in eager PyTorch:\n"
-                + listing,
-                hint='allow it with options={"fallback": True}, or see `torchstone ops`',
-            )
-        names = ", ".join(f"{node.overload} ({node.count}×)" for node in unsupported)
-        warnings.warn(
-            f"torchstone runs these operators in eager PyTorch, between compiled parts: {names}",
-            FallbackWarning,
-            stacklevel=2,
+
+def _report_fallback(unsupported: Sequence[UnsupportedNode], options: Options, record: GraphRecord) -> None:
+    if not options.fallback:
+        listing = "\n".join(node.describe() for node in unsupported)
+        raise FallbackRefused(
+            f"{len(unsupported)} operator(s) of this {record.kind} graph would run in eager PyTorch:\n"
+            + listing,
+            hint='allow it with options={"fallback": True}, or see `torchstone ops`',
         )
-        self._run = MixedGraph(module, options, record)
+    names = ", ".join(f"{node.overload} ({node.count}×)" for node in unsupported)
+    warnings.warn(
+        f"torchstone runs these operators in eager PyTorch, between compiled parts: {names}",
+        FallbackWarning,
+        stacklevel=3,
+    )
+
+
+class _Mutating:
+    """Writes the first results of a graph into the inputs that it mutates."""
+
+    def __init__(self, run: Run, mutated: Sequence[int]) -> None:
+        self._run = run
+        self._mutated = mutated
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         results = self._run(inputs)
-        if not self._mutated:
-            return results
         count = len(self._mutated)
         with torch.no_grad():
             torch._foreach_copy_([inputs[position] for position in self._mutated], results[:count])

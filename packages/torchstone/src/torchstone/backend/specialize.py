@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .options import Options
 from .records import GraphRecord
-from .region import Region
+from .region import Run, compile_region
 
 
 def is_symbolic(module: GraphModule) -> bool:
@@ -38,7 +38,7 @@ class SpecializingRegion:
         self._module = module
         self._options = options
         self._record = record
-        self._regions: OrderedDict[Any, Region] = OrderedDict()
+        self._regions: OrderedDict[Any, Run] = OrderedDict()
         self._lock = threading.Lock()
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
@@ -49,7 +49,7 @@ class SpecializingRegion:
         with self._lock:
             region = self._regions.get(key)
             if region is None:
-                region = Region(self._specialized(inputs), self._options, self._record)
+                region = compile_region(self._specialized(inputs), self._options, self._record)
                 self._regions[key] = region
                 while len(self._regions) > max(self._options.specializations, 1):
                     self._regions.popitem(last=False)

@@ -71,7 +71,7 @@ class LoadedProgram:
         """A fast function over lists of tensors that imports ``static`` arguments once, unless donated."""
         from .torch_bridge import TorchCall
 
-        return TorchCall(self._run, self.inputs, self.outputs, self.device, set(static) - self._donated)
+        return TorchCall(self._run, self.inputs, self.outputs, self.device, static, self._donated)
 
     def _run(self, arrays: list[Any]) -> list[Any]:
         try:

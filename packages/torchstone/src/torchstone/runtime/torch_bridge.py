@@ -7,8 +7,11 @@ works in a process without torch. The rules on copies are those of
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -38,6 +41,10 @@ _from_dlpack: Callable[[Any], torch.Tensor] = torch._C._from_dlpack
 _import_dlpack = _jaxlib.import_dlpack
 _export_dlpack = _jaxlib.export_dlpack
 _TensorGuards: Any = torch._C._dynamo.guards.TensorGuards
+_address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
+
+_VIEWS = 64
+"""Addresses that one argument remembers; a loop over preallocated inputs has few."""
 
 _TENSOR_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 """Types whose memory is what it seems; subclasses go through the slower, careful road."""
@@ -86,10 +93,12 @@ class TorchCall:
 
     ``static`` are positions of arguments (parameters, buffers) whose imported
     form is kept from call to call. On a device that shares the host's memory
-    that form is an alias, so every in-place write is seen; one that cannot be
-    aliased is copied on each call. Elsewhere it is a copy, made anew when the
-    tensor's address or version counter changes (writes through ``.data`` do not
-    change the counter). The kept memory lives as long as this object.
+    that form is a view of the tensor's address, which keeps nothing alive and
+    shows every in-place write; what cannot be viewed is copied on each call.
+    Elsewhere it is a copy, made anew when the tensor's address or version
+    counter changes (writes through ``.data`` do not change the counter); the
+    tensor's memory then lives as long as the copy is current. ``donated`` are
+    positions that the execution consumes: nothing of theirs is kept.
 
     Safe from several threads.
     """
@@ -101,12 +110,18 @@ class TorchCall:
         outputs: Sequence[BufferSpec],
         device: Device,
         static: Iterable[int] = (),
+        donated: Iterable[int] = (),
     ) -> None:
         self._run = run
-        self._arguments = [_Argument(spec, position, device) for position, spec in enumerate(inputs)]
+        consumed = frozenset(donated)
+        self._arguments = [
+            _Argument(spec, position, device, consumed=position in consumed)
+            for position, spec in enumerate(inputs)
+        ]
         self._outputs = tuple(outputs)
         self._device = device
-        self._static = sorted(set(static))
+        self._static = sorted(set(static) - consumed)
+        self._pick_static = _picker(self._static)
         self._shares_outputs = device.shares_host_memory and not any(
             spec.dtype in dtypes.SUB_BYTE for spec in outputs
         )
@@ -137,9 +152,10 @@ class TorchCall:
 
     def _identities(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """What tells whether the kept form of each static argument is still current."""
+        static = self._pick_static(tensors)
         if self._device.shares_host_memory:
-            return [tensors[position].data_ptr() for position in self._static]
-        return [(tensors[position].data_ptr(), tensors[position]._version) for position in self._static]
+            return list(map(_address, static))
+        return [(tensor.data_ptr(), tensor._version) for tensor in static]
 
     def _learn(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Check and import each tensor by itself; remember what the next call may skip."""
@@ -150,15 +166,20 @@ class TorchCall:
             for (argument, tensor), is_plain in zip(pairs, plain, strict=True)
         ]
         if all(plain):
-            # Aliases never go stale; copies on the host would, unnoticed.
-            keepable = not self._device.shares_host_memory
-            kept = {i for i in self._static if keepable or _is_aligned(tensors[i])}
+            # Views never go stale; copies of host memory on the host would, unnoticed.
+            if self._device.shares_host_memory:
+                viewable = [i for i in self._static if _is_aligned(tensors[i])]
+                kept = {i: self._arguments[i].view(tensors[i].data_ptr()) for i in viewable}
+                storages = []
+            else:
+                kept = {i: arrays[i] for i in self._static}
+                storages = [tensors[i].untyped_storage() for i in kept]
             self._known = _Known(
                 guards=_TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None),
                 identities=self._identities(tensors),
-                arrays=[array if i in kept else None for i, array in enumerate(arrays)],
+                arrays=[kept.get(i) for i in range(len(arrays))],
                 fresh=[i for i in range(len(arrays)) if i not in kept],
-                storages=[tensors[i].untyped_storage() for i in kept],
+                storages=storages,
             )
         return arrays
 
@@ -171,8 +192,8 @@ class _Known:
     tensors in one C++ call (which also refuses one tensor passed twice: that
     goes the careful road). ``arrays`` are the kept imports, None at the
     positions in ``fresh``, which are imported on each call. ``storages`` keeps
-    the memory behind the kept ones alive, so that an equal address means the
-    same memory, never a recycled one.
+    the memory behind kept copies alive, so that an equal address means the
+    same memory, never a recycled one; views need no such care.
     """
 
     guards: Any
@@ -183,13 +204,19 @@ class _Known:
 
 
 class _Argument:
-    """One input of a :class:`TorchCall`: checks a tensor and imports it."""
+    """One input of a :class:`TorchCall`: checks a tensor and imports it.
 
-    def __init__(self, spec: BufferSpec, position: int, device: Device) -> None:
+    ``consumed``: the execution takes the imported form over (donation), so none is used twice.
+    """
+
+    def __init__(self, spec: BufferSpec, position: int, device: Device, *, consumed: bool) -> None:
         self.spec = spec
         self.position = position
         self.device = device
         self.dtype = None if spec.dtype in dtypes.SUB_BYTE else spec.dtype.torch
+        self.consumed = consumed
+        # Address → view of it, None where the address was met only once.
+        self._views: dict[int, Any] = {}
 
     def is_plain(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor's memory can be handed over as it is, alignment apart."""
@@ -207,9 +234,35 @@ class _Argument:
 
     def alias(self, tensor: torch.Tensor) -> Any:
         """Import a plain tensor, without a copy where that is possible."""
-        if tensor.data_ptr() % ALIGNMENT or not self.device.shares_host_memory:
+        address = tensor.data_ptr()
+        view = self._views.get(address)
+        if view is not None:
+            return view
+        if address % ALIGNMENT or not self.device.shares_host_memory:
             return self.convert(tensor).array
+        if address in self._views:
+            view = self._views[address] = self.view(address)
+            return view
+        if len(self._views) >= _VIEWS:
+            self._views.clear()
+        if address and not self.consumed:
+            self._views[address] = None
         return _import_dlpack(_to_dlpack(tensor), self.device.handle, None)
+
+    def view(self, address: int) -> Any:
+        """The host memory at ``address`` as this argument, without keeping it alive.
+
+        Making one costs more than an import and reusing it costs nothing. It may
+        outlive the memory, as long as it is executed only while a tensor lies there.
+        """
+        dtype = self.spec.dtype.torch
+        if not address:
+            flat = torch.empty(0, dtype=dtype)
+        else:
+            count = math.prod(self.spec.shape) * self.spec.dtype.itemsize
+            memory = (ctypes.c_byte * count).from_address(address)
+            flat = torch.frombuffer(memory, dtype=torch.uint8).view(dtype)
+        return _import_dlpack(_to_dlpack(flat.view(self.spec.shape)), self.device.handle, None)
 
     def convert(self, tensor: Any) -> Buffer:
         """Import anything that can be imported, or raise what is wrong with it."""
@@ -235,6 +288,13 @@ def _dtype_of(tensor: torch.Tensor) -> DType:
     if dtype in dtypes.SUB_BYTE:
         raise UnsupportedDtype(f"torch cannot export {dtype} tensors", hint="pass a NumPy array of ml_dtypes")
     return dtype
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that picks the items at ``positions`` of a sequence, in C where it can."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda items: [items[position] for position in positions]
 
 
 def _is_aligned(tensor: torch.Tensor) -> bool:
