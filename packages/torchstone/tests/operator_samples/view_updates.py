@@ -70,3 +70,4 @@ def _unfold_backward(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 5, 2), [2, 6], 1, 2, 1), note="overlap")
     yield Sample((make(2, 1), [5], 0, 1, 3), note="gaps")
     yield Sample((make(0, 2, 3), [2, 2], 0, 3, 1), note="no windows")
+    yield Sample((make(1, 4, 3), [2, 9], 1, 3, 2), note="broadcast")

@@ -131,7 +131,10 @@ def diagonal_backward(
 def unfold_backward(
     grad_in: Value, input_sizes: list[hlo.Dim], dim: int, size: int, step: int, out: Spec
 ) -> Value:
-    """The gradients of all windows added up where they lay; overlaps add in float32 for 16-bit floats."""
+    """The gradients of all windows added up where they lay; overlaps add in float32 for 16-bit floats.
+
+    Other axes of ``grad_in`` may have size 1 where ``input_sizes`` has more (``istft`` makes such calls).
+    """
     if is_empty(grad_in.shape):
         return hlo.full(input_sizes, 0, out.dtype)
     wide = hlo.convert(grad_in, opmath(out.dtype))
@@ -139,7 +142,9 @@ def unfold_backward(
         return hlo.convert(hlo.reshape(wide, ()), out.dtype)
     axis = axis_of(dim, len(input_sizes))
     count = grad_in.shape[axis]
-    updates = hlo.reshape(hlo.move_axis(wide, -1, axis + 1), _resized(tuple(input_sizes), axis, count * size))
+    rows = _resized(tuple(input_sizes), axis, count)
+    windows = hlo.broadcast_to(hlo.move_axis(wide, -1, axis + 1), [*rows[: axis + 1], size, *rows[axis + 1 :]])
+    updates = hlo.reshape(windows, _resized(rows, axis, count * size))
     where = hlo.reshape(window_indices(count, size, step), (count * size,))
     zeros = hlo.full(input_sizes, 0, wide.dtype)
     return hlo.convert(hlo.put(zeros, where, updates, axis, lambda a, b: a + b), out.dtype)
