@@ -142,8 +142,10 @@ def unfold_backward(
         return hlo.convert(hlo.reshape(wide, ()), out.dtype)
     axis = axis_of(dim, len(input_sizes))
     count = grad_in.shape[axis]
-    rows = _resized(tuple(input_sizes), axis, count)
-    windows = hlo.broadcast_to(hlo.move_axis(wide, -1, axis + 1), [*rows[: axis + 1], size, *rows[axis + 1 :]])
+    rows = tuple(_resized(tuple(input_sizes), axis, count))
+    windows = hlo.broadcast_to(
+        hlo.move_axis(wide, -1, axis + 1), [*rows[: axis + 1], size, *rows[axis + 1 :]]
+    )
     updates = hlo.reshape(windows, _resized(rows, axis, count * size))
     where = hlo.reshape(window_indices(count, size, step), (count * size,))
     zeros = hlo.full(input_sizes, 0, wide.dtype)
