@@ -63,17 +63,28 @@ def bind(
 ) -> dict[str, int]:
     """Symbols from a call's shapes: ``declared`` are ``(name, shape)`` pairs, ``found`` actual shapes.
 
-    Raises :class:`InputMismatch` naming the input for a wrong rank, size, a
-    symbol that would need two values, or a value out of its range.
+    A symbol's value follows from any dimension that is linear in it, as ``"4*s0 + 1"``. Raises
+    :class:`InputMismatch` naming the input for a wrong rank, size, a symbol that
+    would need two values or a fraction, or a value out of its range.
     """
     symbols: dict[str, int] = {}
     for (name, shape), actual in zip(declared, found, strict=True):
         if len(shape) != len(actual):
             raise InputMismatch(f"{name} has {len(actual)} dimensions; expected {len(shape)}: {_text(shape)}")
         for want, have in zip(shape, actual, strict=True):
-            if isinstance(want, str) and want.isidentifier() and symbols.setdefault(want, have) != have:
+            symbol, scale, offset = _linear(want)
+            if not symbol:
+                continue
+            value, rest = divmod(have - offset, scale)
+            if rest:
                 raise InputMismatch(
-                    f"{name} has shape {tuple(actual)}; expected {_text(shape)} with {want} = {symbols[want]}"
+                    f"{name} has shape {tuple(actual)}; expected {_text(shape)}: "
+                    f"{have} is not {want} for any {symbol}"
+                )
+            if symbols.setdefault(symbol, value) != value:
+                raise InputMismatch(
+                    f"{name} has shape {tuple(actual)}; "
+                    f"expected {_text(shape)} with {symbol} = {symbols[symbol]}"
                 )
     for symbol, value in symbols.items():
         low, high = ranges.get(symbol, (0, None))
@@ -86,6 +97,39 @@ def bind(
                 hint="export again for this shape, or with dynamic_shapes=",
             )
     return symbols
+
+
+def _linear(expression: int | str) -> tuple[str, int, int]:
+    """``(symbol, scale, offset)`` of ``scale * symbol + offset``; symbol ``""`` for anything else."""
+    if isinstance(expression, int):
+        return "", 0, expression
+    try:
+        symbol, scale, offset = _linear_parts(ast.parse(expression, mode="eval").body)
+    except SyntaxError:
+        return "", 0, 0
+    return (symbol, scale, offset) if scale else ("", 0, offset)
+
+
+def _linear_parts(node: ast.AST) -> tuple[str, int, int]:
+    """The same of a parsed expression; SyntaxError if it is not linear in one symbol."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return "", 0, node.value
+    if isinstance(node, ast.Name):
+        return node.id, 1, 0
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        symbol, scale, offset = _linear_parts(node.operand)
+        return symbol, -scale, -offset
+    if isinstance(node, ast.BinOp):
+        left, a, b = _linear_parts(node.left)
+        right, c, d = _linear_parts(node.right)
+        if not left or not right or left == right:
+            if isinstance(node.op, ast.Add):
+                return left or right, a + c, b + d
+            if isinstance(node.op, ast.Sub):
+                return left or right, a - c, b - d
+            if isinstance(node.op, ast.Mult) and not a * c:
+                return left or right, a * d + b * c, b * d
+    raise SyntaxError(ast.dump(node))
 
 
 def _text(shape: Shape) -> str:

@@ -211,6 +211,8 @@ def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None
     """``symbol → (smallest, largest or None)`` from the program's range constraints."""
     ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, allowed in exported.range_constraints.items():
+        if not symbol.is_Symbol:  # the range of an expression follows from its symbol's
+            continue
         upper = allowed.upper
         ranges[str(symbol)] = (int(allowed.lower), int(upper) if upper.is_Integer else None)
     return ranges

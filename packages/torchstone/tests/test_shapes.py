@@ -1,0 +1,74 @@
+"""Symbolic shapes: what a call's sizes say about symbols, and how a size that does not fit is named."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import torchstone
+from torchstone.errors import InputMismatch
+from torchstone.shapes import bind
+
+RANGES = {"s0": (1, 16)}
+
+
+@pytest.mark.parametrize(
+    ("dimension", "size", "value"),
+    [
+        ("s0", 3, 3),
+        ("4*s0", 12, 3),
+        ("s0*4", 12, 3),
+        ("s0 + 1", 4, 3),
+        ("2*s0 - 1", 5, 3),
+        ("1 - 2*(2 - s0)", 3, 3),
+        ("s0 + s0", 6, 3),
+        ("20 - s0", 17, 3),
+    ],
+)
+def test_linear_dimension_gives_its_symbol(dimension: str, size: int, value: int) -> None:
+    assert bind([("x", (dimension, 2))], [(size, 2)], RANGES) == {"s0": value}
+
+
+def test_other_expressions_are_checked_with_the_symbols_of_other_inputs() -> None:
+    declared = [("x", ("s0", "s0*s1")), ("y", ("s1", "s0 - s0"))]
+    assert bind(declared, [(3, 6), (2, 0)], {}) == {"s0": 3, "s1": 2}
+    with pytest.raises(InputMismatch, match=r"x has shape \(3, 7\); expected \[s0, s0\*s1\]"):
+        bind(declared, [(3, 7), (2, 0)], {})
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "message"),
+    [
+        (["4*s0"], [7], "x0 has shape (7,); expected [4*s0]: 7 is not 4*s0 for any s0"),
+        (["2*s0 - 1"], [4], "x0 has shape (4,); expected [2*s0 - 1]: 4 is not 2*s0 - 1 for any s0"),
+        (["s0", "4*s0"], [2, 12], "x1 has shape (12,); expected [4*s0] with s0 = 2"),
+        (["4*s0", "s0"], [8, 3], "x1 has shape (3,); expected [s0] with s0 = 2"),
+        (["4*s0"], [400], "dimension s0 is 100; the program allows 1 to 16"),
+        (["s0 + 1"], [0], "dimension s0 is -1; the program allows 1 to 16"),
+    ],
+)
+def test_size_that_does_not_fit(declared: list[str], found: list[int], message: str) -> None:
+    named = [(f"x{i}", (dimension,)) for i, dimension in enumerate(declared)]
+    with pytest.raises(InputMismatch, match=f"^{re.escape(message)}"):
+        bind(named, [(size,) for size in found], RANGES)
+
+
+def test_program_of_a_multiple() -> None:
+    """``4 * Dim`` is exported, and bound when the program is called."""
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, 4, 3).sum(1) + y[1:]
+
+    blocks = torch.export.Dim("blocks", min=2, max=16)
+    shapes = ({0: 4 * blocks}, {0: blocks + 1})
+    program = torchstone.export(model, (torch.randn(8, 3), torch.randn(3, 3)), dynamic_shapes=shapes)
+    for count in (2, 5):
+        x, y = torch.randn(4 * count, 3), torch.randn(count + 1, 3)
+        torch.testing.assert_close(program(x, y), model(x, y))
+    assert list(program.signature.symbols.values()) == [(2, 16)]
+    with pytest.raises(InputMismatch, match=r"input 0 has shape \(9, 3\).*9 is not 4\*s\d+ for any s\d+"):
+        program(torch.randn(9, 3), torch.randn(3, 3))
+    with pytest.raises(InputMismatch, match=r"input 1 has shape \(3, 3\).* with s\d+ = 3"):
+        program(torch.randn(12, 3), torch.randn(3, 3))
