@@ -11,6 +11,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ..compiler.graphs import settle_inplace_views
 from .options import Options
 from .records import GraphRecord
 from .region import Run, compile_region
@@ -69,4 +70,6 @@ class SpecializingRegion:
             return self._module(*[next(feed) if isinstance(v, torch.Tensor) else v for v in inputs])
 
         with mode, torch.no_grad():
-            return make_fx(concrete, tracing_mode="real")(*fakes)
+            traced = make_fx(concrete, tracing_mode="real")(*fakes)
+        settle_inplace_views(traced)  # matmul of a vector makes one
+        return traced

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -57,6 +57,30 @@ def operator_nodes(module: GraphModule) -> Iterable[Node]:
     for sub in module.modules():
         if isinstance(sub, GraphModule):
             yield from (node for node in sub.graph.nodes if node.op == "call_function")
+
+
+def settle_inplace_views(module: GraphModule) -> None:
+    """Turn ``squeeze_`` and other views in place into views, for graphs that were not functionalized.
+
+    Such an operator changes no values: later uses of its tensor become uses of the view.
+    """
+    seen: set[Node] = set()
+    for node in module.graph.nodes:
+        view = _as_view(node.target) if node.op == "call_function" else None
+        if view is not None:
+            node.target = view
+            earlier = {node, *seen}
+            node.args[0].replace_all_uses_with(node, delete_user_cb=lambda user, e=earlier: user not in e)
+        seen.add(node)
+    module.recompile()
+
+
+def _as_view(target: Any) -> OpOverload | None:
+    """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is no view in place."""
+    if not isinstance(target, OpOverload) or torch.Tag.inplace_view not in target.tags:
+        return None
+    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
+    return getattr(packet, target._overloadname, None)
 
 
 def output_node(module: GraphModule) -> Node:

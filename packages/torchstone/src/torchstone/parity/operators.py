@@ -24,7 +24,7 @@ from optest.core.comparator import compare
 from optest.core.comparison import Comparison
 
 from .. import dtypes, hlo
-from ..compiler.graphs import output_values, to_numpy
+from ..compiler.graphs import output_values, settle_inplace_views, to_numpy
 from ..compiler.lower import lower_graph
 from ..compiler.normalize import decompositions
 from ..compiler.support import find_unsupported, needs_seed
@@ -78,6 +78,9 @@ class Sample:
         ]
 
 
+Call = tuple[OpOverload, Sample]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How one sample went; ``comparisons`` has one entry per output tensor."""
@@ -95,7 +98,7 @@ class Outcome:
 
 def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
     """Run every sample through one compiled program and compare with eager."""
-    module, inputs = _graph_of_calls(overload, samples)
+    module, inputs = _graph_of_calls([(overload, sample) for sample in samples])
     promised = (node.meta["val"].dtype for node in output_values(module))
     # Some CPU kernels return another dtype than PyTorch's own metadata promises: the promise is what counts.
     expected = [[tensor.to(next(promised)) for tensor in _eager(overload, sample)] for sample in samples]
@@ -152,10 +155,31 @@ def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outc
     ]
 
 
+def check_engine(calls: Sequence[Call], engine: str, trusted: str = "pjrt") -> list[Outcome]:
+    """Run one program of all calls on two engines and compare ``engine``'s results with those of ``trusted``.
+
+    Raises :class:`EngineError` where an engine cannot run the program.
+    """
+    module, inputs = _graph_of_calls(calls)
+    found, expected = (iter(run_graph(module, inputs, engine=name)) for name in (engine, trusted))
+    outcomes = []
+    for overload, sample in calls:
+        want = [_to_tensor(next(expected)) for _ in _eager(overload, sample)]
+        outcomes.append(Outcome(sample, tuple(_compare_outputs(overload, sample, found, want))))
+    return outcomes
+
+
 def run_graph(
-    module: GraphModule, inputs: Sequence[torch.Tensor], seed: tuple[int, int] = (1, 2)
+    module: GraphModule,
+    inputs: Sequence[torch.Tensor],
+    seed: tuple[int, int] = (1, 2),
+    engine: str | None = None,
 ) -> list[numpy.ndarray[Any, Any]]:
-    """Lower, serialise, compile and run a graph of fake-annotated nodes on tensors."""
+    """Lower, serialise, compile and run a graph of fake-annotated nodes on tensors.
+
+    ``engine`` is that of the settings if None.
+    """
+    settle_inplace_views(module)
     unsupported = find_unsupported(module)
     if unsupported:
         raise UnsupportedOperators(unsupported)
@@ -169,14 +193,12 @@ def run_graph(
         arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
         feed.append(numpy.array(seed, dtype=numpy.uint64))
     built = lower_graph(module, arguments, seed=random)
-    executable = get_engine().compile(built.serialize(hlo.resolve_version("current")))
+    executable = get_engine(engine).compile(built.serialize(hlo.resolve_version("current")))
     return [buffer.to_numpy() for buffer in executable(*feed)]
 
 
-def _graph_of_calls(
-    overload: OpOverload, samples: Sequence[Sample]
-) -> tuple[GraphModule, list[torch.Tensor]]:
-    """A graph that calls ``overload`` once per sample, with PyTorch's own metadata on each node."""
+def _graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tensor]]:
+    """A graph of the given calls, with PyTorch's own metadata on each node."""
     graph = Graph()
     inputs: list[torch.Tensor] = []
     outputs: list[Node] = []
@@ -188,8 +210,8 @@ def _graph_of_calls(
         inputs.append(tensor)
         return node
 
-    placed = [sample.map(place) for sample in samples]
-    for sample in placed:
+    placed = [(overload, sample.map(place)) for overload, sample in calls]
+    for overload, sample in placed:
         node = graph.call_function(overload, sample.args, sample.kwargs)
         args, kwargs = pytree.tree_map_only(Node, lambda n: n.meta["val"], (sample.args, sample.kwargs))
         with mode:
