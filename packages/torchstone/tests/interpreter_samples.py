@@ -11,6 +11,13 @@ M = "tensor<2x2xf32>"
 
 SAMPLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "stablehlo.fft": (
+        ("tensor<4xf64>",),
+        "tensor<3xcomplex<f64>>",
+        """
+        %r = stablehlo.fft %arg0, type = RFFT, length = [4] : (tensor<4xf64>) -> tensor<3xcomplex<f64>>
+        """,
+    ),
+    "stablehlo.fft of 32-bit values": (
         (F,),
         "tensor<3xcomplex<f32>>",
         """
@@ -32,6 +39,16 @@ SAMPLES: dict[str, tuple[tuple[str, ...], str, str]] = {
           {left_side = true, lower = true, unit_diagonal = false,
            transpose_a = #stablehlo<transpose NO_TRANSPOSE>}
           : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+        """,
+    ),
+    "stablehlo.triangular_solve of a batch": (
+        ("tensor<1x2x2xf32>", "tensor<1x2x2xf32>"),
+        "tensor<1x2x2xf32>",
+        """
+        %r = "stablehlo.triangular_solve"(%arg0, %arg1)
+          {left_side = true, lower = true, unit_diagonal = false,
+           transpose_a = #stablehlo<transpose NO_TRANSPOSE>}
+          : (tensor<1x2x2xf32>, tensor<1x2x2xf32>) -> tensor<1x2x2xf32>
         """,
     ),
     "stablehlo.rng": (

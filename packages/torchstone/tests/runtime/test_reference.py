@@ -78,6 +78,23 @@ def test_agrees_with_xla(operation: str) -> None:
     numpy.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1.3e-6, atol=1e-5)
 
 
+def test_scatter_leaves_its_operand_alone() -> None:
+    """The interpreter's own scatter writes into it."""
+    text = """func.func @main(%i: tensor<1x1xi64>, %u: tensor<1xi64>) -> (tensor<3xi64>, tensor<3xi64>) {
+      %z = stablehlo.constant dense<0> : tensor<3xi64>
+      %r = "stablehlo.scatter"(%z, %i, %u) ({
+      ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+        stablehlo.return %b : tensor<i64>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+            scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+        : (tensor<3xi64>, tensor<1x1xi64>, tensor<1xi64>) -> tensor<3xi64>
+      return %z, %r : tensor<3xi64>, tensor<3xi64>
+    }"""
+    before, after = get_engine("reference").compile(text)(numpy.array([[1]]), numpy.array([5]))
+    numpy.testing.assert_array_equal(before.to_numpy(), [0, 0, 0])
+    numpy.testing.assert_array_equal(after.to_numpy(), [0, 5, 0])
+
+
 @pytest.mark.parametrize("operation", UNSUPPORTED)
 def test_unsupported_operation_is_refused_before_it_runs(operation: str) -> None:
     message = f"the reference engine cannot run 1 operation(s) of the program:\n  {operation}: "

@@ -285,6 +285,7 @@ def to_interpreter(module: Any) -> bytes:
 
     CHLO operations become composites with a decomposition, which the interpreter inlines.
     """
+    _copy_what_is_scattered_into(module)
     function = main_function(module)
     inputs, outputs = list(function.type.inputs), list(function.type.results)
     function.attributes["sym_name"] = ir.StringAttr.get("wrapped")
@@ -294,6 +295,20 @@ def to_interpreter(module: Any) -> bytes:
     for op in list(module.body.operations):
         wrapper.body.append(op)
     return bytes(_mlir.serialize_portable_artifact(wrapper, _stablehlo.get_current_version()))
+
+
+def _copy_what_is_scattered_into(module: Any) -> None:
+    """Give each scatter operands that nothing else reads: the interpreter writes into them."""
+
+    def visit(op: Any) -> Any:
+        if op.name == "stablehlo.scatter":
+            with ir.InsertionPoint(op), op.location:
+                for position in range(len(op.operands) // 2):
+                    value = op.operands[position]
+                    op.operands[position] = _stablehlo.ReshapeOp(value.type, value).result
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
 
 
 def _wrapper_text(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
@@ -363,12 +378,21 @@ def interpret(program: bytes, arrays: Sequence[Any]) -> list[numpy.ndarray[Any, 
 
 
 def operation_names(module: Any) -> set[str]:
-    """The names of all operations of a module, nested ones too."""
+    """The names of all operations of a module, nested ones too; forms that the interpreter lacks are marked."""
     found: set[str] = set()
 
     def visit(op: Any) -> Any:
-        found.add(op.name)
+        found.add(f"{op.name}{_marked(op)}")
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
     return found
+
+
+def _marked(op: Any) -> str:
+    """What tells the form of an operation that the interpreter cannot run from the one that it can."""
+    if op.name == "stablehlo.fft" and "64" not in str(op.operands[0].type.element_type):
+        return " of 32-bit values"
+    if op.name == "stablehlo.triangular_solve" and op.operands[0].type.rank > 2:
+        return "" if op.attributes["unit_diagonal"].value else " of a batch"
+    return ""

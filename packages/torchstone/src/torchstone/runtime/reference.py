@@ -45,13 +45,14 @@ UNSUPPORTED_OPERATIONS: Mapping[str, str] = {
     "stablehlo.custom_call": "the interpreter knows no custom calls",
     "stablehlo.dot": _DECOMPOSE,
     "stablehlo.einsum": _DECOMPOSE,
-    "stablehlo.fft": "the interpreter aborts on 32-bit values",
+    "stablehlo.fft of 32-bit values": "the interpreter takes 64-bit values only",
     "stablehlo.partition_id": "the interpreter runs one device only",
     "stablehlo.replica_id": "the interpreter runs one device only",
     "stablehlo.rng": _DECOMPOSE,
     "stablehlo.rng_bit_generator": _DECOMPOSE,
     "stablehlo.set_dimension_size": "the interpreter has no dynamic result types",
     "stablehlo.torch_index_select": _DECOMPOSE,
+    "stablehlo.triangular_solve of a batch": "the interpreter reads the diagonal of one matrix only",
     "stablehlo.unary_einsum": _DECOMPOSE,
 }
 """Operations that the interpreter of this jaxlib cannot run, with the reason."""
