@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, _higher_order_ops
+from torch._ops import OpOverload
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
@@ -104,7 +104,7 @@ def operators_page() -> str:
     introduction = OPERATORS.format(
         overloads=len(registry),
         families=len(families),
-        higher_order=code(sorted(name for name, found in _higher_order_ops.items() if found in registry)),
+        higher_order=code(one.name for one in registry.higher_order_lowerings()),
         legend="".join(f"- {line}\n" for line in legend),
     )
     parts = [WRITTEN, introduction]

@@ -252,13 +252,21 @@ def test_ops_lists_the_registry(torchstone: Torchstone) -> None:
         "required": ["overload", "family", "dtypes", "gaps", "documentation"],
         "properties": {"dtypes": {**STRINGS, "minItems": 1}, "gaps": {"type": "object"}},
     }
-    check(done.json, operators={"type": "array", "items": operator, "minItems": 200})
+    named = {"type": "object", "required": ["operator", "family", "documentation"]}
+    check(
+        done.json,
+        operators={"type": "array", "items": operator, "minItems": 200},
+        higher_order={"type": "array", "items": named},
+    )
+    higher_order = [entry["operator"] for entry in done.json["higher_order"]]
+    assert higher_order == ["cond", "scan", "while_loop"]
     by_name = {entry["overload"]: entry for entry in done.json["operators"]}
     assert len(by_name) == len(done.json["operators"])
     assert by_name["aten.addmm.default"]["family"] == "matmul"
     table = torchstone("ops").stdout
-    assert f"{len(by_name)} overloads" in table
+    assert f"{len(by_name)} overloads and 3 higher-order operators" in table
     assert "aten.addmm.default" in table
+    assert "while_loop" in table
 
 
 def test_ops_of_a_model_says_what_is_missing(torchstone: Torchstone, models: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import pytest
@@ -10,9 +12,10 @@ import torch
 from torchstone import lowering
 from torchstone.dtypes import FLOATING
 from torchstone.errors import LoweringDefinitionError
-from torchstone.lowering import Registry, lowers
+from torchstone.lowering import Registry, lowers, lowers_higher_order
 
 aten = torch.ops.aten
+cond = torch.ops.higher_order.cond
 
 
 def test_unknown_parameter() -> None:
@@ -64,6 +67,43 @@ def test_twice() -> None:
         lowers(aten.relu.default, into=registry)(relu)
     registry.remove(aten.relu.default)
     lowers(aten.relu.default, into=registry)(relu)
+
+
+def without_a_module() -> Any:
+    namespace: dict[str, Any] = {"__name__": None}
+    exec("def relu(self):\n    return self", namespace)
+    return namespace["relu"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(functools.partial(lambda self: self), id="partial"),
+        pytest.param(operator.neg, id="built-in"),
+        pytest.param(without_a_module(), id="no module"),
+    ],
+)
+def test_what_is_no_function_of_a_module(function: Any) -> None:
+    message = r"cannot be a lowering: it is no Python function defined in a module\n  next: write a function"
+    for register in (lowers(aten.relu.default, into=Registry()), lowers_higher_order(cond, into=Registry())):
+        with pytest.raises(LoweringDefinitionError, match=message):
+            register(function)
+
+
+def test_higher_order_operator() -> None:
+    registry = Registry()
+
+    @lowers_higher_order(cond, into=registry)
+    def branch(pred: Any) -> Any:
+        """One of two."""
+        return pred
+
+    (entry,) = registry.higher_order_lowerings()
+    assert (entry.name, entry.family, entry.documentation) == ("cond", "test_registry", "One of two.")
+    assert registry.higher_order(cond) is branch
+    assert cond in registry
+    with pytest.raises(LoweringDefinitionError, match="^cond is lowered twice"):
+        lowers_higher_order(cond, into=registry)(branch)
 
 
 def test_entries_describe_themselves() -> None:

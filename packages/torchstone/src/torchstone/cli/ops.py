@@ -27,13 +27,19 @@ def ops(model: str | None, as_json: bool) -> int:
 def _registry(as_json: bool) -> int:
     from ..lowering import load
 
-    lowerings = list(load())
+    registry = load()
+    lowerings, higher_order = list(registry), registry.higher_order_lowerings()
     if as_json:
-        print_json({"operators": [_described(lowering) for lowering in lowerings]})
+        described = [
+            {"operator": one.name, "family": one.family, "documentation": one.documentation}
+            for one in higher_order
+        ]
+        print_json({"operators": [_described(one) for one in lowerings], "higher_order": described})
         return OK
     rows = [(one.name, one.family, _short(one.dtypes), _gaps(one), one.documentation) for one in lowerings]
+    rows += [(one.name, one.family, "", "", one.documentation) for one in higher_order]
     print_table(("overload", "family", "dtypes", "gaps", "what it does"), rows)
-    click.echo(f"{len(lowerings)} overloads")
+    click.echo(f"{len(lowerings)} overloads and {len(higher_order)} higher-order operators")
     return OK
 
 
@@ -52,7 +58,8 @@ def _needs(model: str, as_json: bool) -> int:
     elif found.error is not None:
         click.echo(str(found))
     else:
-        families = {lowering.name: lowering.family for lowering in load()}
+        registry = load()
+        families = {one.name: one.family for one in (*registry, *registry.higher_order_lowerings())}
         rows: list[tuple[object, ...]] = [
             (node.overload, node.count, "missing", f"{node.reason} ({', '.join(node.locations[:3])})")
             for node in found.unsupported

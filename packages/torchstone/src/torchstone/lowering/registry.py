@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -77,7 +78,29 @@ class Lowering:
     @property
     def documentation(self) -> str:
         """The first line of the lowering's docstring."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+        return _first_line(self.function)
+
+
+@dataclass(frozen=True)
+class HigherOrderLowering:
+    """How one higher-order operator is lowered; its subgraphs have dtypes of their own."""
+
+    operator: HigherOrderOperator
+    function: Callable[..., Any]
+    family: str
+
+    @property
+    def name(self) -> str:
+        return str(self.operator)
+
+    @property
+    def documentation(self) -> str:
+        """The first line of the lowering's docstring."""
+        return _first_line(self.function)
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 class Registry:
@@ -85,7 +108,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._lowerings: dict[Any, Lowering] = {}
-        self._higher_order: dict[Any, Callable[..., Any]] = {}
+        self._higher_order: dict[Any, HigherOrderLowering] = {}
         self.decompositions: dict[OpOverload, Callable[..., Any]] = {}
         """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
 
@@ -103,7 +126,12 @@ class Registry:
 
     def higher_order(self, operator: Any) -> Callable[..., Any] | None:
         """The lowering of a higher-order operator; its subgraphs arrive as callables of values."""
-        return self._higher_order.get(operator)
+        found = self._higher_order.get(operator)
+        return found and found.function
+
+    def higher_order_lowerings(self) -> list[HigherOrderLowering]:
+        """All lowerings of higher-order operators, by name."""
+        return sorted(self._higher_order.values(), key=lambda lowering: lowering.name)
 
     def overloads(self) -> frozenset[Any]:
         return frozenset(self._lowerings)
@@ -117,10 +145,11 @@ class Registry:
             )
         self._lowerings[lowering.overload] = lowering
 
-    def add_higher_order(self, operator: HigherOrderOperator, function: Callable[..., Any]) -> None:
-        if operator in self._higher_order:
-            raise LoweringDefinitionError(f"{operator} is lowered twice")
-        self._higher_order[operator] = function
+    def add_higher_order(self, lowering: HigherOrderLowering) -> None:
+        """Raises :class:`LoweringDefinitionError` if the operator has a lowering already."""
+        if lowering.operator in self._higher_order:
+            raise LoweringDefinitionError(f"{lowering.name} is lowered twice")
+        self._higher_order[lowering.operator] = lowering
 
     def remove(self, overload: Any) -> None:
         """Forget a lowering (for tests and for users who replace one)."""
@@ -145,18 +174,19 @@ def lowers(
     memory format never change values and are ignored everywhere. ``refuses`` is
     for calls that only their arguments tell apart from those that can be lowered.
 
-    Raises :class:`LoweringDefinitionError` if the function's parameters are not
-    the schema's, if it does not use one, or if an overload is registered twice.
+    Raises :class:`LoweringDefinitionError` if it is no Python function of a module, if its
+    parameters are not the schema's, if it does not use one, or if an overload is registered twice.
     """
 
     def register(function: Function) -> Function:
+        family = _family(function)
         for overload in overloads:
             special, parameters = _check(function, overload, frozenset(ignores))
             into.add(
                 Lowering(
                     overload=overload,
                     function=function,
-                    family=function.__module__.rpartition(".")[2],
+                    family=family,
                     dtypes=frozenset(dtypes),
                     gaps=dict(gaps or {}),
                     refuses=refuses,
@@ -179,7 +209,7 @@ def lowers_higher_order(
     """
 
     def register(function: Function) -> Function:
-        into.add_higher_order(operator, function)
+        into.add_higher_order(HigherOrderLowering(operator, function, _family(function)))
         return function
 
     return register
@@ -200,6 +230,17 @@ def decomposes(*overloads: OpOverload, into: Registry = registry) -> Callable[[F
         return function
 
     return register
+
+
+def _family(function: Callable[..., Any]) -> str:
+    """The module that defines ``function``, without its packages."""
+    module = getattr(function, "__module__", None)
+    if not isinstance(inspect.unwrap(function), types.FunctionType) or not module:
+        raise LoweringDefinitionError(
+            f"{function!r} cannot be a lowering: it is no Python function defined in a module",
+            hint="write a function with def, or wrap yours in one",
+        )
+    return str(module).rpartition(".")[2]
 
 
 def _check(
