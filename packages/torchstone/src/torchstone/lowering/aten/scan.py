@@ -44,7 +44,7 @@ def _scanned(
             values = scan(values, axis, combine)
         return [hlo.convert(value, spec.dtype) for value, spec in zip(values, out, strict=True)]
 
-    attributes: dict[str, hlo.Attribute] = {"axis": axis, "dtype": out[0].dtype.name}
+    attributes: dict[str, hlo.Attribute] = {"axis": axis, "dtypes": [spec.dtype.name for spec in out]}
     return hlo.composite(f"torchstone.{name}", [self], decomposition, attributes)
 
 
