@@ -141,6 +141,18 @@ def test_the_options_of_the_backend_are_all_described() -> None:
     assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == [item.name for item in fields(Options)]
 
 
+def test_the_environment_variables_are_all_described() -> None:
+    source = ROOT / "packages" / "torchstone" / "src"
+    read = {
+        variable
+        for path in source.rglob("*.py")
+        for variable in re.findall(r"\bTORCHSTONE_[A-Z][A-Z_]*\b", path.read_text("utf-8"))
+    }
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert "TORCHSTONE_TRACEBACK" in read
+    assert {variable for variable in read if f"`{variable}" not in page} == set()
+
+
 def test_the_layers_are_all_described() -> None:
     source = ROOT / "packages" / "torchstone" / "src" / "torchstone"
     parts = {path.stem for path in source.iterdir() if path.stem[0] != "_" and path.suffix in ("", ".py")}
