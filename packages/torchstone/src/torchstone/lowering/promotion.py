@@ -78,8 +78,3 @@ def broadcast(operands: Sequence[Any], dtype: DType, shape: hlo.Shape | None = N
     values = [as_value(operand, dtype) for operand in operands]
     target = hlo.broadcast_shapes(*(value.shape for value in values)) if shape is None else shape
     return [hlo.broadcast_to(value, target) for value in values]
-
-
-def promote(*operands: Any) -> list[Value]:
-    """Operands promoted and broadcast against each other, as PyTorch does."""
-    return broadcast(operands, result_dtype(*operands))

@@ -378,7 +378,7 @@ def interpret(program: bytes, arrays: Sequence[Any]) -> list[numpy.ndarray[Any, 
 
 
 def operation_names(module: Any) -> set[str]:
-    """The names of all operations of a module, nested ones too; forms that the interpreter lacks are marked."""
+    """The names of all operations of a module, nested ones too, with the interpreter's gaps marked."""
     found: set[str] = set()
 
     def visit(op: Any) -> Any:
