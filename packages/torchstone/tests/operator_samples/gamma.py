@@ -16,7 +16,8 @@ aten = torch.ops.aten
 def _log_gamma(make: Make) -> Iterator[Sample]:
     yield Sample((spread(make, 0.05, 12),))
     yield from unary(make, 0.5, 40)
-    yield Sample((spread(make, -7.93, -0.07),), note="reflection")
+    # No point within rounding of a pole, where eager loses its digits.
+    yield Sample((spread(make, -7.93, -0.06),), note="reflection")
     yield Sample((make.tensor([0.0, -0.0, -1.0, -2.0, -7.0]),), note="poles")
     yield Sample((torch.logspace(-6, 4, 20).to(make.dtype),), note="magnitudes")
 
@@ -25,8 +26,8 @@ def _log_gamma(make: Make) -> Iterator[Sample]:
 def _polygamma(make: Make) -> Iterator[Sample]:
     for n in (0, 1, 2, 5):
         yield Sample((n, spread(make, 0.05, 20)))
-    yield Sample((1, spread(make, -7.93, -0.07)), note="reflection")
-    yield Sample((3, spread(make, -7.93, -0.07)), note="negative")
+    yield Sample((1, spread(make, -7.93, -0.06)), note="reflection")
+    yield Sample((3, spread(make, -7.93, -0.06)), note="negative")
     yield Sample((2, make(0, 3)), note="empty")
     yield Sample((2, make(low=1, high=9)), note="0-d")
     yield Sample((4, make.transposed(3, 4, low=1, high=9)), note="non-contiguous")

@@ -65,11 +65,16 @@ def result_dtype(*operands: Any) -> DType:
 
 
 def as_value(operand: Any, dtype: DType) -> Value:
-    """A value or a Python (or symbolic) number as a value of ``dtype``; numbers become 0-d."""
+    """A value or a Python (or symbolic) number as a value of ``dtype``; numbers become 0-d.
+
+    Numbers beyond a float8's range become what PyTorch's casts make of them.
+    """
     if isinstance(operand, Value):
         return hlo.convert(operand, dtype)
     if isinstance(operand, torch.SymInt):
         return hlo.convert(hlo.dim_scalar(operand), dtype)
+    if dtype in FLOAT8:
+        operand = torch.tensor(operand).to(dtype.torch).item()
     return hlo.scalar(operand, dtype)
 
 

@@ -46,6 +46,8 @@ def frexp(self: Value, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
     bits = hlo.bitcast(x, integer)
     fraction = bits & ((1 << low) - 1)
     exponent = hlo.shift_right_logical(bits, low) & largest
+    # Not bits << 1 == 0: LLVM makes a comparison of floats of it, to which a subnormal may be zero.
+    zero = hlo.eq(fraction | exponent, 0)
     # A subnormal fraction is shifted until its leading one is where the hidden one would be.
     shift = hlo.count_leading_zeros(fraction) - (width - 1 - low)
     subnormal = hlo.eq(exponent, 0) & hlo.ne(fraction, 0)
@@ -54,7 +56,7 @@ def frexp(self: Value, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
     bias = largest >> 1
     sign = bits & (-1 << (width - 1))
     mantissa = hlo.bitcast(sign | fraction | ((bias - 1) << low), x.dtype)
-    plain = hlo.eq(hlo.shift_left(bits, 1), 0) | hlo.eq(exponent, largest)
+    plain = zero | hlo.eq(exponent, largest)
     return (
         hlo.convert(hlo.select(plain, x, mantissa), out[0].dtype),
         hlo.convert(hlo.select(plain, 0, exponent - (bias - 1)), out[1].dtype),
