@@ -102,7 +102,7 @@ def test_higher_order_operator() -> None:
     assert (entry.name, entry.family, entry.documentation) == ("cond", "test_registry", "One of two.")
     assert registry.higher_order(cond) is branch
     assert cond in registry
-    with pytest.raises(LoweringDefinitionError, match="^cond is lowered twice"):
+    with pytest.raises(LoweringDefinitionError, match=r"^cond is lowered twice"):
         lowers_higher_order(cond, into=registry)(branch)
 
 

@@ -127,7 +127,7 @@ class Registry:
     def higher_order(self, operator: Any) -> Callable[..., Any] | None:
         """The lowering of a higher-order operator; its subgraphs arrive as callables of values."""
         found = self._higher_order.get(operator)
-        return found and found.function
+        return None if found is None else found.function
 
     def higher_order_lowerings(self) -> list[HigherOrderLowering]:
         """All lowerings of higher-order operators, by name."""
