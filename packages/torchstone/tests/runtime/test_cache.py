@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -186,6 +188,36 @@ def test_full_disk_is_one_warning_and_leaves_nothing(folder: Path) -> None:
     assert "TORCHSTONE_CACHE_DIR" in str(caught[0].message)
     assert counts() == (2, 0, 0)
     assert list(folder.iterdir()) == []
+
+
+def test_read_only_directory_is_read_and_one_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has is used; what it cannot take is compiled all the same."""
+    run()
+    kept = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    system_open = os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return system_open(path, flags, *rest, **options)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "open", read_only)
+    monkeypatch.setattr(os, "utime", refused)
+    runtime.reset_stats()
+    run()
+    assert counts() == (0, 1, 0)
+    engine = PjrtEngine()
+    with pytest.warns(CacheWarning, match=r"is not used: cannot write: Read-only file system") as caught:
+        engine.compile(ADD.replace("stablehlo.add", "stablehlo.multiply"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine.compile(ADD.replace("stablehlo.add", "stablehlo.subtract"))
+    assert len(caught) == 1
+    assert counts() == (2, 1, 0)
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == kept
 
 
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:

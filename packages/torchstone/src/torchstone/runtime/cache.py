@@ -103,7 +103,8 @@ class DiskCache:
                 if payload is None:
                     self.discard(key)
                     return None
-                os.utime(key + _SUFFIX, dir_fd=folder, follow_symlinks=False)
+                with suppress(OSError):  # a file system that can only be read
+                    os.utime(key + _SUFFIX, dir_fd=folder, follow_symlinks=False)
                 return payload
         except OSError as error:
             self._warn(f"cannot read: {error.strerror or error}")
