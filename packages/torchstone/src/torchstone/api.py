@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 
-from .artifact import Artifact, InputSpec, Signature, load_artifact, save_artifact
+from .artifact import Artifact, Signature, load_artifact, save_artifact
 from .config import config
-from .errors import ConfigError, InputMismatch
+from .errors import ConfigError, InputMismatch, UnsupportedLayout
 from .runtime import Buffer, Executable, get_engine, refine
+from .runtime.buffers import check_buffer
 from .shapes import bind, evaluate, is_static
 from .trees import flatten, leaf_paths, unflatten
 
@@ -108,8 +109,7 @@ class Program:
         declared = [(self._labels[spec.name], spec.shape) for spec in self._specs]
         symbols = bind(declared, shapes, self.signature.symbols)
         executable = self._executable(shapes, symbols)
-        feed = iter(given)
-        results = executable(*[self._argument(spec, feed) for spec in self.signature.inputs])
+        results = executable(*self._arguments(given, executable))
         return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
 
     def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
@@ -127,18 +127,33 @@ class Program:
         return outputs
 
     def _check_tensors(self, given: Sequence[Any]) -> None:
+        mutated = {spec.target for spec in self.signature.outputs if spec.kind == "input_mutation"}
         for spec, value in zip(self._specs, given, strict=True):
+            label = self._labels[spec.name]
+            if getattr(value, "is_nested", False):
+                raise UnsupportedLayout(
+                    f"{label} is a nested tensor; expected a plain {spec.dtype} tensor",
+                    hint="pad it with torch.nested.to_padded_tensor first",
+                )
             if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                raise InputMismatch(f"{label} is a {type(value).__name__}; expected a {spec.dtype} tensor")
+            if spec.name in mutated and not _is_writable(value):
                 raise InputMismatch(
-                    f"{self._labels[spec.name]} is a {type(value).__name__}; expected a {spec.dtype} tensor"
+                    f"{label} is a read-only {type(value).__name__}, and the model mutates it",
+                    hint="pass a torch tensor or a writable NumPy array",
                 )
 
-    def _argument(self, spec: InputSpec, feed: Any) -> Any:
-        if spec.kind == "input":
-            return next(feed)
-        if spec.kind == "seed":
-            return _draw_seed()
-        return self._state[str(spec.target)]
+    def _arguments(self, given: Sequence[Any], executable: Executable) -> list[Any]:
+        """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
+        engine, feed = get_engine(*self._where), iter(given)
+        arguments: list[Any] = []
+        for position, spec in enumerate(self.signature.inputs):
+            if spec.kind == "input":
+                arguments.append(engine.import_array(next(feed)))
+                check_buffer(arguments[-1], executable.inputs[position], position)
+            elif spec.kind != "seed":
+                arguments.append(self._state[str(spec.target)])
+        return [*arguments, _draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
     def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> Executable:
         key = tuple(shapes)
@@ -240,6 +255,13 @@ def _overwrite(target: Any, buffer: Buffer) -> None:
 
     with torch.no_grad():
         target.copy_(_to_torch(buffer))
+
+
+def _is_writable(value: Any) -> bool:
+    """True for what :func:`_overwrite` can write into."""
+    if isinstance(value, numpy.ndarray):
+        return value.flags.writeable
+    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
 def _draw_seed() -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
-from ..errors import CaptureError
+from ..errors import CaptureError, UnsupportedDtype, UnsupportedLayout
 from ..lowering.operators import standing_in
 
 
@@ -38,6 +39,24 @@ def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
+def _require_plain(label: str, value: Any) -> None:
+    """Raises where ``value`` holds a tensor that is not strided or is quantized."""
+    for leaf in pytree.tree_leaves(value):
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if leaf.is_nested or leaf.layout is not torch.strided:
+            kind = "a nested tensor" if leaf.is_nested else f"a tensor of layout {leaf.layout}"
+            raise UnsupportedLayout(
+                f"{label} is {kind}; a program takes plain strided tensors",
+                hint="pass a dense tensor (to_dense, torch.nested.to_padded_tensor) and convert it inside",
+            )
+        if leaf.is_quantized:
+            raise UnsupportedDtype(
+                f"{label} is a quantized tensor ({leaf.dtype}), which torch.export cannot trace",
+                hint="pass its int_repr() and dequantize it inside the model",
+            )
+
+
 def capture(
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
     args: Sequence[Any] = (),
@@ -47,7 +66,8 @@ def capture(
     """``model`` traced on example inputs (an ``ExportedProgram`` is taken as it is).
 
     Raises :class:`CaptureError` with PyTorch's own message, which names the
-    user's source line.
+    user's source line, :class:`UnsupportedLayout` for sparse and nested example
+    inputs, and :class:`UnsupportedDtype` for quantized ones.
     """
     if isinstance(model, ExportedProgram):
         if args or kwargs:
@@ -63,6 +83,10 @@ def capture(
             f"cannot export a {type(model).__name__}",
             hint="give an nn.Module, a function or an ExportedProgram",
         )
+    for position, value in enumerate(args):
+        _require_plain(f"example input {position}", value)
+    for name, value in (kwargs or {}).items():
+        _require_plain(f"example input {name!r}", value)
     module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args

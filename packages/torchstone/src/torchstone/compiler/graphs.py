@@ -75,9 +75,14 @@ def settle_inplace_views(module: GraphModule) -> None:
     module.recompile()
 
 
+def is_inplace_view(target: Any) -> bool:
+    """True for ``aten.squeeze_.dim`` and others that change the shape of their tensor and no value."""
+    return isinstance(target, OpOverload) and torch.Tag.inplace_view in target.tags
+
+
 def _as_view(target: Any) -> OpOverload | None:
     """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is no view in place."""
-    if not isinstance(target, OpOverload) or torch.Tag.inplace_view not in target.tags:
+    if not is_inplace_view(target):
         return None
     packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
     return getattr(packet, target._overloadname, None)

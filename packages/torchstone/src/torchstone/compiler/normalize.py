@@ -18,7 +18,9 @@ from torch._library import simple_registry
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, default_decompositions
 
+from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from .graphs import is_inplace_view, location_text
 
 
 @cache
@@ -65,7 +67,29 @@ def without_factorization_checks() -> Iterator[None]:
 
 
 def normalize(program: ExportedProgram) -> ExportedProgram:
-    """A functional program that calls only operators with a lowering, as far as decompositions reach."""
+    """A functional program that calls only operators with a lowering, as far as decompositions reach.
+
+    Raises :class:`CaptureError` where PyTorch finds no functional form.
+    """
+    for node in program.graph.nodes:
+        if is_inplace_view(node.target) and node.args[0].op == "placeholder":
+            name, place = node.args[0].name, location_text(node)
+            raise CaptureError(
+                f"{node.target} at {place} changes the shape of input {name} in place",
+                hint="change the shape of a view of it instead: squeeze in place of squeeze_",
+            )
+    try:
+        return _functional(program)
+    except TorchstoneError:
+        raise
+    except Exception as error:
+        raise CaptureError(
+            f"PyTorch finds no functional form of this program: {type(error).__name__}: {error}",
+            hint="run it in eager with the same inputs first",
+        ) from error
+
+
+def _functional(program: ExportedProgram) -> ExportedProgram:
     with torch.no_grad(), without_factorization_checks(), warnings.catch_warnings():
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)

@@ -1,0 +1,249 @@
+"""What a user may get wrong: one clear error of ``torchstone.errors`` each, and nothing changed by it.
+
+Not here: files that are no artifact (``test_artifact``), plugins and devices
+(``runtime``), the command line (``cli/test_errors``).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+import torchstone
+from torchstone import files
+from torchstone.errors import (
+    ArtifactError,
+    CaptureError,
+    ConfigError,
+    DeviceNotFound,
+    InputMismatch,
+    TorchstoneError,
+    UnsupportedDtype,
+    UnsupportedLayout,
+)
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def nested() -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+
+
+def quantized() -> torch.Tensor:
+    return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+
+
+class TestExport:
+    @pytest.mark.parametrize(
+        ("example", "error", "message"),
+        [
+            (
+                lambda: torch.eye(3).to_sparse(),
+                UnsupportedLayout,
+                "example input 0 is a tensor of layout torch.sparse_coo; a program takes plain strided",
+            ),
+            (
+                lambda: torch.eye(3).to_sparse_csr(),
+                UnsupportedLayout,
+                "example input 0 is a tensor of layout torch.sparse_csr",
+            ),
+            (
+                lambda: [torch.ones(2), nested()],
+                UnsupportedLayout,
+                "example input 0 is a nested tensor; a prog",
+            ),
+            (
+                quantized,
+                UnsupportedDtype,
+                "example input 0 is a quantized tensor (torch.qint8), which torch.export cannot trace",
+            ),
+        ],
+        ids=["sparse", "csr", "nested in a list", "quantized"],
+    )
+    def test_example_input(
+        self, example: Callable[[], Any], error: type[TorchstoneError], message: str
+    ) -> None:
+        with pytest.raises(error, match=f"^{re.escape(message)}"):
+            torchstone.export(double, (example(),))
+
+    def test_keyword_example_input(self) -> None:
+        with pytest.raises(UnsupportedLayout, match=r"^example input 'x' is a tensor of layout "):
+            torchstone.export(double, (), {"x": torch.eye(3).to_sparse()})
+
+    def test_dtype_of_a_weight(self) -> None:
+        model = torch.nn.ReLU()
+        model.register_buffer("scale", torch.zeros(3, dtype=torch.complex32))
+        with pytest.raises(UnsupportedDtype, match=r"^dtype complex32 is not supported\n  next: convert"):
+            torchstone.export(model, (torch.ones(3),))
+
+    def test_input_whose_shape_changes_in_place(self) -> None:
+        def model(x: torch.Tensor) -> torch.Tensor:
+            return x.squeeze_(0)
+
+        place = r"^aten\.squeeze_\.dim at .*test_bad_input\.py:\d+ "
+        message = place + r"changes the shape of input args_0 in place\n  next: change the shape of a view"
+        with pytest.raises(CaptureError, match=message):
+            torchstone.export(model, (torch.ones(1, 3),))
+
+    def test_program_without_a_functional_form(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any) -> None:
+            raise AssertionError("mutations are not what they were")
+
+        monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", broken)
+        message = (
+            r"^PyTorch finds no functional form of this program: AssertionError: "
+            r"mutations are not what they were\n  next: run it in eager"
+        )
+        with pytest.raises(CaptureError, match=message):
+            torchstone.export(double, (torch.ones(3),))
+
+    def test_dynamic_shapes_that_do_not_fit(self) -> None:
+        with pytest.raises(CaptureError, match=r"^torch\.export cannot capture double: "):
+            torchstone.export(double, (torch.ones(3),), dynamic_shapes=({3: torch.export.Dim("n")},))
+
+
+class Counting(torch.nn.Module):
+    """Counts its calls, draws random numbers, and writes into its second input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        y.add_(1)
+        return torch.nn.functional.dropout(x, 0.5, True)
+
+
+class TestCalls:
+    """A call that fails changes no buffer, no input, and not where the random generator stands."""
+
+    @pytest.fixture
+    def program(self) -> Any:
+        return torchstone.export(Counting(), (torch.ones(4), torch.ones(2)))
+
+    @pytest.mark.parametrize(
+        ("x", "y", "error", "message"),
+        [
+            (torch.ones(5), torch.ones(2), InputMismatch, "input 0 has shape (5,); expected [4]"),
+            (torch.ones(1, 4), torch.ones(2), InputMismatch, "input 0 has 2 dimensions; expected 1: [4]"),
+            (torch.ones(4), torch.ones(3), InputMismatch, "input 1 has shape (3,); expected [2]"),
+            (
+                torch.ones(4, dtype=torch.float64),
+                torch.ones(2),
+                InputMismatch,
+                "argument 1 (input 0) must be float32[4], found float64[4]\n  next: convert the input",
+            ),
+            (
+                torch.ones(4),
+                torch.ones(2, dtype=torch.int32),
+                InputMismatch,
+                "argument 2 (input 1) must be float32[2], found int32[2]",
+            ),
+            (
+                torch.ones(4, dtype=torch.complex32),
+                torch.ones(2),
+                UnsupportedDtype,
+                "dtype complex32 is not supported\n  next: convert to complex64",
+            ),
+            (
+                torch.ones(4).to_sparse(),
+                torch.ones(2),
+                UnsupportedLayout,
+                "a tensor of layout torch.sparse_coo is not a plain strided tensor\n  next: call .to_dense()",
+            ),
+            (
+                torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+                torch.ones(2),
+                UnsupportedLayout,
+                "input 0 is a nested tensor; expected a plain float32 tensor\n  next: pad it",
+            ),
+            ([1.0], torch.ones(2), InputMismatch, "input 0 is a list; expected a float32 tensor"),
+            (
+                torch.ones(4),
+                numpy.frombuffer(bytes(8), numpy.float32),
+                InputMismatch,
+                "input 1 is a read-only ndarray, and the model mutates it\n  next: pass a torch tensor",
+            ),
+        ],
+        ids=[
+            "size",
+            "rank",
+            "size of the mutated one",
+            "dtype",
+            "dtype of the mutated one",
+            "complex32",
+            "sparse",
+            "nested",
+            "list",
+            "read-only",
+        ],
+    )
+    def test_argument(self, program: Any, x: Any, y: Any, error: type[TorchstoneError], message: str) -> None:
+        generator, before = torch.get_rng_state(), y.tolist()
+        with pytest.raises(error, match=f"^{re.escape(message)}"):
+            program(x, y)
+        assert program.state()["calls"] == 0
+        assert torch.equal(torch.get_rng_state(), generator)
+        assert y.tolist() == before
+
+    def test_the_same_call_with_what_fits(self) -> None:
+        program = torchstone.export(Counting(), (torch.ones(4), torch.ones(2)))
+        generator, y = torch.get_rng_state(), torch.ones(2)
+        program(torch.ones(4), y)
+        assert program.state()["calls"] == 1
+        assert y.tolist() == [2, 2]
+        assert not torch.equal(torch.get_rng_state(), generator)
+
+
+class TestPlaces:
+    def test_unknown_device(self) -> None:
+        program = torchstone.export(double, (torch.ones(3),), device="abacus")
+        with pytest.raises(DeviceNotFound, match=r"^there is no platform 'abacus'(?s:.*)\n  next: install"):
+            program(torch.ones(3))
+
+    def test_unknown_engine(self) -> None:
+        program = torchstone.export(double, (torch.ones(3),), engine="steam")
+        with pytest.raises(ConfigError, match=r"^unknown engine 'steam'\n  next: engines: pjrt, reference"):
+            program(torch.ones(3))
+
+
+def errno_text(code: int) -> str:
+    return {errno.ENOSPC: "No space left on device", errno.EROFS: "Read-only file system"}[code]
+
+
+def refuse(code: int) -> Callable[..., Any]:
+    def refused(path: Any, *_: Any) -> Any:
+        raise OSError(code, errno_text(code), str(path))
+
+    return refused
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS], ids=errno_text)
+@pytest.mark.parametrize("step", ["open", "fsync", "replace"])
+def test_saving_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, step: str
+) -> None:
+    """Whichever step fails, the former file stays as it was and nothing is left beside it."""
+    program = torchstone.export(double, (torch.ones(3),))
+    path = program.save(tmp_path / "model.stone")
+    before = path.read_bytes()
+    if step == "open":
+        monkeypatch.setattr(files, "open", refuse(code), raising=False)
+    else:
+        monkeypatch.setattr(files.os, step, refuse(code))
+    message = f"^cannot write the artifact {re.escape(str(path))}: {errno_text(code)}"
+    with pytest.raises(ArtifactError, match=message):
+        program.save(path, stablehlo_version="minimum")
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
