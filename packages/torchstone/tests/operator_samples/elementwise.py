@@ -13,8 +13,8 @@ from . import Make, Sample
 def special_values(make: Make, *, zeros: bool = True) -> torch.Tensor:
     """The dtype's special values, with or without zeros, but no complex infinities and NaNs.
 
-    What functions return of those is not settled in eager either: its vectorised
-    kernels and its scalar ones (the last few elements of a tensor) disagree.
+    Those have a test of their own, which compares part by part
+    (``lowering/test_complex_extremes``).
     """
     edges = make.edges()
     edges = edges[edges.isfinite()] if make.is_complex else edges

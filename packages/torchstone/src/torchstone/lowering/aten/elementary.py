@@ -1,8 +1,8 @@
 """Exponentials, logarithms, roots, powers, rounding; trigonometry is in ``trigonometry``.
 
 Integers and bools become floats first, as PyTorch promotes them. Complex functions
-follow PyTorch on every finite operand, signed zeros included; of infinities and NaN
-they return some infinity or NaN.
+follow PyTorch on every finite operand, signed zeros included, and most on infinities
+and NaN too (``infinities``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
-from ..common import copysign, truncate
+from .. import infinities
+from ..common import truncate
 from ..factories import lowers_unary
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
@@ -40,24 +41,24 @@ def _by_parts(kernel: Callable[[Value], Value], x: Value) -> Value:
 def _exp2(x: Value) -> Value:
     """``2 ** self``."""
     if x.dtype.is_complex:
-        return hlo.exponential(_by_parts(lambda part: part * math.log(2.0), x))
+        return infinities.exponential(_by_parts(lambda part: part * math.log(2.0), x))
     return hlo.power(2.0, x)
 
 
 def _log2(x: Value) -> Value:
     """Logarithm to base 2."""
-    return _by_parts(lambda part: part / math.log(2.0), hlo.log(x))
+    return _by_parts(lambda part: part / math.log(2.0), infinities.log(x))
 
 
 def _log10(x: Value) -> Value:
     """Logarithm to base 10."""
-    return _by_parts(lambda part: part / math.log(10.0), hlo.log(x))
+    return _by_parts(lambda part: part / math.log(10.0), infinities.log(x))
 
 
-lowers_unary(aten.exp.default, kernel=hlo.exponential, dtypes=_ALL)
+lowers_unary(aten.exp.default, kernel=infinities.exponential, dtypes=_ALL)
 lowers_unary(aten.exp2.default, kernel=_exp2, dtypes=_ALL)
 lowers_unary(aten.expm1.default, kernel=hlo.exponential_minus_one, dtypes=_ALL)
-lowers_unary(aten.log.default, kernel=hlo.log, dtypes=_ALL)
+lowers_unary(aten.log.default, kernel=infinities.log, dtypes=_ALL)
 lowers_unary(aten.log2.default, kernel=_log2, dtypes=_ALL)
 lowers_unary(aten.log10.default, kernel=_log10, dtypes=_ALL)
 lowers_unary(aten.log1p.default, kernel=hlo.log_plus_one, dtypes=_ALL)
@@ -66,24 +67,16 @@ lowers_unary(aten.log1p.default, kernel=hlo.log_plus_one, dtypes=_ALL)
 # Roots and powers ----------------------------------------------------------------------------
 
 
-def _sqrt(x: Value) -> Value:
-    """Square root; the imaginary part of a complex one has the sign of the operand's (±0 too)."""
-    root = hlo.sqrt(x)
-    if not x.dtype.is_complex:
-        return root
-    return hlo.complex_(hlo.real(root), copysign(hlo.imag(root), hlo.imag(x)))
-
-
 def _rsqrt(x: Value) -> Value:
     """One over the square root."""
-    return 1.0 / _sqrt(x) if x.dtype.is_complex else hlo.rsqrt(x)
+    return 1.0 / infinities.sqrt(x) if x.dtype.is_complex else hlo.rsqrt(x)
 
 
-lowers_unary(aten.sqrt.default, kernel=_sqrt, dtypes=_ALL)
+lowers_unary(aten.sqrt.default, kernel=infinities.sqrt, dtypes=_ALL)
 lowers_unary(aten.rsqrt.default, kernel=_rsqrt, dtypes=_ALL)
 
 _BY_EXPONENT = {
-    0.5: _sqrt,
+    0.5: infinities.sqrt,
     -0.5: _rsqrt,
     1: lambda x: x,
     2: lambda x: x * x,
@@ -184,7 +177,7 @@ def round_decimals(self: Value, decimals: int = 0, *, out: Spec) -> Value:
 
 
 lowers_unary(aten.sigmoid.default, kernel=hlo.logistic, dtypes=_ALL)
-lowers_unary(aten.tanh.default, kernel=hlo.tanh, dtypes=_ALL)
+lowers_unary(aten.tanh.default, kernel=infinities.tanh, dtypes=_ALL)
 
 
 @lowers(aten.sigmoid_backward.default, dtypes=FLOATING | COMPLEX)
