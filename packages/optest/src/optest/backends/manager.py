@@ -1,0 +1,125 @@
+"""Which drivers there are, and which one a run gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import RegistrationError, UnknownName, UsageError
+from ..names import listing
+from .driver import BackendDriver
+
+
+@dataclass(frozen=True)
+class Family:
+    """Drivers named ``PREFIX:MEMBER`` and made on demand; ``members`` are those worth listing."""
+
+    prefix: str
+    make: Callable[[str], BackendDriver]
+    members: tuple[str, ...] = ()
+
+
+class BackendManager:
+    """Drivers by name, in the order of registration."""
+
+    def __init__(self) -> None:
+        self._drivers: dict[str, BackendDriver] = {}
+        self._families: dict[str, Family] = {}
+
+    def register(self, driver: BackendDriver) -> BackendDriver:
+        """Add ``driver``. Raises :class:`RegistrationError` if it is none or its name is taken."""
+        if isinstance(driver, type) or not isinstance(driver, BackendDriver):
+            raise RegistrationError(
+                f"{driver!r} is no driver",
+                "register an instance: backend_manager.register(MyBackend())",
+            )
+        for field in ("kind", "name"):
+            value = getattr(driver, field, None)
+            if not (isinstance(value, str) and value):
+                raise RegistrationError(f"{type(driver).__name__} needs a {field}: it is {value!r}")
+        if isinstance(driver.chips, str) or not all(isinstance(chip, str) for chip in driver.chips):
+            raise RegistrationError(f"the chips of {driver.name} are {driver.chips!r}; they must be a tuple")
+        if driver.name in self._drivers:
+            raise RegistrationError(
+                f"the driver {driver.name!r} is registered already, by "
+                f"{type(self._drivers[driver.name]).__qualname__}",
+                "take another name, or unregister() the old one first",
+            )
+        self._drivers[driver.name] = driver
+        return driver
+
+    def register_family(self, family: Family) -> None:
+        """Add drivers that are made when somebody asks for ``PREFIX:MEMBER``."""
+        self._families[family.prefix] = family
+
+    def unregister(self, name: str) -> None:
+        """Take the driver ``name`` out. Raises :class:`UnknownName`."""
+        if self._drivers.pop(name, None) is None:
+            raise UnknownName("driver", name, self._drivers)
+
+    def drivers(self) -> tuple[BackendDriver, ...]:
+        """Every registered driver, then the members that families list."""
+        made = (family.make(one) for family in self._families.values() for one in family.members)
+        return (*self._drivers.values(), *made)
+
+    def select(self, kind_or_name: str, chip: str | None = None) -> BackendDriver:
+        """The driver of that name, else the one of that kind that fits ``chip`` best.
+
+        A driver that lists the chip fits better than one that takes any; case does not
+        matter. Raises :class:`UnknownName` for a name that is neither, and
+        :class:`UsageError` for a chip that no driver of the kind has or a kind that
+        several drivers fit equally well; each lists what there is.
+        """
+        driver = self._named(kind_or_name)
+        if driver is not None:
+            if chip is not None and not _fit(driver, chip):
+                raise UsageError(
+                    f"the driver {driver.name!r} does not know the chip {chip!r}; "
+                    f"it has {listing(driver.chips)}"
+                )
+            return driver
+        known = self.drivers()
+        candidates = [one for one in known if one.kind == kind_or_name]
+        if not candidates:
+            names = dict.fromkeys([*(one.name for one in known), *(one.kind for one in known)])
+            raise UnknownName(
+                "backend",
+                kind_or_name,
+                names,
+                "`optest backends` shows every driver; plugins of OPTEST_PLUGINS and of installed "
+                "distributions add more",
+            )
+        return _best(kind_or_name, candidates, chip)
+
+    def _named(self, name: str) -> BackendDriver | None:
+        prefix, colon, member = name.partition(":")
+        if name not in self._drivers and colon and member and prefix in self._families:
+            return self._families[prefix].make(member)
+        return self._drivers.get(name)
+
+
+def _fit(driver: BackendDriver, chip: str | None) -> int:
+    """How well a driver fits a chip: 2 it lists it, 1 it takes any, 0 not at all."""
+    if chip is None or not driver.chips:
+        return 1
+    return 2 if chip.casefold() in (one.casefold() for one in driver.chips) else 0
+
+
+def _best(kind: str, candidates: list[BackendDriver], chip: str | None) -> BackendDriver:
+    """The candidate that fits best; several equally good ones are a :class:`UsageError`."""
+    offers = listing([f"{one.name} ({listing(one.chips, last='or') or 'any chip'})" for one in candidates])
+    best = max(_fit(one, chip) for one in candidates)
+    if best == 0:
+        raise UsageError(f"no driver of kind {kind!r} knows the chip {chip!r}; there are {offers}")
+    fitting = [one for one in candidates if _fit(one, chip) == best]
+    if len(fitting) > 1:
+        wanted = f"kind {kind!r}" + (f" and chip {chip!r}" if chip else "")
+        raise UsageError(
+            f"{len(fitting)} drivers fit {wanted}: {offers}",
+            "name one: --backend NAME" + ("" if chip else ", or give --chip"),
+        )
+    return fitting[0]
+
+
+backend_manager = BackendManager()
+"""The drivers of this process."""

@@ -1,0 +1,38 @@
+"""The right answer of a case: its reference, called and rounded. Not here: the references themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dotted import load_reference
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .case import TestCase
+
+Arrays = tuple[NDArray[Any], ...]
+
+
+def reference_outputs(case: TestCase, inputs: Sequence[NDArray[Any]]) -> Arrays:
+    """What the case's reference gives for ``inputs``, one array per output, in its own wide dtypes.
+
+    Raises :class:`UsageError` if the reference gives another number of outputs.
+    """
+    found = load_reference(case.reference)(tuple(inputs), case.attributes)
+    outputs = (found,) if isinstance(found, np.ndarray | np.generic) else tuple(found)
+    if len(outputs) != len(case.descriptor.outputs):
+        raise UsageError(
+            f"the reference {case.reference} of {case.op} gave {len(outputs)} outputs; "
+            f"the operator has {len(case.descriptor.outputs)}"
+        )
+    return tuple(np.asarray(one) for one in outputs)
+
+
+def rounded(case: TestCase, wide: Sequence[NDArray[Any]]) -> Arrays:
+    """``wide`` in the case's output dtypes: what a perfect backend gives."""
+    with np.errstate(all="ignore"):  # overflow to inf is the right answer of a narrow dtype
+        return tuple(one.astype(dtype) for one, dtype in zip(wide, case.output_dtypes, strict=True))
