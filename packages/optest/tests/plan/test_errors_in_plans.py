@@ -21,6 +21,18 @@ MISTAKES = {
         ("unknown key", "found: 'shpaes'", "backend_config", "did you mean shapes"),
     ),
     "unknown key at the top": ("case:\n  - op: relu\n", 1, "case", ("unknown key", "did you mean cases")),
+    "unknown setting of a driver": (
+        "cases:\n  - op: relu\n    backend_config:\n      ascend: {outputs: [{tensor: y, pth: x.bin}]}\n",
+        4,
+        "cases[0].backend_config.ascend.outputs[0].pth",
+        ("unknown key", "found: 'pth'", "tensor, path and dtype", "did you mean path"),
+    ),
+    "wrong setting of a driver": (
+        "backend_config:\n  command: {command: 5}\n",
+        2,
+        "backend_config.command.command",
+        ("found: 5", "text or a list of text"),
+    ),
     "missing operator": ("cases:\n  - dtypes: float16\n", 2, "cases[0]", ("op is missing",)),
     "negative size": (
         "cases:\n  - op: relu\n    shapes:\n      input0: [3, -1]\n",

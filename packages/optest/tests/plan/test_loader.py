@@ -105,10 +105,28 @@ def test_defaults_and_driver_settings_merge(plan_file: Write) -> None:
     assert {case.dtypes for case in found} == {("float32",)}
     assert {case.backend for case in found} == {BackendTarget("npu", None, "ascend310b")}
     first, second = found[0], found[-1]
-    assert first.backend_config == {"ascend": {"timeout": 9, "workdir": "here"}}
-    assert second.backend_config == {"ascend": {"timeout": 5, "workdir": "here"}}
+    workdir = str(file.parent / "here")
+    assert first.backend_config == {"ascend": {"timeout": 9, "workdir": workdir}}
+    assert second.backend_config == {"ascend": {"timeout": 5, "workdir": workdir}}
     assert (first.tolerance, first.seed) == (Tolerance(0.5, 1e-5), 7)
     assert (second.tolerance, second.seed) == (Tolerance(0.25, 1e-5), 8)
+
+
+def test_files_of_a_driver_choose_the_dtypes(plan_file: Write) -> None:
+    """Without dtypes in the plan, those that the input files are said to hold."""
+    plan = """
+        backend: ascend
+        cases:
+          - op: relu
+            DTYPES
+            shapes: {x: [5]}
+            backend_config: {ascend: {inputs: [{tensor: x, path: x.bin, dtype: float16}]}}
+    """
+    [found] = cases(plan=plan_file(plan.replace("DTYPES", "")))
+    assert found.dtypes == ("float16",)
+    [found] = cases(plan=plan_file(plan.replace("DTYPES", "dtypes: float32")))
+    assert found.dtypes == ("float32",)
+    assert len(cases(plan=plan_file(plan.replace("DTYPES", "")), backend="stub")) > 1
 
 
 def test_the_command_line_wins(plan_file: Write) -> None:
@@ -150,12 +168,12 @@ def test_variables_aliases_and_merge_keys(plan_file: Write, monkeypatch: pytest.
             op: relu
             note: "${OPTEST_WIDTH} wide"
             shapes: {input0: [2, "${OPTEST_WIDTH}", "${OPTEST_HEIGHT:-3}"]}
-            backend_config: {command: {home: "${PLAN_DIR}/run", raw: "$${HOME}", dollar: $1}}
+            backend_config: {command: {env: {HERE: "${PLAN_DIR}/run", RAW: "$${HOME}", DOLLAR: $1}}}
     """)
     [case] = cases(plan=file)
     assert (case.shapes, case.note) == ({"input0": (2, 12, 3)}, "12 wide")
     assert case.backend_config == {
-        "command": {"home": f"{file.resolve().parent}/run", "raw": "${HOME}", "dollar": "$1"}
+        "command": {"env": {"HERE": f"{file.resolve().parent}/run", "RAW": "${HOME}", "DOLLAR": "$1"}}
     }
 
 

@@ -4,15 +4,19 @@ Importing this package registers the built-in drivers. It imports no PyTorch: it
 drivers load it when they are set up.
 """
 
+from .ascend import AscendBackendDriver
+from .command import CommandDriver
 from .driver import BackendDriver, ProgramFailed, Unsupported
+from .http import HttpDriver
 from .manager import BackendManager, Family, backend_manager
 from .numpy_driver import NumpyDriver
 from .stub import StubDriver
 
-backend_manager.register(StubDriver())
-backend_manager.register(NumpyDriver())
+for _driver in (StubDriver(), NumpyDriver(), CommandDriver(), AscendBackendDriver(), HttpDriver()):
+    backend_manager.register(_driver)
 
 __all__ = [
+    "AscendBackendDriver",
     "BackendDriver",
     "BackendManager",
     "Family",

@@ -111,6 +111,9 @@ class Entry:
         fields = {**self.fields, **self.flags.fields()}
         descriptor = self._at("op", lambda: operator_registry.get(self.op))
         dtypes = self._dtypes(descriptor, fields.get("dtypes"))
+        if "dtypes" not in fields:
+            settings = fields.get("backend_config", {}).get(backend.name or backend.kind, {})
+            dtypes = _as_stored(descriptor, dtypes, settings)
         if not dtypes:
             return
         tolerances = {one: self._tolerance(descriptor, one, fields, table) for one in dtypes}
@@ -217,6 +220,24 @@ class Entry:
             alternatives |= self.flags.attributes
             for values in itertools.product(*alternatives.values()):
                 yield dict(zip(alternatives, values, strict=True))
+
+
+def _as_stored(
+    descriptor: OperatorDescriptor, dtypes: list[DTypes], settings: Mapping[str, Any]
+) -> list[DTypes]:
+    """Those of ``dtypes`` that a driver's input files hold, where its settings say what they hold."""
+    files = settings.get("inputs")
+    stored = {
+        descriptor.aliases.get(one["tensor"], one["tensor"]): one["dtype"]
+        for one in (files if isinstance(files, list) else ())
+        if isinstance(one, Mapping) and {"tensor", "dtype"} <= one.keys()
+    }
+    held = [
+        one
+        for one in dtypes
+        if all(stored.get(name, dtype) == dtype for name, dtype in zip(descriptor.inputs, one, strict=True))
+    ]
+    return held or dtypes
 
 
 def _checked(

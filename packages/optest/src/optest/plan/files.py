@@ -65,9 +65,9 @@ def _read_into(
     defaults = data.get("defaults", {})
     for index, case in enumerate(data.get("cases", [])):
         fields = {**defaults, **{key: value for key, value in case.items() if key != "op"}}
-        fields["backend_config"] = merge_config(
-            data.get("backend_config", {}), defaults.get("backend_config", {}), case.get("backend_config", {})
-        )
+        layers = (data.get("backend_config", {}), defaults.get("backend_config", {}))
+        merged = merge_config(*layers, case.get("backend_config", {}))
+        fields["backend_config"] = _located(merged, file.parent)
         place = Place(document, ("cases", index))
         ops = [case["op"]] if isinstance(case["op"], str) else case["op"]
         plan.entries += [Entry(op, fields, place) for op in ops]
@@ -80,7 +80,8 @@ def _settings(plan: Plan, document: Document) -> None:
             setattr(plan, name, data[name])
     if "backend" in data and "chip" not in data:
         plan.chip = None
-    plan.backend_config = merge_config(plan.backend_config, data.get("backend_config", {}))
+    own = _located(data.get("backend_config", {}), document.file.parent)
+    plan.backend_config = merge_config(plan.backend_config, own)
     options = dict(data.get("options", {}))
     if "expectations" in options:
         options["expectations"] = document.file.parent / options["expectations"]
@@ -100,6 +101,16 @@ def merge_config(*layers: Mapping[str, Any]) -> dict[str, Any]:
         for driver, settings in layer.items():
             merged[driver] = {**merged.get(driver, {}), **settings}
     return merged
+
+
+def _located(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """``config`` with every driver's ``workdir`` as it is seen from the plan's folder."""
+    return {
+        driver: {**settings, "workdir": str(folder / settings["workdir"])}
+        if isinstance(settings.get("workdir"), str)
+        else settings
+        for driver, settings in config.items()
+    }
 
 
 def _merged(old: ToleranceTable, new: ToleranceTable) -> ToleranceTable:

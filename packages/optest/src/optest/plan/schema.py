@@ -13,6 +13,7 @@ from typing import Any
 
 from ..names import listing, near_misses
 from .document import Document, Keys
+from .driver_settings import DRIVER_FIELDS, settings_schema
 
 _STRING = {"type": "string", "minLength": 1}
 _DTYPE = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
@@ -51,7 +52,7 @@ CASE_FIELDS: dict[str, Any] = {
     "dtypes": {
         **_DTYPES,
         "description": "A dtype or a list of them; one entry may list a dtype per input. "
-        "Default: every dtype of the operator.",
+        "Default: the dtypes that the driver's input files hold, or every dtype of the operator.",
     },
     "shapes": {
         "oneOf": [
@@ -85,6 +86,7 @@ CASE_FIELDS: dict[str, Any] = {
     },
     "backend_config": {
         "type": "object",
+        "properties": {driver: settings_schema(fields) for driver, fields in DRIVER_FIELDS.items()},
         "additionalProperties": {"type": "object"},
         "description": "Settings of drivers, by driver (ascend, command, http, …); merged over the plan's.",
     },

@@ -1,0 +1,36 @@
+"""The driver ``ascend``: run scripts of Ascend operators, by ``backend_config.ascend``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .command import CommandDriver
+
+
+class AscendBackendDriver(CommandDriver):
+    """The command driver for NPUs; the case's chip is ``{chip}`` in commands and paths.
+
+    Its chips are those of CANN's ``--soc_version``.
+    """
+
+    kind = "npu"
+    name = "ascend"
+    chips = (
+        "ascend310",
+        "ascend310b",
+        "ascend310b1",
+        "ascend310b4",
+        "ascend310p",
+        "ascend310p1",
+        "ascend310p3",
+        "ascend910",
+        "ascend910a",
+        "ascend910b",
+        "ascend910b1",
+        "ascend910b2",
+        "ascend910b3",
+        "ascend910b4",
+        "ascend910c",
+        "ascend910_93",
+    )
+    key: ClassVar[str] = "ascend"

@@ -1,0 +1,229 @@
+"""The driver ``command``: any program that reads and writes files is a backend.
+
+A case's ``backend_config.command`` says which files (``plan.driver_settings`` has the
+schema). ``ascend`` is the same under another name, kind and key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import NDArray
+
+from ..errors import UsageError
+from ..names import listing
+from ..plan.driver_settings import COMMAND_FIELDS, check_settings
+from .driver import BackendDriver, ProgramFailed
+from .process import run_program
+from .tensor_files import BadOutput, read, restored, stored, write
+
+if TYPE_CHECKING:
+    from ..core.case import TestCase
+
+CASE_VARIABLE = "OPTEST_CASE"
+_FIELD = re.compile(r"\{([a-zA-Z_]\w*(?:\.\w+)?)\}")
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """One tensor of a case and the file that holds it; ``path`` is as the settings have it."""
+
+    tensor: str
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    own_dtype: str
+    """The tensor's dtype in the case; ``dtype`` is the file's."""
+
+
+class CommandDriver(BackendDriver):
+    """Writes inputs to binary files, runs a program, reads its output files."""
+
+    kind = "command"
+    name = "command"
+    key: ClassVar[str] = "command"
+    """The part of ``backend_config`` that is this driver's."""
+
+    def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        """The outputs that the program wrote.
+
+        Raises :class:`UsageError` for settings that cannot be used, :class:`ProgramFailed`
+        if the program fails, :class:`BadOutput` for an output file that is missing or of
+        the wrong size, and :class:`Unsupported` where a file's dtype cannot hold an input.
+        """
+        settings = case.backend_config.get(self.key, {})
+        check_settings(self.key, settings, COMMAND_FIELDS, "command")
+        given, wanted = _files(case, settings, "inputs"), _files(case, settings, "outputs")
+        with tempfile.TemporaryDirectory(prefix="optest-") as scratch, _workdir(settings, scratch) as workdir:
+            description = Path(scratch) / "case.json"
+            fields = _fields(case, given + wanted, workdir, description)
+            for one, array in zip(given, inputs, strict=True):
+                write(workdir / _filled(one.path, fields), stored(array, one.dtype, one.tensor))
+            targets = [workdir / _filled(one.path, fields) for one in wanted]
+            for target in targets:  # an old file is no output
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+            description.write_text(json.dumps(_described(case, given, wanted, workdir, fields), indent=1))
+            tail = run_program(
+                _command(settings["command"], fields),
+                workdir=workdir,
+                env=_environment(settings.get("env", {}), fields) | {CASE_VARIABLE: str(description)},
+                timeout=settings.get("timeout"),
+            )
+            try:
+                return tuple(
+                    restored(read(target, one.path), one.dtype, one.shape, one.path).astype(
+                        one.own_dtype, copy=False
+                    )
+                    for one, target in zip(wanted, targets, strict=True)
+                )
+            except BadOutput as error:
+                raise ProgramFailed(error.message, exit_code=0, stderr_tail=tail) from None
+
+
+def _files(case: TestCase, settings: Mapping[str, Any], side: str) -> list[TensorFile]:
+    """The files of all inputs or outputs, in the descriptor's order."""
+    names = getattr(case.descriptor, side)
+    shapes: Mapping[str, Any] = case.shapes if side == "inputs" else case.output_shapes
+    dtypes = dict(zip(names, case.dtypes if side == "inputs" else case.output_dtypes, strict=True))
+    where = side[:-1]
+    entries = settings.get(side) or [{"tensor": name, "path": f"{where}/{name}.bin"} for name in names]
+    by_name = {case.descriptor.canonical_name(entry["tensor"]): entry for entry in entries}
+    if set(by_name) != set(names) or len(entries) != len(names):
+        raise UsageError(
+            f"{side} of the settings name {listing([entry['tensor'] for entry in entries])}; "
+            f"{case.op} has the {side} {listing(names)}, each once"
+        )
+    return [
+        TensorFile(name, entry["path"], entry.get("dtype", dtypes[name]), tuple(shapes[name]), dtypes[name])
+        for name, entry in ((name, by_name[name]) for name in names)
+    ]
+
+
+@contextlib.contextmanager
+def _workdir(settings: Mapping[str, Any], scratch: str) -> Iterator[Path]:
+    """The folder to run in, for this case alone while it is open."""
+    if "workdir" not in settings:
+        folder = Path(scratch, "work")
+        folder.mkdir()
+        yield folder
+        return
+    folder = Path(settings["workdir"]).resolve()
+    if not folder.is_dir():
+        raise UsageError(f"the workdir {folder} is no folder", "workdir is relative to the plan's folder")
+    locks = Path(tempfile.gettempdir(), f"optest-locks-{os.getuid()}")
+    locks.mkdir(mode=0o700, exist_ok=True)
+    with (locks / hashlib.sha256(bytes(folder)).hexdigest()[:32]).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers use the same files; closing unlocks
+        yield folder
+
+
+def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, description: Path) -> dict[str, str]:
+    """What ``{name}`` stands for in commands, paths and variables."""
+    fields = {
+        "op": case.op,
+        "chip": case.backend.chip or "",
+        "phase": case.phase,
+        "seed": str(case.seed),
+        "id": case.id,
+        "workdir": str(workdir),
+        "case": str(description),
+    }
+    names = {name: [name] for name in (*case.descriptor.inputs, *case.descriptor.outputs)}
+    for alias, name in case.descriptor.aliases.items():
+        names[name].append(alias)
+    for one in files:
+        for name in names[one.tensor]:
+            fields |= {
+                f"{name}.shape": ",".join(map(str, one.shape)),
+                f"{name}.size": str(math.prod(one.shape)),
+                f"{name}.dtype": one.dtype,
+            }
+    fields |= {f"attributes.{name}": _text(value) for name, value in case.attributes.items()}
+    return fields | {f"{name}.path": _filled(one.path, fields) for one in files for name in names[one.tensor]}
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    """``text`` with each ``{field}``; other braces stay as they are.
+
+    A tensor or ``attributes`` with a part that it has not is a mistake: :class:`UsageError`.
+    """
+    heads = {name.partition(".")[0] for name in fields if "." in name} | {"attributes"}
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        head, dot, _ = name.partition(".")
+        if dot and name not in fields and head in heads:
+            raise UsageError(f"{match[0]} is no field of this case; there are {listing(fields, limit=60)}")
+        return fields.get(name, match[0])
+
+    return _FIELD.sub(value, text)
+
+
+def _text(value: Any) -> str:
+    """An attribute as a word for a command line: lists with commas, bools and None as in JSON."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _command(given: str | Sequence[str], fields: Mapping[str, str]) -> list[str]:
+    try:
+        words = shlex.split(given) if isinstance(given, str) else list(given)
+    except ValueError as error:
+        raise UsageError(f"the command {given!r} cannot be split into words: {error}") from None
+    if not words:
+        raise UsageError(f"the command {given!r} is empty")
+    return [_filled(word, fields) for word in words]
+
+
+def _environment(given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, **{name: _filled(str(value), fields) for name, value in given.items()}}
+
+
+def _described(
+    case: TestCase,
+    given: Sequence[TensorFile],
+    wanted: Sequence[TensorFile],
+    workdir: Path,
+    fields: Mapping[str, str],
+) -> dict[str, Any]:
+    """The case as JSON: what the program finds in the file that ``OPTEST_CASE`` names."""
+
+    def files(some: Sequence[TensorFile]) -> list[dict[str, Any]]:
+        return [
+            {
+                "tensor": one.tensor,
+                "path": str(workdir / _filled(one.path, fields)),
+                "dtype": one.dtype,
+                "shape": list(one.shape),
+            }
+            for one in some
+        ]
+
+    return case_facts(case) | {"inputs": files(given), "outputs": files(wanted)}
+
+
+def case_facts(case: TestCase) -> dict[str, Any]:
+    """What a program outside this process is told of a case, tensors left out."""
+    return {
+        "id": case.id,
+        "op": case.op,
+        "category": case.descriptor.category,
+        "attributes": dict(case.attributes),
+        "phase": case.phase,
+        "seed": case.seed,
+        "chip": case.backend.chip,
+    }

@@ -1,0 +1,141 @@
+"""The driver ``http``: posts each case to a server and compares what it answers.
+
+Request and answer are in the container of safetensors: eight bytes with the length of
+a JSON header (little-endian), the header, then the tensors' bytes. The header's
+``__metadata__`` has ``case``, the case as JSON. The answer has ``output0`` and so on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ..plan.driver_settings import HTTP_FIELDS, check_settings
+from .command import case_facts
+from .driver import BackendDriver, ProgramFailed, Unsupported
+from .tensor_files import BadOutput, restored, stored
+
+if TYPE_CHECKING:
+    from ..core.case import TestCase
+
+MEDIA_TYPE = "application/octet-stream"
+NOT_IMPLEMENTED = 501
+TAIL = 2000
+_CODES = {
+    "bool": "BOOL",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    **{f"float{bits}": f"F{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
+    **{f"complex{bits}": f"C{bits}" for bits in (64, 128)},
+}
+"""The names that safetensors has for dtypes; C128 is optest's own."""
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+class HttpDriver(BackendDriver):
+    """Runs cases on a server; an answer 501 means that it does not support the case."""
+
+    kind = "http"
+    name = "http"
+
+    def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        """The outputs of the answer.
+
+        Raises :class:`UsageError` for settings that cannot be used, :class:`Unsupported`
+        for 501, and :class:`ProgramFailed` if the server cannot be reached, takes too long
+        or answers anything but the outputs.
+        """
+        settings = case.backend_config.get("http", {})
+        check_settings("http", settings, HTTP_FIELDS, "url")
+        body = pack(dict(zip(case.descriptor.inputs, inputs, strict=True)), {"case": _facts(case)})
+        try:
+            outputs = unpack(_post(settings, body), settings["url"])
+        except BadOutput as error:
+            raise ProgramFailed(error.message) from None
+        missing = [name for name in case.descriptor.outputs if name not in outputs]
+        if missing:
+            raise ProgramFailed(f"the answer of {settings['url']} has no tensor {missing[0]!r}")
+        return tuple(outputs[name] for name in case.descriptor.outputs)
+
+
+def pack(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Tensors and metadata as the bytes of one message."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    parts: list[bytes] = []
+    offset = 0
+    for name, array in tensors.items():
+        code = _CODES.get(array.dtype.name)
+        if code is None:
+            raise Unsupported(f"{name} is {array.dtype.name}, for which safetensors has no name")
+        parts.append(stored(array, array.dtype.name, name))
+        end = offset + len(parts[-1])
+        header[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header).encode()
+    return b"".join((len(text).to_bytes(8, "little"), text, *parts))
+
+
+def unpack(message: bytes, sender: str) -> dict[str, NDArray[Any]]:
+    """The tensors of a message; raises :class:`BadOutput` for what is not one."""
+    length = int.from_bytes(message[:8], "little")
+    data = message[8 + length :]
+    try:
+        if len(message) < 8 + length:
+            raise ValueError("it is cut short")
+        header = json.loads(message[8 : 8 + length])
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        return {
+            name: restored(
+                data[slice(*entry["data_offsets"])],
+                _NAMES[entry["dtype"]],
+                entry["shape"],
+                f"{sender}: {name}",
+            )
+            for name, entry in entries.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadOutput(f"the answer of {sender} is not in the container of safetensors: {error}") from None
+
+
+def _facts(case: TestCase) -> str:
+    outputs = [
+        {"tensor": name, "dtype": dtype, "shape": list(case.output_shapes[name])}
+        for name, dtype in zip(case.descriptor.outputs, case.output_dtypes, strict=True)
+    ]
+    return json.dumps(case_facts(case) | {"inputs": list(case.descriptor.inputs), "outputs": outputs})
+
+
+def _post(settings: Mapping[str, Any], body: bytes) -> bytes:
+    url = settings["url"]
+    headers = {"Content-Type": MEDIA_TYPE, **settings.get("headers", {})}
+    request = urllib.request.Request(url, body, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=settings.get("timeout")) as answer:
+            content: bytes = answer.read()
+            return content
+    except urllib.error.HTTPError as error:
+        text = error.read(TAIL).decode("utf-8", "replace").strip()
+        if error.code == NOT_IMPLEMENTED:
+            raise Unsupported(text or f"{url} does not support the case") from None
+        raise ProgramFailed(f"{url} answered {error.code} {error.reason}", stderr_tail=text) from None
+    except TimeoutError:
+        raise ProgramFailed(
+            f"{url} did not answer within {settings['timeout']:g} s", timed_out=True
+        ) from None
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise ProgramFailed(
+                f"{url} did not answer within {settings['timeout']:g} s", timed_out=True
+            ) from None
+        raise ProgramFailed(f"{url} cannot be reached: {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ProgramFailed(f"the connection to {url} broke: {type(error).__name__}: {error}") from None

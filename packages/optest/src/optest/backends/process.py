@@ -1,0 +1,156 @@
+"""Programs that drivers run: in a process group of their own, with a deadline, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import BackendError
+from .driver import ProgramFailed
+
+logger = logging.getLogger(__name__)
+
+TAIL_LINES = 20
+TAIL_BYTES = 8192
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def run_program(
+    command: Sequence[str], *, workdir: Path, env: Mapping[str, str], timeout: float | None
+) -> str:
+    """Run ``command`` to its end; returns the last lines of what it wrote, for messages.
+
+    Every process that it started is gone afterwards, also one that made itself a group of
+    its own: what is left is killed, and a warning names it. Raises
+    :class:`ProgramFailed` for an exit code other than 0, a signal or ``timeout``
+    seconds, :class:`BackendError` if it cannot be started.
+    """
+    text = shlex.join(command)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _adopting() as known:
+        # Files, not pipes: whoever stays behind with a pipe open would keep us waiting for its end.
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=workdir,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise BackendError(
+                f"the command {text} cannot be started in {workdir}: {error.strerror}: {error.filename}"
+            ) from None
+        timed_out = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            left = _kill_rest(process, known)
+        tail = _tail(err) or _tail(out)
+        if left and not timed_out:
+            logger.warning("%s left %s behind; killed", text, ", ".join(left))
+    if timed_out:
+        raise ProgramFailed(
+            f"the command {text} did not end within {timeout:g} s and was killed",
+            timed_out=True,
+            stderr_tail=tail,
+        )
+    code = process.returncode
+    if code < 0:
+        name = signal.Signals(-code).name
+        raise ProgramFailed(f"the command {text} died of {name}", signal=name, stderr_tail=tail)
+    if code:
+        raise ProgramFailed(f"the command {text} exited with {code}", exit_code=code, stderr_tail=tail)
+    return tail
+
+
+def _kill_rest(process: subprocess.Popen[bytes], known: frozenset[int]) -> list[str]:
+    """Kill the program if it still runs, and all that it started; names what outlived it."""
+    running = process.poll() is None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    left: dict[int, str] = {}
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:  # the dead hand their own children on to us, one generation at a time
+        orphans = _children() - known
+        if not orphans:
+            break
+        for pid in orphans:
+            name = _name(pid)
+            if name:
+                left.setdefault(pid, f"{name} (process {pid})")
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.002)
+    return [] if running else list(left.values())
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[frozenset[int]]:
+    """While this is open, orphans become our children; yields those that we have already.
+
+    Linux only; elsewhere the process group is all that can be killed.
+    """
+    before = _children()
+    adopted = _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield before
+    finally:
+        if adopted:
+            _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
+    except (AttributeError, OSError):
+        return False
+
+
+def _die_with_parent() -> None:
+    """Run in the child: the worker may be killed at any time, and the program goes with it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _children() -> frozenset[int]:
+    """The processes whose parent we are, as Linux lists them."""
+    found: set[int] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found |= {int(pid) for pid in file.read_text().split()}
+    return frozenset(found)
+
+
+def _name(pid: int) -> str:
+    """What a process runs; empty if it is dead."""
+    try:
+        head, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return ""
+    return "" if rest.split()[0] in "ZX" else head.partition("(")[2]
+
+
+def _tail(file: BinaryIO) -> str:
+    """The last lines of a file that a program wrote."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - TAIL_BYTES))
+    lines = file.read().decode("utf-8", "replace").splitlines()
+    return "\n".join(lines[-TAIL_LINES:]).strip()

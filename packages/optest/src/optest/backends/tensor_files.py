@@ -1,0 +1,79 @@
+"""Arrays as bytes outside this process: raw files, and the dtypes that they hold.
+
+Bytes are in C order and in this machine's byte order, without a header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.dtypes import kind_of
+from ..errors import OptestError, UsageError
+from .driver import Unsupported
+
+Array = NDArray[Any]
+
+
+class BadOutput(OptestError):
+    """What a backend left as an output is not the tensor that was asked for."""
+
+    exit_code = 1
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype of a name such as ``bfloat16``. Raises :class:`UsageError`."""
+    try:
+        found = np.dtype(getattr(ml_dtypes, name, name))
+        kind_of(found)
+    except TypeError:
+        raise UsageError(f"unknown dtype {name!r}: use a name such as float16, bfloat16 or int32") from None
+    return found
+
+
+def stored(array: Array, dtype: str, tensor: str) -> bytes:
+    """The bytes of ``array`` as ``dtype``; raises :class:`Unsupported` where that changes a value."""
+    target = dtype_named(dtype)
+    if array.dtype != target:
+        with np.errstate(all="ignore"):
+            changed = array.astype(target)
+            kept = changed.astype(array.dtype)
+            lost = (kept != array) & ((kept == kept) | (array == array))  # NaN stays NaN
+        if lost.any():
+            raise Unsupported(f"{tensor} is {array.dtype}, and its values do not fit into the file's {dtype}")
+        array = changed
+    return array.tobytes()
+
+
+def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array:
+    """The array of ``shape`` that ``data`` holds; raises :class:`BadOutput` if it cannot be that."""
+    target = dtype_named(dtype)
+    expected = int(np.prod(shape, dtype=object)) * target.itemsize
+    if len(data) != expected:
+        raise BadOutput(f"{place} has {len(data)} bytes; {dtype} of shape {list(shape)} has {expected}")
+    if target == np.bool_:
+        numbers = np.frombuffer(data, np.uint8)
+        if numbers.size and numbers.max() > 1:
+            raise BadOutput(f"{place} holds the byte {numbers.max()}; a bool is a byte 0 or 1")
+    return np.frombuffer(data, target).reshape(shape).copy()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file, with the folders it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def read(path: Path, place: str) -> bytes:
+    """The bytes of an output file; raises :class:`BadOutput` if it is not there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise BadOutput(f"{place} was not written: there is no file {path}") from None
+    except OSError as error:
+        raise BadOutput(f"{place} cannot be read: {error.strerror}: {path}") from None

@@ -1,0 +1,97 @@
+"""The settings of the built-in drivers in ``backend_config``, as JSON Schemas.
+
+Plans are checked against them; the drivers check what embedders give them with
+:func:`check_settings`. Nothing is required here, because layers of a plan may each
+bring a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UsageError
+
+_TEXT = {"type": "string", "minLength": 1}
+_SECONDS = {"type": "number", "exclusiveMinimum": 0}
+_DTYPE = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
+
+_FILES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["tensor", "path"],
+        "properties": {
+            "tensor": {**_TEXT, "description": "The tensor's name (`input0`, `output0`) or alias."},
+            "path": {**_TEXT, "description": "The file, relative to `workdir`."},
+            "dtype": {**_DTYPE, "description": "What the file holds. Default: the tensor's own dtype."},
+        },
+    },
+}
+
+COMMAND_FIELDS: dict[str, Any] = {
+    "command": {
+        "oneOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}],
+        "description": "The program and its arguments, as a list or as text that is split like a shell "
+        "splits it; no shell runs it.",
+    },
+    "workdir": {
+        **_TEXT,
+        "description": "Where it runs, relative to the plan; one case at a time. Default: a new temporary "
+        "folder for each case.",
+    },
+    "inputs": {
+        **_FILES,
+        "description": "The files that inputs are written to. Default: `input/NAME.bin` for every input.",
+    },
+    "outputs": {
+        **_FILES,
+        "description": "The files that outputs are read from. Default: `output/NAME.bin` for every output.",
+    },
+    "env": {
+        "type": "object",
+        "additionalProperties": {"type": ["string", "number"]},
+        "description": "Environment variables, added to those of optest.",
+    },
+    "timeout": {**_SECONDS, "description": "Seconds after which the command and its children are killed."},
+}
+
+HTTP_FIELDS: dict[str, Any] = {
+    "url": {"type": "string", "pattern": "^https?://", "description": "Where cases are posted to."},
+    "headers": {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "Further request headers, such as Authorization.",
+    },
+    "timeout": {**_SECONDS, "description": "Seconds to wait for the answer."},
+}
+
+DRIVER_FIELDS: dict[str, dict[str, Any]] = {
+    "command": COMMAND_FIELDS,
+    "ascend": COMMAND_FIELDS,
+    "http": HTTP_FIELDS,
+}
+"""Fields by driver."""
+
+
+def settings_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of one driver's settings."""
+    return {"type": "object", "additionalProperties": False, "properties": dict(fields)}
+
+
+def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *required: str) -> None:
+    """Raise :class:`UsageError`, with the key, unless ``settings`` fit ``fields`` and have ``required``."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    where = f"backend_config.{driver}"
+    violation = best_match(Draft202012Validator(settings_schema(fields)).iter_errors(settings))
+    if violation is not None:
+        raise UsageError(f"{where}{violation.json_path.removeprefix('$')}: {violation.message}")
+    missing = [name for name in required if name not in settings]
+    if missing:
+        raise UsageError(
+            f"the driver {driver!r} needs to know its {missing[0]}",
+            f"give {where}.{missing[0]} in a plan; the plan reference shows its form",
+        )
