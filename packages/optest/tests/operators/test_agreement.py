@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 import optest
 from optest.backends.numpy_impl import IMPLEMENTATIONS, compute
 from optest.core.case import BackendTarget, TestCase
-from optest.core.comparator import compare
+from optest.core.reference import rounded
+from optest.core.verdict import judge
 from optest.dotted import load_reference
 from optest.generators import EdgeGenerator, Generator, RandomTensorGenerator
 from optest.operators import OperatorDescriptor
@@ -38,11 +40,8 @@ def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> Non
         wide = reference(inputs, case.attributes)
         found = compute(case.op, inputs, case.attributes, case.output_dtypes)
         assert [one.shape for one in wide] == list(case.output_shapes.values()), case.describe()
-        for got, truth, dtype in zip(found, wide, case.output_dtypes, strict=True):
-            with np.errstate(all="ignore"):
-                expected = truth.astype(dtype)
-            verdict = compare(got, expected, descriptor.tolerance(dtype), reference=truth)
-            assert verdict.passed, f"{case.describe()}: {verdict}"
+        for verdict in judge(case, found, rounded(case, wide), wide, partial(tuple, inputs)):
+            assert verdict.passed, f"{case.describe()}: {verdict.summary()}"
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)

@@ -11,6 +11,9 @@ happens to be exact proves nothing about rounding. The second keeps a large
 element's error from excusing a wrong sign in a small one: it says how far, relative
 to its own size, a value may be off. It is wide (16) because the relative error of
 an element that cancels to almost zero is a matter of luck, for the control too.
+
+An element also passes where error_i is within its own bound, where there are bounds: a
+rule that comes from the operator and not from a control (see ``roundoff``).
 """
 
 from __future__ import annotations
@@ -45,11 +48,12 @@ def judge_accuracy(
     control: Array,
     tolerance: Tolerance,
     *,
+    bound: Array | None,
     everywhere: bool,
 ) -> tuple[Accuracy, int | None]:
     """Apply the rule to ``actual``; also the flat offset of the element furthest beyond it.
 
-    All four arrays have one shape; ``actual`` and ``expected`` one floating or complex
+    All arrays have one shape; ``actual`` and ``expected`` one floating or complex
     dtype, ``reference`` a wider one. Elements within ``tolerance`` of ``expected`` are
     exempt unless ``everywhere``. Where error or reference are not finite, the element
     passes only as the same value that the control or the rounded reference has.
@@ -62,10 +66,11 @@ def judge_accuracy(
         one_error, size = _errors_and_ulps(trusted, truth, wide, dtype)
         control_error = max(control_error, _largest(one_error))
         control_ulps = max(control_ulps, _largest(one_error / size))
-    factor, violations, furthest = tolerance.factor, 0, Furthest()
+    factor, violations, excused, furthest = tolerance.factor, 0, 0, Furthest()
+    bounds = np.broadcast_to(np.zeros(()), expected.shape) if bound is None else bound
     absolute_limit = factor * control_error
     relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
-    for offset, (got, want, truth, trusted) in blocks(actual, expected, reference, control):
+    for offset, (got, want, truth, trusted, most) in blocks(actual, expected, reference, control, bounds):
         wide_got, wide_want = widened(got), widened(want)
         one_error, size = _errors_and_ulps(got, truth, wide, dtype)
         beyond = one_error - np.minimum(absolute_limit + size, relative_limit * size)
@@ -76,12 +81,15 @@ def judge_accuracy(
             beyond[special] = np.where(agree, -np.inf, np.inf)[special]
         if not everywhere:
             beyond[errors(wide_got, wide_want, tolerance)[1] <= 0] = -np.inf
+        within = (beyond > 0) & (one_error <= most)
+        excused += int(np.count_nonzero(within))
+        beyond[within] = -np.inf
         if tolerance.signed_zero:
             insist_on_zeros(beyond, sign_differences(wide_got, wide_want)[1])
         violations += int(np.count_nonzero(beyond > 0))
         furthest.offer(beyond, offset)
         error, ulps = max(error, _largest(one_error)), max(ulps, _largest(one_error / size))
-    judged = Accuracy(factor, error, control_error, ulps, control_ulps, violations)
+    judged = Accuracy(factor, error, control_error, ulps, control_ulps, violations, excused)
     return judged, furthest.offset if violations else None
 
 

@@ -10,7 +10,8 @@ Three modes:
     Elements are within the tolerance; or else, where a ``reference`` is given,
     those that miss it satisfy the accuracy rule. That is "the defaults or, where
     missed, an error against float64 of at most 2 × eager's", with eager's float64
-    result as ``reference`` and its result in the dtype as ``control``.
+    result as ``reference`` and its result in the dtype as ``control``. A ``bound`` per
+    element (see ``roundoff``) excuses errors against the reference up to it.
 ``accuracy``
     Every element satisfies the accuracy rule (see ``accuracy``).
 ``exact``
@@ -49,6 +50,7 @@ def compare(
     *,
     reference: ArrayLike | None = None,
     control: ArrayLike | None = None,
+    bound: ArrayLike | None = None,
     mode: Mode = "allclose",
 ) -> Comparison:
     """Judge ``actual`` against ``expected``, element by element.
@@ -58,11 +60,12 @@ def compare(
     exception. ``tolerance`` is the dtype's default if None; integers and bools are
     always exact. ``reference`` is the true result in a wider dtype, ``control`` a
     trusted result in the compared dtype (``expected`` if None), both of the
-    expected shape; mode ``exact``, integers and bools do without them.
+    expected shape; mode ``exact``, integers and bools do without them. ``bound``, of
+    that shape too, counts in mode ``allclose`` with a reference.
 
     Raises ``TypeError`` for a dtype that cannot be compared; ``ValueError`` for an
-    unknown mode, for ``accuracy`` without a reference and for a reference or
-    control that does not fit ``expected``.
+    unknown mode, for ``accuracy`` without a reference and for a reference, control or
+    bound that does not fit ``expected``.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(get_args(Mode))}")
@@ -89,8 +92,9 @@ def compare(
     accuracy: Accuracy | None = None
     everywhere = mode == "accuracy"
     if truth is not None and trusted is not None and (everywhere or total.mismatches):
+        allowed = None if bound is None or everywhere else _companion("bound", bound, expected)
         accuracy, violation = judge_accuracy(
-            actual, expected, truth, trusted, tolerance, everywhere=everywhere
+            actual, expected, truth, trusted, tolerance, bound=allowed, everywhere=everywhere
         )
         rule = "accuracy" if accuracy.passed else None
         worst = worst if violation is None else violation

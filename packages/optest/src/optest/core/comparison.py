@@ -33,7 +33,8 @@ class Accuracy:
 
     ``error`` and ``control_error`` are the largest finite |value − reference|,
     ``ulp_error`` and ``control_ulp_error`` the largest in ULPs of the results'
-    dtype at the reference; ``violations`` counts elements beyond the limit.
+    dtype at the reference; ``violations`` counts elements beyond the limit, ``excused``
+    those beyond it that are within their bound on rounding errors.
     """
 
     factor: float
@@ -42,6 +43,7 @@ class Accuracy:
     ulp_error: float
     control_ulp_error: float
     violations: int
+    excused: int = 0
 
     @property
     def passed(self) -> bool:
@@ -49,10 +51,11 @@ class Accuracy:
 
     def text(self) -> str:
         """The errors and the limit in one phrase."""
+        excused = f", {self.excused} beyond it explained by rounding" if self.excused else ""
         return (
             f"error {self.error:.3g} ({self.ulp_error:.3g} ULP) against the reference, "
             f"control's {self.control_error:.3g} ({self.control_ulp_error:.3g} ULP), "
-            f"limit {self.factor:g} times"
+            f"limit {self.factor:g} times{excused}"
         )
 
 

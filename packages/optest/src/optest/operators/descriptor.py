@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ..core.roundoff import Rounding
 from ..core.tolerance import ANY_DTYPE, Tolerance, ToleranceTable
 from ..errors import AttributeMismatch, ShapeError, UsageError
 from ..names import listing, near_misses
@@ -107,7 +108,9 @@ class OperatorDescriptor:
     ``output_dtypes(dtypes, attributes)`` and ``output_shapes(shapes, attributes)``
     are the rules for the results; the latter raises :class:`ShapeError` for shapes
     that the operator cannot take. ``domain`` describes inputs whose values are not
-    free. ``tolerances`` has those that differ from the defaults, by output dtype.
+    free. ``tolerances`` has those that differ from the defaults, by output dtype;
+    ``rounding`` is the rule that bounds the rounding errors of an operator made of many
+    operations (see ``core.roundoff``).
     ``aliases`` are other names for inputs and outputs in plans: ``{"weight": "input1"}``.
     """
 
@@ -123,6 +126,7 @@ class OperatorDescriptor:
     generator: str = "optest.generators:RandomTensorGenerator"
     domain: Mapping[str, Domain] = field(default_factory=dict)
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    rounding: Rounding | None = None
     tags: frozenset[str] = frozenset()
     setups: tuple[Setup, ...] = ()
     doc: str = ""

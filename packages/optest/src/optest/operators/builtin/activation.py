@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.tolerance import Tolerance
 from ..descriptor import REQUIRED, AttributeSpec, OperatorDescriptor, Shape
 from .build import (
     DIM,
     FLOATS,
     INTEGERS,
-    ROUNDED,
     UNARY_SETUPS,
     alike,
     axis,
@@ -28,7 +26,6 @@ def _activation(
     attributes: Mapping[str, AttributeSpec] | None = None,
     *variants: Mapping[str, Any],
     dtypes: tuple[str, ...] = FLOATS,
-    tolerances: Mapping[str, Tolerance] | None = None,
     nan: bool = True,
     torch: str = "",
 ) -> OperatorDescriptor:
@@ -46,7 +43,6 @@ def _activation(
         shapes=identity,
         torch=torch or f"torch.nn.functional.{name}",
         attributes=attributes,
-        tolerances=tolerances,
         tags=("elementwise", "differentiable", *(("edge:nan",) if nan else ())),
     )
 
@@ -115,7 +111,7 @@ OPERATORS = (
         {"beta": 0.5, "threshold": 1.0},
     ),
     _activation("softsign", "x / (1 + |x|)."),
-    _activation("tanhshrink", "x − tanh(x).", tolerances=ROUNDED),
+    _activation("tanhshrink", "x − tanh(x)."),
     _activation(
         "hardtanh",
         "x between min_val and max_val; NaN stays.",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, Shape
-from .build import FLOATS, ROUNDED, alike, broadcast, need, operator, setup
+from .build import FLOATS, alike, broadcast, need, operator, setup
 
 _SCALE = AttributeSpec((float, type(None)), None, doc="factor of the scores; null: 1 / sqrt(last size)")
 
@@ -55,7 +56,7 @@ OPERATORS = (
             "scale": _SCALE,
             "enable_gqa": AttributeSpec(bool, False, doc="whether several query heads share a key head"),
         },
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "differentiable"),
         aliases=("query", "key", "value"),
     ),
@@ -77,7 +78,7 @@ OPERATORS = (
         shapes=_masked_shape,
         torch="torch.nn.functional.scaled_dot_product_attention",
         attributes={"scale": _SCALE},
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "differentiable"),
         aliases=("query", "key", "value", "attn_mask"),
     ),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Rounding
 from ...errors import ShapeError
 from ..descriptor import AttributeSpec, DTypes, OperatorDescriptor, Setup, Shape, Shapes
 from ..domain import Domain
@@ -116,10 +116,6 @@ def spread(value: int | tuple[int, ...], count: int, name: str) -> tuple[int, ..
     return values
 
 
-ROUNDED = {"float16": Tolerance(4e-3, 1e-2), "bfloat16": Tolerance(2e-2, 5e-2)}
-"""For operators whose intermediate results a backend may round to the narrow dtype, and then subtract."""
-PRODUCTS = {"float16": Tolerance(1e-2, 1e-5), "bfloat16": Tolerance(8e-2, 1e-5)}
-"""For products of about ten elements, rounded after each step."""
 DIM = AttributeSpec(int, doc="the dimension; negative ones count from the last")
 KEEPDIM = AttributeSpec(bool, False, doc="leave reduced dimensions with size 1")
 DIMS = AttributeSpec((int, list, type(None)), None, doc="the dimensions to reduce; null for all")
@@ -138,7 +134,7 @@ def operator(
     outputs: int = 1,
     attributes: Mapping[str, AttributeSpec] | None = None,
     domain: Mapping[str, Domain] | None = None,
-    tolerances: Mapping[str, Tolerance] | None = None,
+    rounding: Rounding | None = None,
     tags: Iterable[str] = (),
     aliases: Iterable[str] = (),
 ) -> OperatorDescriptor:
@@ -166,7 +162,7 @@ def operator(
         output_shapes=output_shapes,
         attributes=attributes or {},
         domain=domain or {},
-        tolerances=tolerances or {},
+        rounding=rounding,
         tags=frozenset(tags) | {f"torch:{torch}"},
         setups=setups,
         doc=doc,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Sums
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
-from .build import FLOATS, ROUNDED, alike, need, operator, setup, spread
+from .build import FLOATS, alike, need, operator, setup, spread
 
 _SPREAD = (int, list)
-_SCATTERED = ROUNDED | {"float16": Tolerance(4e-3, 4e-2)}
-"""A transposed convolution may add up its overlapping windows in float16."""
 
 
 def _attributes(*, transposed: bool) -> dict[str, AttributeSpec]:
@@ -103,7 +101,7 @@ def _operator(rank: int, setups: tuple[Setup, ...], *, transposed: bool) -> Oper
         shapes=_transposed_shape(rank) if transposed else _convolution_shape(rank),
         torch=f"torch.nn.functional.{name}",
         attributes=_attributes(transposed=transposed),
-        tolerances=_SCATTERED if transposed else ROUNDED,
+        rounding=Sums("input2"),
         tags=("reduction", "differentiable"),
         aliases=("input", "weight", "bias"),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, Shape
 from ..domain import Domain
-from .build import FLOATS, ROUNDED, gives, need, operator, setup
+from .build import FLOATS, gives, need, operator, setup
 
 _ROWS = Domain(indices_of=("input1", 0))
 _DTYPES = tuple(("int64", name) for name in FLOATS)
@@ -69,7 +70,7 @@ OPERATORS = (
         types=lambda dtypes, attributes: (dtypes[1],),
         attributes={"mode": AttributeSpec(str, "mean", choices=("sum", "mean", "max"), doc="how to combine")},
         domain={"input0": _ROWS},
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("index", "reduction", "differentiable"),
         aliases=("input", "weight"),
     ),

@@ -65,6 +65,7 @@ def _setups(least: int) -> tuple[Setup, ...]:
         setup((least,), note="short"),
         setup((1, 1, 6), note="size 1"),
         setup((33,), note="odd length"),
+        setup((0, 6), note="empty"),
     )
 
 
@@ -106,6 +107,7 @@ _PLANES = (
     setup((4, 6), s=[3, 8], note="cut and filled"),
     setup((1, 1), note="size 1"),
     setup((9, 7), note="odd length"),
+    setup((0, 4, 6), note="empty"),
 )
 _SHIFT = AttributeSpec((int, list, type(None)), None, doc="which dimensions; null for all")
 _SHIFTS = (

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Sums
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
-from .build import COMPLEX, FLOATS, ROUNDED, WIDE_FLOATS, alike, broadcast, need, operator, setup
+from .build import COMPLEX, FLOATS, alike, broadcast, need, operator, setup
 
 _TYPES = (*FLOATS, "int32", "int64", *COMPLEX)
-_TOLERANCES = ROUNDED | {"float32": Tolerance(1.3e-6, 5e-5), "complex64": Tolerance(1.3e-6, 1e-4)}
-"""Sums of up to 64 products of about 4 may come near 0."""
 _ALPHA = AttributeSpec((int, float), 1, doc="the factor of the product")
 _BETA = AttributeSpec((int, float), 1, doc="the factor of input0; with 0 not even its NaN counts")
 
@@ -26,6 +24,7 @@ def _product(
     dtypes: tuple[str, ...] = _TYPES,
     attributes: Mapping[str, AttributeSpec] | None = None,
     torch: str = "",
+    addend: str | None = None,
     aliases: tuple[str, ...] = (),
 ) -> OperatorDescriptor:
     return operator(
@@ -37,7 +36,7 @@ def _product(
         shapes=shapes,
         torch=torch or f"torch.{name}",
         attributes=attributes,
-        tolerances=_TOLERANCES,
+        rounding=Sums(addend),
         tags=("reduction", "differentiable"),
         aliases=aliases,
     )
@@ -175,6 +174,7 @@ OPERATORS = (
         },
         torch="torch.addmm",
         aliases=("a", "b", "c"),
+        addend="input2",
     ),
     _product(
         "matmul",
@@ -204,6 +204,7 @@ OPERATORS = (
         ),
         _addmm_shape,
         attributes={"beta": _BETA, "alpha": _ALPHA},
+        addend="input0",
     ),
     _product(
         "baddbmm",
@@ -216,6 +217,7 @@ OPERATORS = (
         ),
         _baddbmm_shape,
         attributes={"beta": _BETA, "alpha": _ALPHA},
+        addend="input0",
     ),
     _product(
         "mv",
@@ -290,10 +292,11 @@ OPERATORS = (
         dtypes=FLOATS,
         torch="torch.nn.functional.linear",
         aliases=("input", "weight", "bias"),
+        addend="input2",
     ),
     _product(
         "bilinear",
-        "Σ input0_i · weight_kij · input1_j + bias_k. Not in narrow floats: two sums, each rounded.",
+        "Σ input0_i · weight_kij · input1_j + bias_k.",
         4,
         (
             setup((4, 3), (4, 5), (2, 3, 5), (2,)),
@@ -306,8 +309,9 @@ OPERATORS = (
             setup((2, 1), (2, 9), (3, 1, 9), (3,)),
         ),
         _bilinear_shape,
-        dtypes=WIDE_FLOATS,
+        dtypes=FLOATS,
         torch="torch.nn.functional.bilinear",
         aliases=("left", "right", "weight", "bias"),
+        addend="input3",
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Rounding, Stages, Sums
 from ..descriptor import AttributeSpec, DTypes, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
-from .build import BOOL, DIM, FLOATS, MOVED, REAL, ROUNDED, axis, broadcast, need, operator, setup
+from .build import BOOL, DIM, FLOATS, MOVED, REAL, axis, broadcast, need, operator, setup
 
 _INDEX = Domain(indices_of=("input0", "dim"))
 
@@ -28,7 +28,7 @@ def _indexing(
     attributes: Mapping[str, AttributeSpec] | None = None,
     domain: Mapping[str, Domain] | None = None,
     aliases: tuple[str, ...] = ("input", "index", "src"),
-    tolerances: Mapping[str, Tolerance] | None = None,
+    rounding: Rounding | None = None,
     torch: str = "",
 ) -> OperatorDescriptor:
     return operator(
@@ -41,8 +41,8 @@ def _indexing(
         torch=torch or f"torch.{name}",
         attributes=attributes,
         domain=domain if domain is not None else {"input1": _INDEX},
-        tolerances=tolerances,
-        tags=("index", "differentiable", *(("reduction",) if tolerances else ())),
+        rounding=rounding,
+        tags=("index", "differentiable", *(("reduction",) if rounding else ())),
         aliases=aliases,
     )
 
@@ -192,7 +192,7 @@ OPERATORS = (
         _with_index((*FLOATS, "int32", "int64", "uint8"), 1),
         _SCATTERS,
         _scatter_shape,
-        tolerances=ROUNDED,
+        rounding=Sums("input0", in_place=True),
         attributes={"dim": DIM},
     ),
     _indexing(
@@ -218,7 +218,7 @@ OPERATORS = (
             "include_self": AttributeSpec(bool, True, doc="whether input0's own elements take part"),
         },
         domain={"input0": Domain(low=-3, high=3), "input1": _INDEX, "input2": Domain(low=-3, high=3)},
-        tolerances=ROUNDED,
+        rounding=Stages(),
     ),
     _indexing(
         "index_select",
@@ -238,7 +238,7 @@ OPERATORS = (
             setup((5, 4), (3,), (5, 3), dim=1, alpha=-1),
         ),
         _update_shape,
-        tolerances=ROUNDED,
+        rounding=Sums("input0", in_place=True),
         attributes={"dim": DIM, "alpha": AttributeSpec((int, float), 1, doc="factor of the slices")},
         aliases=("input", "index", "source"),
     ),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, DTypes, OperatorDescriptor, Setup, Shape
 from ..domain import ANY, Domain
-from .build import FLOATS, ROUNDED, alike, axis, broadcast, need, operator, setup
+from .build import FLOATS, alike, axis, broadcast, need, operator, setup
 
 _REDUCTION = AttributeSpec(
     str, "mean", choices=("none", "mean", "sum"), doc="what becomes of the single losses"
@@ -52,7 +53,7 @@ def _loss(
         torch=f"torch.nn.functional.{name}",
         attributes={**(attributes or {}), "reduction": _REDUCTION},
         domain={"input0": prediction, "input1": target},
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "differentiable"),
         aliases=("input", "target"),
     )
@@ -169,7 +170,7 @@ OPERATORS = (
         torch="torch.nn.functional.nll_loss",
         attributes={"ignore_index": _IGNORE, "reduction": _REDUCTION},
         domain=_CLASS_DOMAIN,
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "index", "differentiable"),
         aliases=("input", "target"),
     ),
@@ -194,7 +195,7 @@ OPERATORS = (
             ),
         },
         domain=_CLASS_DOMAIN,
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "index", "differentiable"),
         aliases=("input", "target"),
     ),
@@ -220,7 +221,7 @@ OPERATORS = (
             "dim": AttributeSpec(int, 1, doc="the dimension"),
             "eps": AttributeSpec(float, 1e-8, minimum=0, doc="least norm"),
         },
-        tolerances=ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "differentiable"),
     ),
 )

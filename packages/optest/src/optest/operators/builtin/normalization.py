@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
-from .build import FLOATS, ROUNDED, WIDE_FLOATS, alike, axis, need, operator, setup
+from .build import FLOATS, alike, axis, need, operator, setup
 
 _EPS = AttributeSpec(float, 1e-5, minimum=0, doc="added to the variance")
 _POSITIVE = Domain(low=0.2, high=3.0)
-_STATISTICS = ROUNDED | {"bfloat16": Tolerance(4e-2, 0.15)}
-"""Mean and variance of a few elements may be stored in bfloat16 before they are used."""
 
 
 def _normalization(
@@ -23,20 +21,19 @@ def _normalization(
     shapes: Any,
     attributes: dict[str, AttributeSpec],
     *,
-    dtypes: tuple[str, ...] = FLOATS,
     domain: dict[str, Domain] | None = None,
 ) -> OperatorDescriptor:
     return operator(
         name,
         "normalization",
         doc,
-        dtypes=alike(len(aliases), dtypes),
+        dtypes=alike(len(aliases), FLOATS),
         setups=setups,
         shapes=shapes,
         torch=f"torch.nn.functional.{name}",
         attributes=attributes,
         domain=domain,
-        tolerances=_STATISTICS if name in ("batch_norm", "instance_norm") else ROUNDED,
+        rounding=Stages(),
         tags=("reduction", "differentiable"),
         aliases=aliases,
     )
@@ -168,6 +165,7 @@ OPERATORS = (
             _per_channel((2, 3, 6), 2, eps=1e-1),
             _per_channel((1, 1, 9), 2, note="one channel"),
             _per_channel((2, 2, 3, 1), 2, eps=1e-3),
+            _per_channel((0, 2, 4), 2, note="empty"),
         ),
         _channels,
         {"eps": _EPS},
@@ -193,7 +191,6 @@ OPERATORS = (
             "dim": AttributeSpec(int, 1, doc="the dimension"),
             "eps": AttributeSpec(float, 1e-12, minimum=0, doc="least divisor"),
         },
-        dtypes=WIDE_FLOATS,
     ),
     _normalization(
         "local_response_norm",
@@ -208,6 +205,7 @@ OPERATORS = (
             setup((3, 1, 7), size=1, alpha=1.0, note="one channel"),
             setup((1, 2, 1), size=3, alpha=0.25, note="window larger than the channels"),
             setup((2, 9, 3), size=9, alpha=3.0),
+            setup((0, 4, 3), size=3, alpha=1.0, note="empty"),
         ),
         lambda shape, **attributes: _channels(shape),
         {
@@ -216,6 +214,5 @@ OPERATORS = (
             "beta": AttributeSpec(float, 0.75, doc="exponent"),
             "k": AttributeSpec(float, 1.0, doc="added to the divisor"),
         },
-        dtypes=WIDE_FLOATS,
     ),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.roundoff import Rounding, Stages
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
-from .build import FLOATS, WIDE_FLOATS, alike, gives, need, operator, same, setup, spread
+from .build import FLOATS, alike, gives, need, operator, same, setup, spread
 
 _SPREAD = (int, list)
 _KERNEL = AttributeSpec(_SPREAD, doc="size of the window")
@@ -92,6 +93,7 @@ def _pool(
     outputs: int = 1,
     domain: Domain | None = None,
     nan: bool = False,
+    rounding: Rounding | None = None,
 ) -> OperatorDescriptor:
     return operator(
         name,
@@ -105,6 +107,7 @@ def _pool(
         outputs=outputs,
         attributes=attributes,
         domain={} if domain is None else {"input0": domain},
+        rounding=rounding,
         tags=("reduction", "differentiable", *(("edge:nan",) if nan else ())),
     )
 
@@ -180,7 +183,6 @@ OPERATORS = (
         _windows(3),
         (*_average_setups(3), setup((1, 2, 4, 5, 3), kernel_size=2, stride=1, divisor_override=3)),
         _AVERAGE | _DIVISOR,
-        dtypes=WIDE_FLOATS,
     ),
     _pool(
         "adaptive_avg_pool1d",
@@ -233,7 +235,7 @@ OPERATORS = (
             "kernel_size": _KERNEL,
             "stride": _STRIDE,
         },
-        dtypes=WIDE_FLOATS,
         domain=Domain(low=0.0, high=4.0),
+        rounding=Stages(),
     ),
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Rounding, Stages, Sums
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import ANY, Domain
 from .build import (
@@ -14,9 +13,7 @@ from .build import (
     DIMS,
     FLOATS,
     KEEPDIM,
-    PRODUCTS,
     REAL,
-    ROUNDED,
     TypeRule,
     alike,
     axes,
@@ -82,7 +79,7 @@ def reduction(
     attributes: dict[str, AttributeSpec] | None = None,
     domain: Domain = ANY,
     tags: tuple[str, ...] = ("edge:nan", "differentiable"),
-    tolerances: Mapping[str, Tolerance] | None = None,
+    rounding: Rounding | None = None,
     torch: str = "",
 ) -> OperatorDescriptor:
     """A reduction with ``dim`` and ``keepdim``."""
@@ -97,7 +94,7 @@ def reduction(
         types=types,
         attributes={"dim": dim, **(attributes or {}), "keepdim": KEEPDIM},
         domain={"input0": domain},
-        tolerances=tolerances,
+        rounding=rounding,
         tags=("reduction", *tags),
     )
 
@@ -123,8 +120,14 @@ _FEW_FACTORS = (
 _PEAK = Domain(low=-20, high=20, integers=True)
 
 OPERATORS = (
-    reduction("sum", "The sum; integers and bools add up as int64.", REAL + BOOL + COMPLEX, types=sum_type),
-    reduction("mean", "The mean; NaN of nothing.", FLOATS + COMPLEX),
+    reduction(
+        "sum",
+        "The sum; integers and bools add up as int64.",
+        REAL + BOOL + COMPLEX,
+        types=sum_type,
+        rounding=Sums(),
+    ),
+    reduction("mean", "The mean; NaN of nothing.", FLOATS + COMPLEX, rounding=Sums()),
     reduction(
         "prod",
         "The product; integers and bools multiply as int64.",
@@ -133,7 +136,7 @@ OPERATORS = (
         types=sum_type,
         dim=_OPTIONAL_DIM,
         domain=Domain(low=-2.7, high=2.7, nonzero=True),
-        tolerances=PRODUCTS,
+        rounding=Stages(1),
     ),
     reduction(
         "amax",
@@ -215,7 +218,7 @@ OPERATORS = (
         "logsumexp",
         "log(sum(exp(x))), without overflow.",
         setups=(*_setups(all_dims=False, empty=False), setup((5, 0), dim=1, note="empty")),
-        tolerances=ROUNDED,
+        rounding=Stages(),
         dim=AttributeSpec((int, list), doc="the dimensions to reduce"),
     ),
     reduction(

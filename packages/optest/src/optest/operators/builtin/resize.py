@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
-from .build import FLOATS, MOVED, ROUNDED, WIDE_FLOATS, alike, need, operator, setup, spread
+from .build import FLOATS, MOVED, alike, need, operator, setup, spread
 
 _SIZE = AttributeSpec((int, list, type(None)), None, doc="sizes of the result; or give scale_factor")
 _FACTOR = AttributeSpec((float, list, type(None)), None, doc="factors of the sizes; or give size")
@@ -45,6 +46,7 @@ _NEAREST = (
     setup((1, 1, 1, 1), size=[3, 3], note="size 1"),
     setup((2, 1, 4, 4), size=[4, 4], note="same size"),
     setup((1, 1, 6, 6), size=1),
+    setup((0, 2, 4, 5), size=[3, 6], note="empty"),
 )
 _SMOOTH = (
     setup((1, 2, 4, 5), size=[8, 10]),
@@ -55,6 +57,7 @@ _SMOOTH = (
     setup((1, 1, 1, 1), size=[3, 3], note="size 1"),
     setup((2, 1, 4, 4), size=[4, 4], note="same size"),
     setup((1, 1, 6, 6), size=1, align_corners=True, note="to size 1"),
+    setup((0, 2, 4, 5), size=[3, 6], note="empty"),
 )
 
 
@@ -81,7 +84,7 @@ def _interpolation(
             "mode": AttributeSpec(str, modes[0], choices=modes, doc="by the number of spatial sizes"),
             **({"align_corners": _ALIGN} if aligned else {}),
         },
-        tolerances=ROUNDED if aligned else {},
+        rounding=Stages() if aligned else None,
         tags=("differentiable", "data-movement") if not aligned else ("differentiable",),
     )
 
@@ -131,6 +134,8 @@ _GRIDS: tuple[Any, ...] = (
     ({"padding_mode": "reflection", "align_corners": True}, (1, 2, 3, 4), (1, 5, 3, 2)),
     ({"mode": "nearest", "padding_mode": "border"}, (1, 1, 3, 4), (1, 5, 5, 2)),
     ({}, (1, 1, 1, 1), (1, 2, 2, 2)),
+    ({"note": "empty"}, (0, 2, 3, 4), (0, 2, 2, 2)),
+    ({"note": "empty grid"}, (1, 2, 3, 4), (1, 0, 2, 2)),
 )
 
 OPERATORS = (
@@ -176,7 +181,7 @@ OPERATORS = (
         "grid_sample",
         "resize",
         "The input at the places of a grid, from −1 to 1 along width and height.",
-        dtypes=alike(2, WIDE_FLOATS),
+        dtypes=alike(2, FLOATS),
         setups=tuple(setup(*shapes, **attributes) for attributes, *shapes in _GRIDS),
         shapes=_grid_shape,
         torch="torch.nn.functional.grid_sample",
@@ -225,6 +230,7 @@ OPERATORS = (
             setup((1, 3, 2, 2), downscale_factor=1, note="nothing"),
             setup((1, 1, 1, 1), downscale_factor=1, note="size 1"),
             setup((1, 2, 4, 2), downscale_factor=2),
+            setup((0, 2, 4, 2), downscale_factor=2, note="empty"),
         ),
         shapes=_unshuffled,
         torch="torch.nn.functional.pixel_unshuffle",
@@ -245,6 +251,7 @@ OPERATORS = (
             setup((1, 5, 2, 2), groups=1, note="nothing"),
             setup((1, 1, 1, 1), groups=1, note="size 1"),
             setup((2, 12, 1, 2), groups=4),
+            setup((0, 4, 2, 2), groups=2, note="empty"),
         ),
         shapes=_channels,
         torch="torch.nn.functional.channel_shuffle",

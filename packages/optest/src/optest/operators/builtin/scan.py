@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ...core.tolerance import Tolerance
+from ...core.roundoff import Rounding, Stages, Sums
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import ANY, Domain
 from .build import (
@@ -13,9 +12,7 @@ from .build import (
     COMPLEX,
     DIM,
     FLOATS,
-    PRODUCTS,
     REAL,
-    ROUNDED,
     TypeRule,
     alike,
     axis,
@@ -68,7 +65,7 @@ def _scan(
     shapes: Any = None,
     attributes: dict[str, AttributeSpec] | None = None,
     nan: bool = True,
-    tolerances: Mapping[str, Tolerance] | None = None,
+    rounding: Rounding | None = None,
 ) -> OperatorDescriptor:
     return operator(
         name,
@@ -82,7 +79,7 @@ def _scan(
         outputs=outputs,
         attributes=attributes or {"dim": DIM},
         domain={"input0": domain},
-        tolerances=tolerances,
+        rounding=rounding,
         tags=("scan", "differentiable", *(("edge:nan",) if nan else ())),
     )
 
@@ -93,7 +90,11 @@ _TIES = Domain(low=-4, high=4, integers=True)
 
 OPERATORS = (
     _scan(
-        "cumsum", "Running sums; integers and bools add up as int64.", REAL + BOOL + COMPLEX, types=sum_type
+        "cumsum",
+        "Running sums; integers and bools add up as int64.",
+        REAL + BOOL + COMPLEX,
+        types=sum_type,
+        rounding=Sums(),
     ),
     _scan(
         "cumprod",
@@ -102,7 +103,7 @@ OPERATORS = (
         types=sum_type,
         domain=_FACTORS,
         setups=(*(one for one in _SETUPS if one.note != "odd length"), setup((11,), dim=0)),
-        tolerances=PRODUCTS,
+        rounding=Stages(1),
     ),
     _scan(
         "cummax",
@@ -120,7 +121,7 @@ OPERATORS = (
         outputs=2,
         domain=_TIES,
     ),
-    _scan("logcumsumexp", "Running log(sum(exp(x))), without overflow.", FLOATS, tolerances=ROUNDED),
+    _scan("logcumsumexp", "Running log(sum(exp(x))), without overflow.", FLOATS, rounding=Stages()),
     _scan(
         "diff",
         "Differences of neighbours, n times over; integers wrap.",

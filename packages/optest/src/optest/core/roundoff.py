@@ -1,0 +1,152 @@
+"""How far rounding alone may take a right result: bounds derived from the reference.
+
+The tolerances of ``tolerance`` suit single operations. An operator made of many has a
+``rounding`` rule in its descriptor, and an element that misses tolerance and accuracy
+rule still counts as right if its error against the reference is within the bound of the
+rule. Bounds follow from the inputs and the unit roundoff, never from what a backend gave.
+
+u is the unit roundoff of the results' dtype, ε/2, and v that of the dtype in which sums are
+kept: float32 for narrower floats, else u. t is the reference.
+
+``Sums``
+    Every result is a sum of n products of one element of each factor (Higham, *Accuracy
+    and Stability of Numerical Algorithms*, 2nd ed., §3.1 and §3.5; for long sums Higham
+    and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with λ = 8)::
+
+        |error| ≤ min(n, λ√n)·v/(1 − nv) · f(|x|)  +  3u·(|t| + |a|)
+
+    f(|x|) is the reference of the absolute inputs, n the reference of ones. The second
+    term is the storage of product, scaled product, scaled addend a and result.
+    ``in_place``: the running sum is kept in the results' dtype, so v = u: the rule of
+    operators that add into a tensor, where each addition is stored. Complex products
+    are four real ones: 2√2·v instead of v (§3.6).
+
+``Stages``
+    The result comes of at most ``count`` steps, each of which rounds its result, or
+    equivalently its operands, to the results' dtype once (mixed forward-backward
+    stability, §1.5)::
+
+        |error| ≤ count·u · (|t| + max |f(x(1 + hδ)) − f(x)|/h)
+
+    where δ are 64 vectors of random signs: the largest change to first order where
+    few inputs matter, about 2½ standard deviations of it where many do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from .dtypes import kind_of, native, real_part
+from .reference import reference_outputs
+
+if TYPE_CHECKING:
+    from .case import TestCase
+
+Array = NDArray[Any]
+
+LAMBDA = 8.0
+"""A sum of n terms exceeds λ√n·u with probability 2·exp(−λ²/2), which is 3e-14."""
+PROBES = 64
+STEP = 2.0**-20
+"""h: far above the roundoff of the reference's float64, far below 1."""
+_FACTORS = ("alpha", "beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of products. ``addend`` names the input that is added to the sum, if there is one."""
+
+    addend: str | None = None
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A few steps, each rounded to the results' dtype."""
+
+    count: int = 4
+
+
+Rounding = Sums | Stages
+
+
+def rounding_bounds(
+    case: TestCase, inputs: Sequence[Array], wide: Sequence[Array]
+) -> tuple[Array | None, ...]:
+    """For each output the largest error that rounding explains; None where the operator has no rule.
+
+    ``wide`` is the reference for ``inputs``. Bounds have the outputs' shapes; they are 0
+    where the reference is not finite, and for integers.
+    """
+    rule = case.descriptor.rounding
+    if rule is None:
+        return (None,) * len(wide)
+    with np.errstate(all="ignore"):
+        find = _sums if isinstance(rule, Sums) else _stages
+        bounds = find(case, rule, inputs, wide)  # type: ignore[arg-type]  # the rule's own function
+        return tuple(np.where(np.isfinite(one), one, 0.0) for one in bounds)
+
+
+def _sums(case: TestCase, rule: Sums, inputs: Sequence[Array], wide: Sequence[Array]) -> list[Array]:
+    absolute = {name: abs(case.attributes[name]) for name in _FACTORS if name in case.attributes}
+    sizes = _reference(case, [_changed(one, np.abs) for one in inputs], **absolute)
+    terms = _reference(case, [_changed(one, np.ones_like) for one in inputs], **dict.fromkeys(absolute, 1))
+    addends = [np.zeros_like(one) for one in wide]
+    if rule.addend is not None:
+        kept = [
+            one if name == rule.addend else _changed(one, np.zeros_like)
+            for name, one in zip(case.descriptor.inputs, inputs, strict=True)
+        ]
+        addends = list(_reference(case, kept))
+    bounds = []
+    for truth, size, count, added, dtype in zip(wide, sizes, terms, addends, case.output_dtypes, strict=True):
+        stored = _unit_roundoff(dtype)
+        kept_in = stored if rule.in_place else min(stored, _unit_roundoff("float32"))
+        kept_in *= 2 * math.sqrt(2) if kind_of(np.dtype(dtype)) == "complex" else 1
+        # A mean divides its n terms by n, which the sum of ones does not show.
+        n = np.maximum(np.abs(count), inputs[0].size / max(truth.size, 1))
+        growth = np.minimum(n, LAMBDA * np.sqrt(n)) * kept_in / np.maximum(1 - n * kept_in, 0.5)
+        bounds.append(growth * np.abs(size) + 3 * stored * (np.abs(truth) + np.abs(added)))
+    return bounds
+
+
+def _stages(case: TestCase, rule: Stages, inputs: Sequence[Array], wide: Sequence[Array]) -> list[Array]:
+    rng = np.random.default_rng(0)
+    centre = _reference(case, [_changed(one, np.positive) for one in inputs])
+    changes = [np.zeros(one.shape) for one in wide]
+
+    def moved(values: Array) -> Array:
+        return values * (1 + STEP * rng.choice((-1.0, 1.0), values.shape))
+
+    for _ in range(PROBES):
+        there = _reference(case, [_changed(one, moved) for one in inputs])
+        for i, (one, base) in enumerate(zip(there, centre, strict=True)):
+            changes[i] = np.fmax(changes[i], np.abs(one - base).astype(np.float64))
+    return [
+        rule.count * _unit_roundoff(dtype) * (np.abs(truth) + change / STEP)
+        for truth, change, dtype in zip(wide, changes, case.output_dtypes, strict=True)
+    ]
+
+
+def _reference(case: TestCase, inputs: Sequence[Array], **attributes: Any) -> tuple[Array, ...]:
+    return reference_outputs(replace(case, attributes={**case.attributes, **attributes}), inputs)
+
+
+def _changed(values: Array, change: Callable[[Array], Array]) -> Array:
+    """``change`` of a floating input, in at least float64; other inputs as they are."""
+    if kind_of(values.dtype) not in ("float", "complex"):
+        return values
+    wide = np.complex128 if values.dtype.kind == "c" else np.float64
+    return np.asarray(change(values.astype(wide)))
+
+
+def _unit_roundoff(dtype: str) -> float:
+    real = real_part(native(np.dtype(dtype)))
+    return float(ml_dtypes.finfo(real).eps) / 2 if kind_of(real) == "float" else 0.0
