@@ -1,0 +1,67 @@
+"""``optest merge``, ``diff`` and ``history``: what the ledger knows."""
+
+from __future__ import annotations
+
+import click
+
+from .command import FAILURES, OK, command
+from .output import print_json, print_table
+
+_LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [default: OPTEST_LEDGER]")
+
+
+@command("merge")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@_LEDGER
+def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
+    """Add the runs of other ledgers; runs that are there already are left alone."""
+    from ..session import open_ledger
+
+    target = open_ledger(ledger)
+    added = {source: target.merge(open_ledger(source)) for source in sources}
+    if as_json:
+        print_json({"added": added})
+        return OK
+    for source, count in added.items():
+        click.echo(f"{source}: {count} runs added")
+    return OK
+
+
+@command("diff")
+@click.argument("run_a")
+@click.argument("run_b")
+@_LEDGER
+def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
+    """What changed from RUN_A to RUN_B: failures, accuracy, time. Exits with 1 for new failures.
+
+    A run is named by its id or the beginning of it.
+    """
+    from ..session import open_ledger
+
+    found = open_ledger(ledger).diff(run_a, run_b)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_table(("", "case", "operator", "change"), found.rows())
+        click.echo(found.text())
+    return FAILURES if found.newly_failing else OK
+
+
+@command("history")
+@click.argument("op")
+@_LEDGER
+@click.option("--backend", help="Only runs on this driver.")
+@click.option("--dtype", help="Only cases with this dtype.")
+def history(op: str, ledger: str | None, backend: str | None, dtype: str | None, as_json: bool) -> int:
+    """How OP fared in each recorded run, oldest first."""
+    from ..errors import UsageError
+    from ..session import open_ledger
+
+    records = open_ledger(ledger).history(op, backend=backend, dtype=dtype)
+    if not records:
+        raise UsageError(f"the ledger has no run of {op!r}", "run it first: optest run --op " + op)
+    if as_json:
+        print_json({"op": op, "runs": records})
+        return OK
+    print_table(list(records[0]), [list(one.values()) for one in records])
+    return OK

@@ -1,0 +1,129 @@
+"""``optest run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .command import command, load_plugins
+from .output import print_json
+from .values import NamedShape, flags_of, read_attributes, read_shapes
+
+if TYPE_CHECKING:
+    from ..plan.options import RunOptions
+    from ..session import Outcome
+
+_PATH = click.Path(path_type=Path)
+
+WHAT = (
+    click.option("--op", multiple=True, metavar="OP", help="An operator; with a plan or suite, only these."),
+    click.option(
+        "--dtype", multiple=True, metavar="DTYPE[,DTYPE…]", help="One for all inputs, or one per input."
+    ),
+    click.option(
+        "--shape",
+        multiple=True,
+        callback=read_shapes,
+        metavar="[INPUT=]8,2048",
+        help="Shape of all inputs, or one.",
+    ),
+    click.option(
+        "--attr", multiple=True, callback=read_attributes, metavar="K=V", help="An attribute, as in YAML."
+    ),
+    click.option("--phase", help="forward, or another phase that the driver knows."),
+    click.option("--generator", metavar="MODULE:CLASS", help="Where inputs come from."),
+    click.option("--reference", metavar="MODULE:FUNCTION", help="Where right answers come from."),
+    click.option("--rtol", type=float, help="Relative tolerance."),
+    click.option("--atol", type=float, help="Absolute tolerance."),
+    click.option("--seed", type=click.IntRange(0), help="Seed of the inputs.  [default: 0]"),
+    click.option("--plan", type=_PATH, metavar="FILE", help="A YAML plan."),
+    click.option("--suite", metavar="NAME", help="builtin: every operator with its built-in cases."),
+)
+WHERE = (
+    click.option("--backend", metavar="NAME", help="A kind (gpu, npu, …) or a driver's name."),
+    click.option("--chip", metavar="NAME", help="A chip that the driver knows."),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds a case may take."),
+    click.option("--ledger", metavar="PATH|URL|none", help="Where results are kept."),
+)
+HOW = (
+    click.option(
+        "--filter", "filters", multiple=True, metavar="[!][KEY=]PATTERN", help="Which cases to keep."
+    ),
+    click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: 1]"),
+    click.option("--shard", metavar="I/N", help="Only the I-th of N parts."),
+    click.option("--resume", is_flag=True, default=None, help="Go on where an interrupted run stopped."),
+    click.option("--retries", type=click.IntRange(0), help="Try failed cases again.  [default: 0]"),
+    click.option("--fail-fast", is_flag=True, default=None, help="Stop at the first failure."),
+    click.option(
+        "--expectations", type=_PATH, metavar="FILE", help="Declared gaps.  [default: the driver's]"
+    ),
+    click.option("--report", "reports", multiple=True, metavar="KIND[:PATH]", help="json, junit or html."),
+    click.option("--no-color", is_flag=True, help="No colours."),
+)
+
+
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Adds options in the order given."""
+
+    def decorate(function: Any) -> Any:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+@command("run")
+@with_options(*WHAT, *WHERE, *HOW)
+def run(no_color: bool, as_json: bool, **given: Any) -> int:
+    """Run cases on a backend and judge the results.
+
+    What to run is named by --op, by a plan or by a suite; --dtype, --shape and --attr
+    may be repeated, for alternatives.
+
+    \b
+    --filter keeps cases by op, category, tag, dtype, phase, note or id:
+      --filter op=conv* --filter '!dtype=bfloat16'
+    """
+    from ..session import run_session
+
+    failed_plugins = load_plugins(as_json)
+    options = options_of(**given)
+    return told(run_session(options, terminal=not as_json, color=not no_color), as_json, failed_plugins)
+
+
+def told(outcome: Outcome, as_json: bool, failed_plugins: list[dict[str, str]]) -> int:
+    """Print what reporters have not said of a run; its exit code."""
+    if as_json:
+        print_json(outcome.to_dict() | {"failed_plugins": failed_plugins})
+    else:
+        for problem in outcome.problems:
+            click.echo(f"expectations: {problem}", err=True)
+    return outcome.exit_code
+
+
+def options_of(
+    *,
+    op: tuple[str, ...],
+    dtype: tuple[str, ...],
+    shape: tuple[NamedShape, ...],
+    attr: tuple[tuple[str, Any], ...],
+    phase: str | None,
+    generator: str | None,
+    reference: str | None,
+    rtol: float | None,
+    atol: float | None,
+    seed: int | None,
+    **rest: Any,
+) -> RunOptions:
+    """Run options from flags as click gives them."""
+    from ..plan.options import resolve
+
+    flags = flags_of(
+        op=op, dtype=dtype, shape=shape, attr=attr, phase=phase, generator=generator, reference=reference,
+        rtol=rtol, atol=atol, seed=seed,
+    )  # fmt: skip
+    return resolve(flags=flags, seed=seed, **rest)

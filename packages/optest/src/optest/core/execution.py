@@ -1,0 +1,264 @@
+"""One case from inputs to verdict, in whichever process it runs.
+
+Generator → reference → driver → comparator. Not here: which cases there are, how
+processes are kept apart (``executor``) and what happens to results (``runner``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import pickle
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backends.driver import BackendDriver, ProgramFailed, Unsupported
+from ..errors import BackendError, OptestError
+from ..generators.base import load_generator
+from .case import TestCase
+from .comparator import compare
+from .reference import reference_outputs, rounded
+from .result import CaseResult, Status
+from .tolerance import Tolerance
+from .worker import captured
+
+Array = NDArray[Any]
+Arrays = tuple[Array, ...]
+_ERRORS = (Exception, SystemExit)
+"""What somebody else's code may raise without taking the run down; Ctrl-C is not among them."""
+_TAIL = 20
+"""Lines of stderr or of a traceback that a record keeps."""
+
+
+class CaseFailed(Exception):
+    """A step of a case failed: how the case ends."""
+
+    def __init__(self, reason: str, **fields: Any) -> None:
+        self.fields = {"status": Status.ERROR, "reason": reason, **fields}
+        super().__init__(reason)
+
+
+def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> CaseResult:
+    """The record of ``case``; ``fields`` are further ones of :class:`CaseResult`."""
+    return CaseResult(
+        case_id=case.id,
+        op=case.op,
+        category=case.descriptor.category,
+        dtypes=case.dtypes,
+        shapes=case.shapes,
+        attributes=case.attributes,
+        phase=case.phase,
+        seed=case.seed,
+        backend={"kind": case.backend.kind, "name": case.backend.name, "chip": case.backend.chip},
+        status=status,
+        reason=reason,
+        **fields,
+    )
+
+
+def run_case(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:
+    """Run ``case`` on ``driver`` and judge what it gives; whatever goes wrong is in the record.
+
+    ``inputs`` instead of generated ones must have the case's shapes and dtypes.
+    """
+    started = time.perf_counter()
+    try:
+        fields = _judged(driver, case, inputs)
+    except Unsupported as declined:
+        fields = {"status": Status.UNSUPPORTED, "reason": declined.reason}
+    except CaseFailed as failed:
+        fields = failed.fields
+    return record(case, duration_s=time.perf_counter() - started, **fields)
+
+
+def generate(case: TestCase) -> tuple[Arrays, Arrays | None]:
+    """The case's inputs and, if its generator knows them, the expected outputs.
+
+    The same on every machine: all randomness comes from the case's id, its seed included.
+    """
+    with _step(f"the generator {case.generator}"):
+        rng = np.random.default_rng(int(case.id, 16))
+        return load_generator(case.generator).generate(case, rng)
+
+
+def expect(case: TestCase, inputs: Sequence[Array]) -> tuple[Arrays, Arrays]:
+    """The expected outputs for ``inputs``, and the wide reference that they are rounded from."""
+    with _step(f"the reference {case.reference}"):
+        wide = _apart(reference_outputs(case, inputs), inputs)
+        return rounded(case, wide), wide
+
+
+def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None) -> dict[str, Any]:
+    with _step(f"supports() of the driver {driver.name}"):
+        declined = driver.supports(case)
+    if declined is not None:
+        return {"status": Status.UNSUPPORTED, "reason": declined}
+    expected = wide = None
+    if inputs is None:
+        inputs, expected = generate(case)
+    if expected is None:
+        expected, wide = expect(case, inputs)
+    else:
+        expected = _apart(expected, inputs)
+    with _step(""):
+        outputs = driver.run(case, inputs)
+    names = case.descriptor.outputs
+    actual = _arrays(outputs, names)
+    found = [
+        compare(got, want, _tolerance(case, want), reference=None if wide is None else wide[i])
+        for i, (got, want) in enumerate(zip(actual, expected, strict=True))
+    ]
+    failures = [(name, one) for name, one in zip(names, found, strict=True) if not one.passed]
+    comparisons = tuple({"output": name, **one.to_dict()} for name, one in zip(names, found, strict=True))
+    if not failures:
+        return {"status": Status.PASSED, "comparisons": comparisons}
+    more = f" (and {len(failures) - 1} more outputs)" if len(failures) > 1 else ""
+    reason = f"{failures[0][0]}: {failures[0][1].summary().removeprefix('mismatch: ')}{more}"
+    return {"status": Status.MISMATCH, "reason": reason, "comparisons": comparisons}
+
+
+def _tolerance(case: TestCase, expected: Array) -> Tolerance:
+    return case.tolerance or case.descriptor.tolerance(expected.dtype.name)
+
+
+def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:
+    """What a driver returned, as one array per output; raises :class:`CaseFailed` if it is not that."""
+    if isinstance(outputs, np.ndarray | np.generic):
+        outputs = (outputs,)
+    if not isinstance(outputs, Sequence) or isinstance(outputs, str | bytes):
+        raise CaseFailed(
+            f"the driver returned {type(outputs).__name__}; it must return a tuple of NumPy arrays"
+        )
+    if len(outputs) != len(names):
+        raise CaseFailed(
+            f"the driver returned {len(outputs)} outputs; there must be {len(names)}: {', '.join(names)}"
+        )
+    for name, one in zip(names, outputs, strict=True):
+        if not isinstance(one, np.ndarray | np.generic):
+            raise CaseFailed(f"the driver returned {type(one).__name__} for {name}; it must be a NumPy array")
+    return [np.asarray(one) for one in outputs]
+
+
+def _apart(outputs: Sequence[Array], inputs: Sequence[Array]) -> Arrays:
+    """``outputs`` without memory of ``inputs``, which are the driver's to change."""
+    return tuple(
+        one.copy() if any(np.may_share_memory(one, other) for other in inputs) else one for one in outputs
+    )
+
+
+class _step:
+    """Turns what one step raises into :class:`CaseFailed`; ``what`` is whose step, if not the driver's."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ProgramFailed):
+            status = Status.TIMED_OUT if error.timed_out else Status.CRASHED if error.signal else Status.ERROR
+            raise CaseFailed(
+                error.message,
+                status=status,
+                exit_code=error.exit_code,
+                signal=error.signal,
+                stderr_tail=tail(error.stderr_tail),
+            ) from error
+        if isinstance(error, _ERRORS) and not isinstance(error, Unsupported | CaseFailed):
+            text = error.message if isinstance(error, OptestError) else f"{type(error).__name__}: {error}"
+            told = text.strip() or type(error).__name__
+            lines = "" if isinstance(error, OptestError) else tail(_traceback(error))
+            raise CaseFailed(
+                f"{self.what} raised {told}" if self.what else told, stderr_tail=lines
+            ) from error
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback from the foreign code's first frame on."""
+    return "".join(
+        traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+    )
+
+
+def tail(text: str, lines: int = _TAIL) -> str:
+    """The last lines of ``text``."""
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+class DriverHandle:
+    """A driver as other processes get it: pickled, or by name if it does not pickle.
+
+    Raises :class:`BackendError` where neither can work.
+    """
+
+    def __init__(self, driver: BackendDriver) -> None:
+        from ..backends import backend_manager
+
+        self.name = driver.name
+        self.pickled = b""
+        try:
+            self.pickled = pickle.dumps(driver)
+        except Exception as error:
+            if driver not in backend_manager.drivers():
+                raise BackendError(
+                    f"the driver {driver.name!r} cannot be handed to a worker process: {error}",
+                    "define its class at the top of a module, and keep handles of devices out of __init__ "
+                    "(make them in setup())",
+                ) from error
+
+    def open(self) -> BackendDriver:
+        """This process's instance of the driver, set up; it is torn down when the process ends."""
+        found = _open.get((self.name, self.pickled))
+        if found is None:
+            found = self._load()
+            set_up(found)
+            atexit.register(found.teardown)
+            _open[self.name, self.pickled] = found
+        return found
+
+    def _load(self) -> BackendDriver:
+        from ..backends import backend_manager
+        from ..plugins import bootstrap
+
+        bootstrap()
+        if not self.pickled:
+            return backend_manager.select(self.name)
+        driver = pickle.loads(self.pickled)
+        assert isinstance(driver, BackendDriver)
+        return driver
+
+
+_open: dict[tuple[str, bytes], BackendDriver] = {}
+
+
+def set_up(driver: BackendDriver) -> None:
+    """Call the driver's ``setup``; raises :class:`BackendError` for whatever it raises."""
+    try:
+        driver.setup()
+    except BackendError:
+        raise
+    except _ERRORS as error:
+        raise BackendError(
+            f"the driver {driver.name!r} could not be set up: {type(error).__name__}: {error}"
+        ) from error
+
+
+def start_worker(handle: DriverHandle, replaces_crashed: bool) -> None:
+    """What a worker process does first: set the driver up, and ``reset`` it after a crash or hang."""
+    driver = handle.open()
+    if replaces_crashed:
+        driver.reset()
+
+
+def run_in_worker(handle: DriverHandle, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:
+    """``run_case`` on this worker process's own driver; a failure has what it wrote to stderr."""
+    result = run_case(handle.open(), case, inputs)
+    if not result.status.failed:
+        return result
+    said = "\n".join(part for part in (captured(), result.stderr_tail) if part)
+    return replace(result, stderr_tail=tail(said))

@@ -1,0 +1,307 @@
+"""``IsolatedExecutor``: a ``concurrent.futures.Executor`` whose tasks may crash or hang.
+
+A task that kills its process, or takes too long, costs itself alone: its future gets
+:class:`WorkerDied` or :class:`TaskTimedOut`, and a new process takes over. Processes are
+reused and always have the next task at hand. Not here: the process's own side
+(``worker``), and what a task is to optest (``execution``, ``runner``).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from .process import START_TIMEOUT_S, Task, WorkerProcess
+from .worker import DONE, FAILED_START, RAISED, READY, STARTED, refuse_inside_import
+
+DEFAULT_TIMEOUT_S = 300.0
+"""Seconds that a task may take where nothing else is said."""
+_GRACE_S = 0.25
+"""Time for a hung process to write its stack to stderr before it is killed."""
+_AHEAD = 2
+"""Tasks that a process holds: the one that it runs and the next."""
+_AHEAD_BYTES = 32 * 1024
+"""Larger tasks are sent to idle processes only, so that both sides never wait to send."""
+_RESTARTS = 3
+"""Processes in a row that may fail to start, once one has started."""
+_UNBLAMED = 3
+"""How often a process may die before a task that it held began, until the task is blamed."""
+
+
+class WorkerDied(Exception):
+    """The process died in a task: ``exit_code``, or ``signal`` by name, and the end of its stderr."""
+
+    def __init__(self, exit_code: int | None, signal: str | None, stderr_tail: str) -> None:
+        self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
+        how = f"was killed by {signal}" if signal else f"exited with {exit_code}"
+        super().__init__(f"the worker process {how}")
+
+
+class TaskTimedOut(Exception):
+    """The task took more than ``seconds``; ``stderr_tail`` ends with the stack where it hung."""
+
+    def __init__(self, seconds: float, stderr_tail: str) -> None:
+        self.seconds, self.stderr_tail = seconds, stderr_tail
+        super().__init__(f"took more than {seconds:g} s and was stopped")
+
+
+class WorkerStartFailed(BrokenExecutor):
+    """No process can be started, or its start function raised (``__cause__``)."""
+
+
+class IsolatedExecutor(Executor):
+    """Runs tasks in ``max_workers`` processes that are spawned, not forked.
+
+    ``timeout``: seconds for one task, None for no limit. ``start``: called first in every
+    process, with True if the process replaces one that died or hung. Tasks and
+    ``start`` must pickle. Processes start when they are needed. What a process leaves
+    behind, children in other process groups included, is killed when it ends.
+    """
+
+    def __init__(
+        self,
+        max_workers: int = 1,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT_S,
+        start: Callable[[bool], None] | None = None,
+    ) -> None:
+        if max_workers < 1:
+            raise ValueError(f"max_workers is {max_workers}; give at least 1")
+        refuse_inside_import(type(self))
+        self._max_workers, self._timeout, self._start = max_workers, timeout, start
+        self._lock = threading.Lock()
+        self._waiting: deque[Task] = deque()
+        self._workers: list[WorkerProcess] = []
+        self._closed = self._killed = False
+        self._broken: WorkerStartFailed | None = None
+        self._started_once = False
+        self._failed_starts = 0
+        self._replace_crashed = 0
+        self._lifeline = os.pipe()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._thread: threading.Thread | None = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedule ``fn(*args, **kwargs)``; what does not pickle is in the future."""
+        future: Future[Any] = Future()
+        try:
+            payload = pickle.dumps((fn, args, kwargs))
+        except Exception as error:  # noqa: BLE001  # a task's own __reduce__ may raise anything
+            future.set_exception(error)
+            return future
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._broken:
+                raise self._broken
+            self._waiting.append(Task(future, payload))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._manage, name="optest-executor", daemon=True)
+                self._thread.start()
+        self._wake()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As in ``concurrent.futures``; with ``wait``, no process is left when it returns."""
+        with self._lock:
+            self._closed = True
+            if cancel_futures:
+                self._cancel_waiting()
+        self._end(wait)
+
+    def kill(self) -> None:
+        """End now: tasks that have not finished are cancelled, processes killed."""
+        with self._lock:
+            self._closed = self._killed = True
+            self._cancel_waiting()
+        self._end(True)
+
+    def _end(self, wait: bool) -> None:
+        if self._thread is None:
+            self._close_pipes()
+            return
+        self._wake()
+        if wait:
+            self._thread.join()
+
+    def _cancel_waiting(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().cancel()
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"w")
+        except (BlockingIOError, OSError):
+            return  # it is awake already, or has ended
+
+    # What follows runs in the managing thread.
+
+    def _manage(self) -> None:
+        try:
+            while not self._finished():
+                self._fill()
+                self._wait()
+        finally:
+            killed = self._killed
+            for worker in self._workers:
+                worker.stop_asking()
+            for worker in self._workers:
+                worker.end(kill=killed)
+                for task in worker.tasks:
+                    task.cancel()
+            self._workers.clear()
+            with self._lock:
+                self._closed = True
+                self._cancel_waiting()
+            self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        with self._lock:
+            pipes, self._lifeline = self._lifeline, (-1, -1)
+            wakes = (self._wake_read, self._wake_write)
+            self._wake_read = self._wake_write = -1
+        for end in (*pipes, *wakes):
+            if end >= 0:
+                os.close(end)
+
+    def _finished(self) -> bool:
+        with self._lock:
+            if self._killed:
+                return True
+            return self._closed and not self._waiting and not any(one.tasks for one in self._workers)
+
+    def _fill(self) -> None:
+        """Give every process its tasks, and start processes for what is left."""
+        for depth in range(_AHEAD):
+            for worker in list(self._workers):
+                if worker.ready and len(worker.tasks) == depth:
+                    self._give(worker)
+        with self._lock:
+            starting = sum(not one.ready for one in self._workers)
+            wanted = min(len(self._waiting) - starting, self._max_workers - len(self._workers))
+        for _ in range(max(wanted, 0)):
+            crashed = self._replace_crashed > 0
+            self._replace_crashed -= crashed
+            try:
+                worker = WorkerProcess(self._lifeline[0], self._timeout, self._start, crashed)
+            except Exception as error:  # noqa: BLE001  # no memory, no processes, a start that does not pickle
+                self._start_failed(error, crashed=crashed)
+                self._wake()  # and try again
+                return
+            self._workers.append(worker)
+
+    def _give(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            if not self._waiting:
+                return
+            task = self._waiting[0]
+            if worker.tasks and worker.held_bytes + len(task.payload) > _AHEAD_BYTES:
+                return
+            self._waiting.popleft()
+        if not task.begin():
+            return
+        worker.tasks.append(task)
+        try:
+            worker.channel.send_bytes(task.payload)
+        except OSError:
+            self._died(worker)
+
+    def _wait(self) -> None:
+        now = time.monotonic()
+        deadlines = [one.deadline for one in self._workers if one.deadline is not None]
+        patience = max(0.0, min(deadlines) - now) if deadlines else None
+        by_channel = {one.channel: one for one in self._workers}
+        for source in wait([self._wake_read, *by_channel], patience):
+            if isinstance(source, Connection):
+                self._hear(by_channel[source])
+            else:
+                os.read(self._wake_read, 4096)
+        now = time.monotonic()
+        for worker in list(self._workers):
+            if worker.deadline is not None and worker.deadline <= now:
+                self._too_long(worker)
+
+    def _hear(self, worker: WorkerProcess) -> None:
+        try:
+            message = worker.channel.recv_bytes()
+        except (EOFError, OSError):
+            self._died(worker)
+            return
+        kind, rest = message[:1], message[1:]
+        if kind == READY:
+            worker.ready, worker.deadline = True, None
+            self._started_once, self._failed_starts = True, 0
+        elif kind == FAILED_START:
+            self._workers.remove(worker)
+            worker.end(kill=True)
+            self._start_failed(pickle.loads(rest), crashed=worker.replaces_crashed)
+        elif kind == STARTED:
+            task = worker.tasks[0]
+            task.started, worker.mark = True, int(rest)
+            worker.deadline = None if self._timeout is None else time.monotonic() + self._timeout + _GRACE_S
+        else:
+            assert kind in (DONE, RAISED)
+            worker.deadline = None
+            future = worker.tasks.popleft().future
+            try:
+                answer = pickle.loads(rest)
+            except Exception as error:  # noqa: BLE001  # what was sent may do anything when it is loaded
+                kind, answer = RAISED, error
+            if kind == DONE:
+                future.set_result(answer)
+            else:
+                future.set_exception(answer)
+
+    def _died(self, worker: WorkerProcess) -> None:
+        """The process is gone: the task that it was in gets the blame, the others run elsewhere."""
+        self._workers.remove(worker)
+        exit_code, signal = worker.end(kill=False, patience=1.0)
+        death = WorkerDied(exit_code, signal, worker.stderr_tail())
+        if not worker.ready:
+            self._start_failed(death, crashed=worker.replaces_crashed)
+            return
+        self._replace_crashed += 1
+        if worker.tasks and (worker.tasks[0].started or worker.tasks[0].losses >= _UNBLAMED):
+            worker.tasks.popleft().future.set_exception(death)
+        elif worker.tasks:
+            worker.tasks[0].losses += 1
+        self._take_back(worker)
+
+    def _too_long(self, worker: WorkerProcess) -> None:
+        self._workers.remove(worker)
+        worker.end(kill=True)
+        if not worker.ready:
+            self._start_failed(TimeoutError(f"it took more than {START_TIMEOUT_S:g} s"))
+            return
+        assert self._timeout is not None
+        self._replace_crashed += 1
+        worker.tasks.popleft().future.set_exception(TaskTimedOut(self._timeout, worker.stderr_tail()))
+        self._take_back(worker)
+
+    def _take_back(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._waiting.extendleft(reversed(worker.tasks))
+        worker.tasks.clear()
+
+    def _start_failed(self, error: BaseException, *, crashed: bool = False) -> None:
+        """Try again after a crash or hang, but not for ever; then nothing can run any more."""
+        self._failed_starts += 1
+        self._replace_crashed += crashed
+        if self._started_once and self._failed_starts < _RESTARTS:
+            return
+        broken = WorkerStartFailed(f"no worker process can be started: {error}")
+        broken.__cause__ = error
+        with self._lock:
+            self._broken = broken
+            waiting, self._waiting = self._waiting, deque()
+        for task in waiting:
+            if task.begin():
+                task.future.set_exception(broken)

@@ -1,0 +1,129 @@
+"""What a run has done so far, one line per case, so that ``--resume`` can go on.
+
+A line is written as soon as its case has a result, so that even ``kill -9`` loses at
+most the cases in flight. Results are as they were before declared gaps are applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import EnvironmentError_
+from .case import TestCase
+from .result import CaseResult
+
+_HINT = "OPTEST_HOME names the folder that optest keeps its files in"
+
+
+class Journal:
+    """The journal in ``path``; with ``resume``, results of an interrupted run are in it.
+
+    While another process writes to ``path``, a new run takes a file beside it, and
+    ``resume`` raises :class:`EnvironmentError_`, as every use does where the file cannot
+    be read or written.
+    """
+
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        self.path, self.resume = path, resume
+        self._file: BinaryIO | None = None
+        self._places: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """How many results of the earlier run there are."""
+        self._open()
+        return len(self._places)
+
+    def find(self, case: TestCase) -> CaseResult | None:
+        """What ``case`` came to in the run that is resumed."""
+        file = self._open()
+        place = self._places.get(_key(case))
+        if place is None:
+            return None
+        file.seek(place)
+        return CaseResult.from_dict(json.loads(file.readline())["result"])
+
+    def add(self, case: TestCase, result: CaseResult) -> None:
+        """Keep ``result``; it is with the system when this returns."""
+        file = self._open()
+        line = json.dumps({"key": _key(case), "result": result.to_dict()}, separators=(",", ":"))
+        file.seek(0, os.SEEK_END)
+        try:
+            file.write(line.encode() + b"\n")
+            file.flush()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def close(self, *, complete: bool) -> None:
+        """Let go of the file; a ``complete`` run needs it no more."""
+        if self._file is None:
+            return
+        if complete:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+        self._file.close()
+        self._file = None
+
+    def _open(self) -> BinaryIO:
+        if self._file is not None:
+            return self._file
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.path.open("a+b")
+            if not _locked(file):
+                file.close()
+                if self.resume:
+                    raise EnvironmentError_(
+                        f"the run to resume is still going on: another process writes to {self.path}",
+                        "wait for it, or run without --resume",
+                    )
+                self.path = self.path.with_suffix(f".{os.getpid()}.jsonl")
+                file = self.path.open("a+b")
+                _locked(file)
+            if self.resume:
+                self._places = dict(_read(file))
+            else:
+                file.truncate(0)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._file = file
+        return file
+
+    def _unusable(self, error: OSError) -> EnvironmentError_:
+        return EnvironmentError_(f"the journal {self.path} cannot be written: {error.strerror}", _HINT)
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(file: BinaryIO) -> Iterator[tuple[str, int]]:
+    """Keys and places of the whole lines; what was being written when the run died is cut off."""
+    file.seek(0)
+    end = 0
+    for line in file:
+        try:
+            key = json.loads(line)["key"] if line.endswith(b"\n") else None
+        except (ValueError, KeyError, TypeError):
+            key = None
+        if key is None:
+            break
+        yield key, end
+        end += len(line)
+    file.truncate(end)
+
+
+def _key(case: TestCase) -> str:
+    """The case, and what decides its verdict on this backend but is not in its id."""
+    rest = repr((case.tolerance, case.backend, case.backend_config))
+    return f"{case.id}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"

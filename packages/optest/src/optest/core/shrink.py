@@ -1,0 +1,183 @@
+"""A failing case made small: the smallest shapes and simplest values that still fail the same way.
+
+Candidates run in worker processes, so that crashes and hangs shrink too. Not here: the
+script that shows the result (``optest.reporting.replay``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ..backends.driver import BackendDriver
+from ..errors import OptestError, UsageError
+from ..operators.descriptor import Shape
+from ..operators.domain import ANY
+from .case import TestCase
+from .dtypes import kind_of
+from .execution import (
+    Array,
+    Arrays,
+    CaseFailed,
+    DriverHandle,
+    expect,
+    generate,
+    record,
+    run_in_worker,
+    start_worker,
+)
+from .executor import IsolatedExecutor, TaskTimedOut, WorkerDied
+from .result import CaseResult, Status
+
+_ATTEMPTS = 400
+_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A case with inputs of its own, and what it comes to."""
+
+    case: TestCase
+    inputs: Arrays
+    result: CaseResult
+
+
+def shrink(case: TestCase, driver: BackendDriver, *, timeout: float = 30.0) -> Shrunk:
+    """The smallest case found that ends like ``case`` does; ``timeout`` is for one attempt.
+
+    Raises :class:`UsageError` if ``case`` does not fail.
+    """
+    handle = DriverHandle(driver)
+    with IsolatedExecutor(1, timeout=timeout, start=partial(start_worker, handle)) as executor:
+        return _Search(case, handle, executor, timeout).run()
+
+
+class _Search:
+    """Greedy: a candidate that fails the same way becomes the best, until none does or time is up."""
+
+    def __init__(
+        self, case: TestCase, handle: DriverHandle, executor: IsolatedExecutor, timeout: float
+    ) -> None:
+        self.handle, self.executor, self.timeout = handle, executor, timeout
+        self.attempts = 0
+        self.limit = time.monotonic() + _SECONDS
+        inputs, _ = generate(case)
+        result = self._run(case, inputs)
+        if not result.status.failed:
+            raise UsageError(
+                f"the case {case.id} ({case.describe()}) does not fail on {handle.name} ({result.status})",
+                "there is nothing to shrink; run it with `optest replay`",
+            )
+        self.best = Shrunk(case, inputs, result)
+
+    def run(self) -> Shrunk:
+        while self._smaller_shape():
+            pass
+        for place in range(len(self.best.inputs)):
+            self._simpler_values(place)
+        return self.best
+
+    def _smaller_shape(self) -> bool:
+        for shapes in _smaller(self.best.case):
+            case = replace(self.best.case, shapes=shapes)
+            try:
+                case.descriptor.check_shapes(shapes, case.attributes)
+            except (OptestError, ValueError, IndexError, TypeError, ArithmeticError):
+                continue
+            for inputs in self._inputs_of(case):
+                if self._accept(case, inputs):
+                    return True
+        return False
+
+    def _inputs_of(self, case: TestCase) -> Iterator[Arrays]:
+        """The beginning of the present inputs, where that fits; then generated ones."""
+        wanted = [case.shapes[name] for name in case.descriptor.inputs]
+        found = list(zip(self.best.inputs, wanted, strict=True))
+        if all(len(shape) == one.ndim for one, shape in found):
+            yield tuple(one[tuple(map(slice, shape))].copy() for one, shape in found)
+        try:
+            yield generate(case)[0]
+        except CaseFailed:
+            return
+
+    def _simpler_values(self, place: int) -> None:
+        """Elements of one input to 0 or 1, in ever smaller pieces; then to whole numbers."""
+        descriptor = self.best.case.descriptor
+        domain = descriptor.domain.get(descriptor.inputs[place], ANY)
+        if domain.distinct or domain.simplex or domain.sorted:
+            return
+        simple = 1 if domain.nonzero or domain.positive or (domain.low or 0) > 0 else 0
+        size = piece = self.best.inputs[place].size
+        while piece:
+            for start in range(0, size, piece):
+                flat = self.best.inputs[place].flatten()
+                part = flat[start : start + piece]
+                if not np.all(part == flat.dtype.type(simple)):
+                    flat[start : start + piece] = simple
+                    self._try_values(place, flat)
+            piece //= 2
+        values = self.best.inputs[place]
+        if kind_of(values.dtype) == "float" and domain.indices_of is None:
+            for index in range(size):
+                flat = self.best.inputs[place].flatten()
+                value = float(flat[index])
+                if np.isfinite(value) and value != np.rint(value):
+                    flat[index] = np.rint(value) or simple
+                    self._try_values(place, flat)
+
+    def _try_values(self, place: int, flat: Array) -> None:
+        inputs = list(self.best.inputs)
+        inputs[place] = flat.reshape(inputs[place].shape)
+        self._accept(self.best.case, tuple(inputs))
+
+    def _accept(self, case: TestCase, inputs: Arrays) -> bool:
+        """Whether a candidate fails as the original does; then it is the best one."""
+        if self.attempts >= _ATTEMPTS or time.monotonic() > self.limit:
+            return False
+        try:
+            expect(case, inputs)  # what the reference cannot do proves nothing about the backend
+        except CaseFailed:
+            return False
+        result = self._run(case, inputs)
+        if result.status is not self.best.result.status:
+            return False
+        self.best = Shrunk(case, inputs, result)
+        return True
+
+    def _run(self, case: TestCase, inputs: Arrays) -> CaseResult:
+        self.attempts += 1
+        try:
+            result: CaseResult = self.executor.submit(run_in_worker, self.handle, case, inputs).result()
+        except WorkerDied as death:
+            return record(
+                case, Status.CRASHED, str(death), signal=death.signal, exit_code=death.exit_code,
+                stderr_tail=death.stderr_tail,
+            )  # fmt: skip
+        except TaskTimedOut as late:
+            return record(case, Status.TIMED_OUT, str(late), stderr_tail=late.stderr_tail)
+        return result
+
+
+def _smaller(case: TestCase) -> Iterator[dict[str, Shape]]:
+    """Shapes to try: fewer dimensions, then smaller sizes, everywhere at once or in one place."""
+    shapes: Mapping[str, Shape] = case.shapes
+    if any(shapes.values()):
+        yield {name: shape[1:] for name, shape in shapes.items()}
+    sizes = sorted({size for shape in shapes.values() for size in shape if size > 1}, reverse=True)
+    for size in sizes:
+        for less in _less(size):
+            yield {
+                name: tuple(less if one == size else one for one in shape) for name, shape in shapes.items()
+            }
+    for name, shape in shapes.items():
+        for axis, size in enumerate(shape):
+            for less in _less(size):
+                yield {**shapes, name: (*shape[:axis], less, *shape[axis + 1 :])}
+
+
+def _less(size: int) -> list[int]:
+    return [one for one in dict.fromkeys((1, 2, size // 2, size - 1)) if 0 < one < size]

@@ -1,0 +1,65 @@
+"""What a run came to, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from .result import CaseResult, Status
+
+KEPT = 1000
+"""Failures that a summary holds; it counts all of them."""
+
+
+@dataclass
+class Summary:
+    """Counts by status, and the first failures.
+
+    ``total`` is the number of planned cases where it is known; ``resumed`` counts results
+    taken from an earlier, interrupted run. ``stopped``: a failure ended the run early.
+    ``problems`` are reports and ledgers that could not be written.
+    """
+
+    total: int | None = None
+    counts: Counter[Status] = field(default_factory=Counter)
+    failures: list[CaseResult] = field(default_factory=list)
+    flaky: int = 0
+    resumed: int = 0
+    duration_s: float = 0.0
+    interrupted: bool = False
+    stopped: bool = False
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, result: CaseResult) -> None:
+        """Count one result."""
+        self.counts[result.status] += 1
+        self.flaky += result.flaky
+        if result.status.failed and len(self.failures) < KEPT:
+            self.failures.append(result)
+
+    @property
+    def ran(self) -> int:
+        """The cases that have a result."""
+        return self.counts.total()
+
+    @property
+    def failed(self) -> int:
+        """The cases that make the run fail."""
+        return sum(count for status, count in self.counts.items() if status.failed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, JSON-safe; failures by id."""
+        return {
+            "total": self.total,
+            "ran": self.ran,
+            "failed": self.failed,
+            "counts": {status.value: self.counts[status] for status in Status},
+            "flaky": self.flaky,
+            "resumed": self.resumed,
+            "duration_s": round(self.duration_s, 6),
+            "interrupted": self.interrupted,
+            "stopped": self.stopped,
+            "failures": [one.case_id for one in self.failures],
+            "problems": list(self.problems),
+        }

@@ -1,0 +1,45 @@
+"""The reporter that writes a run into the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..reporting.manager import Reporter
+
+if TYPE_CHECKING:
+    from ..core.result import CaseResult, RunInfo
+    from ..core.summary import Summary
+    from .store import Ledger
+
+_BATCH = 500
+"""Results that wait to be written together; the journal has them meanwhile."""
+
+
+class LedgerReporter(Reporter):
+    """Adds the run and its results to ``ledger``."""
+
+    name = "ledger"
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._waiting: list[CaseResult] = []
+        self._run_id = ""
+
+    def on_start(self, run: RunInfo, total: int | None) -> None:
+        """Raises :class:`LedgerError` if the ledger cannot be written."""
+        self._run_id = run.run_id
+        self._ledger.start(run)
+
+    def on_case_result(self, result: CaseResult) -> None:
+        self._waiting.append(result)
+        if len(self._waiting) >= _BATCH:
+            self._write()
+
+    def on_complete(self, summary: Summary) -> None:
+        self._write()
+        self._ledger.finish(self._run_id, summary)
+        self._ledger.close()
+
+    def _write(self) -> None:
+        results, self._waiting = self._waiting, []
+        self._ledger.append(self._run_id, results)

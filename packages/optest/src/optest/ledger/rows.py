@@ -1,0 +1,61 @@
+"""Records as rows of the ledger, and back. No queries here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.engine import RowMapping
+
+from ..core.result import CaseResult
+
+_COLUMNS = ("case_id", "op", "category", "phase", "status", "reason", "duration_s", "attempts", "flaky")
+_REST = ("shapes", "attributes", "seed", "stderr_tail", "exit_code", "signal", "rerun")
+
+
+def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
+    """``result`` as a row of ``cases``, without its number."""
+    data = result.to_dict()
+    return {
+        "run_id": run_id,
+        "dtypes": ",".join(result.dtypes),
+        "rest": json.dumps({name: data[name] for name in _REST}, separators=(",", ":")),
+        **{name: data[name] for name in _COLUMNS},
+    }
+
+
+def metric_rows(case: int, result: CaseResult) -> list[dict[str, Any]]:
+    """The metrics of ``result``, which is row ``case`` of ``cases``."""
+    return [
+        {
+            "case": case,
+            "output": one["output"],
+            "passed": one["passed"],
+            "count": one["count"],
+            "mismatches": one["mismatches"],
+            **{name: _number(one[name]) for name in ("max_abs", "max_rel", "max_ulp")},
+        }
+        for one in result.comparisons
+    ]
+
+
+def case_result(row: RowMapping, backend: Mapping[str, str | None]) -> CaseResult:
+    """A row of ``cases`` as a record, without its comparisons."""
+    return CaseResult.from_dict(
+        {
+            **json.loads(row["rest"]),
+            **{name: row[name] for name in _COLUMNS},
+            "dtypes": row["dtypes"].split(",") if row["dtypes"] else [],
+            "backend": backend,
+        }
+    )
+
+
+def _number(value: Any) -> float | None:
+    """A metric as the database holds it; infinities stay, NaN is NULL."""
+    if value is None:
+        return None
+    number = float(value)
+    return None if math.isnan(number) else number

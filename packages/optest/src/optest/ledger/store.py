@@ -1,0 +1,299 @@
+"""``Ledger``: where results are kept. SQLite by default; any SQLAlchemy URL otherwise.
+
+Not here: the tables (``tables``), what changed between two runs (``difference``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select, update
+from sqlalchemy.engine import RowMapping, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from ..core.result import FAILURES, CaseResult, RunInfo, Status
+from ..core.summary import Summary
+from ..errors import LedgerError, UsageError
+from ..names import listing
+from .difference import Difference, compare_runs
+from .rows import case_result, case_row, metric_rows
+from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
+
+_BATCH = 1000
+"""Rows that are copied at a time."""
+
+
+class Ledger:
+    """The ledger at ``place``: a file, or a database URL such as ``postgresql://host/name``.
+
+    It is made if it is not there, unless ``create`` is False, and migrated if it is older.
+    Every method raises :class:`LedgerError` for a ledger that cannot be used.
+    """
+
+    def __init__(self, place: str | Path, *, create: bool = True) -> None:
+        self.place = str(place)
+        url = self.place if "://" in self.place else f"sqlite:///{self.place}"
+        self._engine = self._connect(url, create)
+        with self._told("read"), self._engine.connect() as connection:
+            version = version_of(connection)
+        if version > len(MIGRATIONS):
+            raise LedgerError(
+                f"the ledger {self.place} has version {version}; this optest knows versions up to "
+                f"{len(MIGRATIONS)}",
+                "install the optest that wrote it, or name another ledger: --ledger PATH",
+            )
+        if version < len(MIGRATIONS):
+            with self._told("migrated" if version else "made"), self._engine.begin() as connection:
+                migrate(connection)
+
+    def _connect(self, url: str, create: bool) -> Engine:
+        try:
+            parsed = make_url(url)
+            if parsed.get_backend_name() == "sqlite" and parsed.database:
+                file = Path(parsed.database)
+                if not create and not file.exists():
+                    raise LedgerError(
+                        f"there is no ledger {file}", "`optest run` makes one; --ledger names one"
+                    )
+                file.parent.mkdir(parents=True, exist_ok=True)
+            engine = create_engine(parsed)
+        except (ArgumentError, NoSuchModuleError, ImportError) as error:
+            raise LedgerError(
+                f"the ledger {self.place!r} cannot be used: {error}",
+                "give a file, or a URL such as postgresql+psycopg://user@host/name with its driver installed",
+            ) from error
+        except OSError as error:
+            raise LedgerError(f"the ledger {self.place} cannot be made: {error.strerror}") from error
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _set_up_sqlite)
+        return engine
+
+    @contextlib.contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        """Database errors as one sentence."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise LedgerError(
+                f"the ledger {self.place} cannot be {doing}: {cause}",
+                "name another one (--ledger PATH), or none (--ledger none)",
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    # What a run writes.
+
+    def start(self, run: RunInfo) -> None:
+        """Add a run without cases."""
+        with self._told("written"), self._engine.begin() as connection:
+            self._insert_run(connection, run, None)
+
+    def append(self, run_id: str, results: Sequence[CaseResult]) -> None:
+        """Add results to a run, all or none of them."""
+        with self._told("written"), self._engine.begin() as connection:
+            rows = [case_row(run_id, one) for one in results]
+            metrics = (metric_rows(0, one) for one in results)
+            _insert_cases(connection, rows, list(metrics))
+
+    def finish(self, run_id: str, summary: Summary) -> None:
+        """Mark a run as over."""
+        text = json.dumps(summary.to_dict())
+        with self._told("written"), self._engine.begin() as connection:
+            connection.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(summary=text))
+
+    def _insert_run(self, connection: Connection, run: RunInfo, summary: str | None) -> None:
+        backend = {key: run.backend.get(key) or "" for key in ("kind", "name", "chip")}
+        connection.execute(
+            insert(RUNS).values(
+                run_id=run.run_id,
+                started=run.started,
+                version=run.version,
+                command_line=run.command_line,
+                seed=run.seed,
+                environment=_number_of(
+                    connection, ENVIRONMENTS, {"facts": json.dumps(dict(run.environment), sort_keys=True)}
+                ),
+                backend=_number_of(connection, BACKENDS, backend),
+                summary=summary,
+            )
+        )
+
+    # What is read.
+
+    def runs(self) -> list[RunInfo]:
+        """Every run, oldest first."""
+        with self._told("read"), self._engine.connect() as connection:
+            return [_run_info(row) for row in connection.execute(_ALL_RUNS).mappings()]
+
+    def results(self, run_id: str) -> Iterator[CaseResult]:
+        """The cases of a run as recorded, without comparisons."""
+        with self._told("read"), self._engine.connect() as connection:
+            found = connection.execute(_ALL_RUNS.where(RUNS.c.run_id == run_id)).mappings().one()
+            rows = select(CASES).where(CASES.c.run_id == run_id).order_by(CASES.c.id)
+            backend = _run_info(found).backend
+            for row in connection.execute(rows).mappings():
+                yield case_result(row, backend)
+
+    def find_case(self, prefix: str) -> CaseResult | None:
+        """The newest record of the case whose id begins with ``prefix``; None if there is none.
+
+        Raises :class:`UsageError` if several cases' ids do.
+        """
+        matching = CASES.c.case_id.startswith(prefix, autoescape=True)
+        with self._told("read"), self._engine.connect() as connection:
+            ids = connection.scalars(select(CASES.c.case_id).where(matching).distinct().limit(4)).all()
+            if len(ids) > 1:
+                raise UsageError(f"several cases have ids that begin with {prefix}: {listing(ids)}")
+            query = select(CASES, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip)
+            query = query.join(RUNS, RUNS.c.run_id == CASES.c.run_id).join(BACKENDS)
+            query = query.where(matching).order_by(RUNS.c.started.desc(), CASES.c.id.desc()).limit(1)
+            row = connection.execute(query).mappings().first()
+        return None if row is None else case_result(row, _backend(row))
+
+    def find_run(self, prefix: str) -> str:
+        """The id of the run that begins with ``prefix``, or the newest for ``latest``; raises UsageError."""
+        ids = [one.run_id for one in self.runs()]
+        if prefix == "latest" and ids:
+            return ids[-1]
+        matching = [one for one in ids if one.startswith(prefix)]
+        if len(matching) != 1:
+            told = f"the newest are {listing(reversed(ids[-5:]))}" if ids else "it has none at all"
+            raise UsageError(f"{len(matching)} runs of the ledger {self.place} begin with {prefix!r}; {told}")
+        return matching[0]
+
+    def diff(self, run_a: str, run_b: str) -> Difference:
+        """What changed from one run to another; runs by id, its beginning, or ``latest``."""
+        first, second = self.find_run(run_a), self.find_run(run_b)
+        with self._told("read"), self._engine.connect() as connection:
+            return compare_runs(connection, first, second)
+
+    def history(
+        self, op: str, *, backend: str | None = None, dtype: str | None = None
+    ) -> list[dict[str, Any]]:
+        """How ``op`` fared in each run, oldest first; ``dtype`` may be that of any input."""
+        query = (
+            select(
+                RUNS.c.run_id,
+                RUNS.c.started,
+                BACKENDS.c.name.label("backend"),
+                CASES.c.status,
+                func.count(CASES.c.id.distinct()).label("cases"),
+                func.max(METRICS.c.max_ulp).label("max_ulp"),
+            )
+            .join(CASES, CASES.c.run_id == RUNS.c.run_id)
+            .join(BACKENDS, BACKENDS.c.id == RUNS.c.backend)
+            .outerjoin(METRICS, METRICS.c.case == CASES.c.id)
+            .where(CASES.c.op == op)
+            .group_by(RUNS.c.run_id, RUNS.c.started, BACKENDS.c.name, CASES.c.status)
+            .order_by(RUNS.c.started, RUNS.c.run_id)
+        )
+        if backend is not None:
+            query = query.where(BACKENDS.c.name == backend)
+        if dtype is not None:
+            query = query.where(("," + CASES.c.dtypes + ",").contains(f",{dtype},", autoescape=True))
+        found: dict[str, dict[str, Any]] = {}
+        with self._told("read"), self._engine.connect() as connection:
+            for row in connection.execute(query).mappings():
+                entry = found.setdefault(
+                    row["run_id"],
+                    {
+                        "run": row["run_id"], "started": row["started"], "backend": row["backend"],
+                        "passed": 0, "failed": 0, "other": 0, "max_ulp": None,
+                    },
+                )  # fmt: skip
+                status = Status(row["status"])
+                kind = "failed" if status in FAILURES else "passed" if status is Status.PASSED else "other"
+                entry[kind] += row["cases"]
+                worst = [one for one in (entry["max_ulp"], row["max_ulp"]) if one is not None]
+                entry["max_ulp"] = max(worst, default=None)
+        return list(found.values())
+
+    # Ledgers among themselves.
+
+    def merge(self, other: Ledger) -> int:
+        """Add the runs of ``other`` that are not here; how many there were. Each comes whole."""
+        here = {one.run_id for one in self.runs()}
+        missing = [one for one in other.runs() if one.run_id not in here]
+        for run in missing:
+            with other._told("read"), other._engine.connect() as source:
+                summary = source.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run.run_id))
+                with self._told("written"), self._engine.begin() as target:
+                    self._insert_run(target, run, summary)
+                    _copy_cases(source, target, run.run_id)
+        return len(missing)
+
+
+_ALL_RUNS = (
+    select(RUNS, ENVIRONMENTS.c.facts, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip)
+    .join(ENVIRONMENTS, ENVIRONMENTS.c.id == RUNS.c.environment)
+    .join(BACKENDS, BACKENDS.c.id == RUNS.c.backend)
+    .order_by(RUNS.c.started, RUNS.c.run_id)
+)
+
+
+def _run_info(row: RowMapping) -> RunInfo:
+    return RunInfo.from_dict({**row, "environment": json.loads(row["facts"]), "backend": _backend(row)})
+
+
+def _backend(row: RowMapping) -> dict[str, str | None]:
+    return {key: row[key] or None for key in ("kind", "name", "chip")}
+
+
+def _number_of(connection: Connection, table: Any, values: Mapping[str, str]) -> int:
+    """The number of the row with these values, which is added if there is none."""
+    query = select(table.c.id).filter_by(**values)
+    found = connection.scalar(query)
+    if found is None:
+        connection.execute(insert(table).values(**values))
+        found = connection.scalar(query)
+    assert isinstance(found, int)
+    return found
+
+
+def _insert_cases(
+    connection: Connection, rows: list[dict[str, Any]], metrics: list[list[dict[str, Any]]]
+) -> None:
+    """Add cases and, with their new numbers, their metrics."""
+    if not rows:
+        return
+    connection.execute(insert(CASES), rows)
+    added = CASES.c.run_id == rows[0]["run_id"], CASES.c.case_id.in_([one["case_id"] for one in rows])
+    numbers = {
+        row.case_id: row.id for row in connection.execute(select(CASES.c.case_id, CASES.c.id).where(*added))
+    }
+    flat = [
+        {**metric, "case": numbers[row["case_id"]]}
+        for row, several in zip(rows, metrics, strict=True)
+        for metric in several
+    ]
+    if flat:
+        connection.execute(insert(METRICS), flat)
+
+
+def _copy_cases(source: Connection, target: Connection, run_id: str) -> None:
+    last = 0
+    while True:
+        query = select(CASES).where(CASES.c.run_id == run_id, CASES.c.id > last).order_by(CASES.c.id)
+        rows = [dict(row) for row in source.execute(query.limit(_BATCH)).mappings()]
+        if not rows:
+            return
+        metrics: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+        for metric in source.execute(select(METRICS).where(METRICS.c.case.in_(list(metrics)))).mappings():
+            metrics[metric["case"]].append({key: value for key, value in metric.items() if key != "id"})
+        last = rows[-1]["id"]
+        _insert_cases(
+            target, [{k: v for k, v in row.items() if k != "id"} for row in rows], list(metrics.values())
+        )
+
+
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    """Wait for other writers, keep references whole."""
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute("PRAGMA foreign_keys = ON")

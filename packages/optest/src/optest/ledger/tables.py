@@ -1,0 +1,129 @@
+"""The ledger's tables, and how an older ledger becomes one of today.
+
+A change of the tables is a new entry of ``MIGRATIONS``; entries that were released
+never change. Not here: queries (``store``, ``difference``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    insert,
+    inspect,
+    select,
+    update,
+)
+
+METADATA = MetaData()
+
+SCHEMA = Table("optest_schema", METADATA, Column("version", Integer, primary_key=True))
+ENVIRONMENTS = Table(
+    "environments",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("facts", Text, nullable=False, unique=True),  # a JSON object, keys sorted
+)
+BACKENDS = Table(
+    "backends",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("chip", String, nullable=False),  # "" for none: NULLs would not be unique
+    UniqueConstraint("kind", "name", "chip"),
+)
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("run_id", String, primary_key=True),
+    Column("started", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("command_line", Text, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("environment", ForeignKey("environments.id"), nullable=False),
+    Column("backend", ForeignKey("backends.id"), nullable=False),
+    Column("summary", Text),  # JSON; NULL while the run goes on, and if it was killed
+)
+CASES = Table(
+    "cases",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", ForeignKey("runs.run_id"), nullable=False),
+    Column("case_id", String, nullable=False),
+    Column("op", String, nullable=False),
+    Column("category", String, nullable=False),
+    Column("dtypes", String, nullable=False),  # comma-separated
+    Column("phase", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("duration_s", Float, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("flaky", Boolean, nullable=False),
+    Column("rest", Text, nullable=False),  # JSON: the other fields of the record
+    UniqueConstraint("run_id", "case_id"),
+)
+METRICS = Table(
+    "metrics",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("case", ForeignKey("cases.id"), nullable=False, index=True),
+    Column("output", String, nullable=False),
+    Column("passed", Boolean, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("mismatches", Integer, nullable=False),
+    Column("max_abs", Float),
+    Column("max_rel", Float),
+    Column("max_ulp", Float),  # distances in float64 go beyond 64-bit integers
+)
+_CASES_BY_OP = Index("cases_by_op", CASES.c.op)
+_CASES_BY_ID = Index("cases_by_case_id", CASES.c.case_id)
+
+
+def _create(connection: Connection) -> None:
+    """Version 1: all tables, with the index that comes with METRICS."""
+    for table in METADATA.sorted_tables:
+        later = [one for one in table.indexes if one in (_CASES_BY_OP, _CASES_BY_ID)]
+        table.indexes.difference_update(later)
+        table.create(connection, checkfirst=True)
+        table.indexes.update(later)
+
+
+def _index_cases(connection: Connection) -> None:
+    """Version 2: history and replay look cases up by operator and by id."""
+    for index in (_CASES_BY_OP, _CASES_BY_ID):
+        index.create(connection, checkfirst=True)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create, _index_cases)
+"""What makes version n + 1 of version n; the last one makes today's."""
+
+
+def version_of(connection: Connection) -> int:
+    """The version that a ledger has; 0 for an empty database."""
+    if not inspect(connection).has_table(SCHEMA.name):
+        return 0
+    return connection.execute(select(SCHEMA.c.version)).scalar_one()
+
+
+def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> None:
+    """Bring the ledger to version ``to``, within the connection's transaction."""
+    version = version_of(connection)
+    for number, step in enumerate(MIGRATIONS[version:to], version + 1):
+        step(connection)
+        if number == 1:
+            connection.execute(insert(SCHEMA).values(version=1))
+        else:
+            connection.execute(update(SCHEMA).values(version=number))

@@ -1,0 +1,142 @@
+"""A script that shows one failure by itself: no plan, no generator, the values written out."""
+
+from __future__ import annotations
+
+import base64
+import os
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..core.dtypes import kind_of
+from ..core.shrink import Shrunk, shrink
+from ..errors import ReportError
+from ..plugins import VARIABLE
+from .diagnostics import title
+
+if TYPE_CHECKING:
+    from ..backends.driver import BackendDriver
+    from ..core.case import TestCase
+
+_WRITTEN_OUT = 256
+"""Elements up to which an input is written as numbers."""
+
+_SCRIPT = '''\
+"""{headline}
+
+{told}
+Exits with 1 while it fails and with 0 when it passes.
+"""
+
+import os
+import sys
+{imports}
+import ml_dtypes  # gives NumPy the narrow dtypes
+import numpy as np
+
+from optest import bootstrap
+from optest.backends import backend_manager
+from optest.core.case import BackendTarget, TestCase
+from optest.core.execution import run_case
+from optest.core.tolerance import Tolerance
+from optest.operators import operator_registry
+from optest.reporting.diagnostics import details
+
+{inputs}
+
+os.environ.setdefault({variable!r}, {plugins!r})
+bootstrap()
+driver = backend_manager.select({driver!r}, {chip!r})
+case = TestCase(
+    operator_registry.get({op!r}),
+    dtypes={dtypes!r},
+    shapes={shapes!r},
+    attributes={attributes},
+    backend=BackendTarget({kind!r}, {driver!r}, {chip!r}),
+    tolerance={tolerance!r},
+    seed={seed!r},
+    phase={phase!r},
+    generator={generator!r},
+    reference={reference!r},
+    backend_config={config!r},
+)
+driver.setup()
+result = run_case(driver, case, INPUTS)
+print(result.status)
+for label, text in details(result):
+    print(f"{{label}}: {{text}}")
+driver.teardown()
+sys.exit(result.status.failed)
+'''
+
+
+def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
+    """Shrink ``case``, which must fail on ``driver``, and write a script that runs what is left.
+
+    Gives the shrunk case. Raises :class:`UsageError` if ``case`` does not fail, and
+    :class:`ReportError` if ``file`` cannot be written.
+    """
+    shrunk = shrink(case, driver)
+    text = script(shrunk, case, driver)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"the script {file} cannot be written: {error.strerror}") from error
+    return shrunk.case
+
+
+def script(shrunk: Shrunk, original: TestCase, driver: BackendDriver) -> str:
+    """The text of a script that runs ``shrunk`` on the driver named like ``driver``."""
+    case, result = shrunk.case, shrunk.result
+    told = f"{result.status}: {result.reason}\n"
+    told += f"Shrunk by optest {__version__} from {original.describe()} ({original.id})."
+    inputs = [_literal(one) for one in shrunk.inputs]
+    body = "".join(
+        f"    {one},  # {name}\n" for name, one in zip(case.descriptor.inputs, inputs, strict=True)
+    )
+    imports = "import base64\n" if any("base64" in one for one in inputs) else ""
+    attributes = repr(dict(case.attributes))
+    if "nan" in body + attributes or "inf" in body + attributes:
+        imports += "from math import inf, nan\n"
+    return _SCRIPT.format(
+        headline=_safe(f"{title(result)} on {driver.name}."),
+        told=_safe("\n".join(textwrap.fill(line, 100) for line in told.splitlines())),
+        imports=imports,
+        inputs=f"INPUTS = (\n{body})",
+        variable=VARIABLE,
+        plugins=os.environ.get(VARIABLE, ""),
+        driver=driver.name,
+        kind=driver.kind,
+        chip=case.backend.chip,
+        op=case.op,
+        dtypes=case.dtypes,
+        shapes=dict(case.shapes),
+        attributes=attributes,
+        tolerance=case.tolerance,
+        seed=case.seed,
+        phase=case.phase,
+        generator=case.generator,
+        reference=case.reference,
+        config=dict(case.backend_config),
+    )
+
+
+def _literal(array: NDArray[Any]) -> str:
+    """``array`` as an expression that gives it back, bit for bit but for the payloads of NaNs."""
+    end = f".reshape({array.shape!r})"
+    kind = kind_of(array.dtype)
+    if array.size <= _WRITTEN_OUT and kind != "complex":
+        wide = {"float": np.float64, "int": object, "bool": bool}[kind]
+        return f"np.array({array.astype(wide).ravel().tolist()!r}, {array.dtype.name!r}){end}"
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return f"np.frombuffer(base64.b64decode({data!r}), {array.dtype.name!r}){end}.copy()"
+
+
+def _safe(text: str) -> str:
+    """Text for a docstring."""
+    return text.replace("\\", "\\\\").replace('"""', "'''")

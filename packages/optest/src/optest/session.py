@@ -1,0 +1,166 @@
+"""One run from options to exit code: driver, cases, runner, reports, ledger, declared gaps.
+
+The command line and embedders call :func:`run_session`; nothing here parses flags or
+judges arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .backends import BackendDriver, backend_manager
+from .core.case import BackendTarget
+from .core.environment import describe_run
+from .core.journal import Journal
+from .core.result import CaseResult, RunInfo
+from .core.runner import TestRunner
+from .core.summary import Summary
+from .errors import UsageError
+from .ledger import Ledger, LedgerReporter
+from .names import listing
+from .paths import state_dir
+from .plan.expectations import Expectations
+from .plan.loader import load
+from .plan.options import RunOptions
+from .plan.rerun import rerun_command
+from .reporting import Reporter, TerminalReporter, make_reporter
+from .reporting.replay import write_script
+
+FAILED = 1
+UNWRITTEN = 3
+INTERRUPTED = 130
+
+
+@dataclass
+class Outcome:
+    """What a run came to; ``problems`` are those of the expectations file."""
+
+    run: RunInfo
+    summary: Summary
+    expectations: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        if self.summary.interrupted:
+            return INTERRUPTED
+        if self.summary.failed or self.problems:
+            return FAILED
+        return UNWRITTEN if self.summary.problems else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe: the run, the summary, declared gaps, the exit code."""
+        return {
+            "run": self.run.to_dict(),
+            "summary": self.summary.to_dict(),
+            "expectations": {**self.expectations, "problems": self.problems},
+            "exit_code": self.exit_code,
+        }
+
+
+def run_session(options: RunOptions, *, terminal: bool = True, color: bool = True) -> Outcome:
+    """Run ``options``: select the driver, plan every case, run, report and record.
+
+    All cases are planned before the first one runs, so that a mistake anywhere in a plan
+    costs nothing. ``terminal``: show progress and the summary. Raises
+    :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
+    """
+    driver, target = select(options)
+    cases = list(load(options, target))
+    expectations = _expectations(options, driver)
+    run = describe_run(target, options.seed)
+    reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
+    reporters += [make_reporter(one.kind, one.path) for one in options.reports]
+    if options.ledger != "none":
+        reporters.append(LedgerReporter(open_ledger(options.ledger)))
+    runner = TestRunner(
+        driver,
+        reporters,
+        workers=options.workers,
+        timeout=options.timeout,
+        retries=options.retries,
+        fail_fast=options.fail_fast,
+        judge=expectations.judge,
+        rerun=partial(rerun_command, plan=options.plan),
+        journal=Journal(_journal_file(options, target), resume=options.resume),
+    )
+    summary = runner.run(cases, run)
+    complete = options.complete and not (summary.interrupted or summary.stopped)
+    return Outcome(run, summary, expectations.summary(), expectations.problems(complete=complete))
+
+
+def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:
+    """The driver that ``options`` ask for, and the target that its cases get."""
+    if options.backend is None:
+        names = [one.name for one in backend_manager.drivers()]
+        raise UsageError(
+            f"no backend is named; there are {listing(names)}",
+            "give --backend NAME, or `backend:` in the plan; stub checks optest itself",
+        )
+    driver = backend_manager.select(options.backend, options.chip)
+    return driver, BackendTarget(driver.kind, driver.name, options.chip)
+
+
+def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: bool) -> RunOptions:
+    """Options that run exactly the case ``case_id`` (or the one whose id starts with it).
+
+    ``options_of(**flags)`` makes options from flags of ``optest run``. With ``named``, they
+    say where to look; else the ledger knows the case, or it is one of the built-in suite's.
+    Raises :class:`UsageError` unless there is exactly one.
+    """
+    options = options_of() if named else options_of(suite="builtin")
+    if not named and options.ledger != "none":
+        found = open_ledger(options.ledger).find_case(case_id)
+        if found is not None:
+            options = options_of(**_flags_of(found, options))
+    matching = [case.describe() for case in load(options) if case.id.startswith(case_id)]
+    if len(matching) != 1:
+        some = f": {listing(matching, limit=3)}" if matching else ""
+        raise UsageError(
+            f"{len(matching)} cases of {options.source} have the id {case_id}…{some}",
+            "give the whole id" if matching else "name its plan: --plan FILE; `optest plan check FILE --ids`",
+        )
+    return replace(options, filters=(f"id={case_id}*",))
+
+
+def _flags_of(result: CaseResult, options: RunOptions) -> dict[str, Any]:
+    """A recorded case as flags of ``optest run``."""
+    backend = {"backend": result.backend["name"], "chip": result.backend["chip"]}
+    return {
+        "op": (result.op,),
+        "dtype": (",".join(result.dtypes),),
+        "shape": tuple(result.shapes.items()),
+        "attr": tuple(result.attributes.items()),
+        "phase": result.phase,
+        "seed": result.seed,
+    } | ({} if options.backend else backend)
+
+
+def replay_script(options: RunOptions, file: Path) -> str:
+    """Shrink the one case of ``options`` on its driver and write ``file``; says what it shrank to."""
+    driver, target = select(options)
+    [case] = load(options, target)
+    return write_script(case, driver, file).describe()
+
+
+def open_ledger(place: str | None = None) -> Ledger:
+    """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's."""
+    return Ledger(place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite"))
+
+
+def _expectations(options: RunOptions, driver: BackendDriver) -> Expectations:
+    file = options.expectations or getattr(driver, "expectations", None)
+    return Expectations.load(Path(file)) if file else Expectations()
+
+
+def _journal_file(options: RunOptions, target: BackendTarget) -> Path:
+    """One journal per source of cases, driver and shard, so that ``--resume`` finds its own."""
+    plan = options.plan and str(options.plan.resolve())
+    key = repr((plan, options.suite, options.source, target, options.shard))
+    return state_dir() / "journals" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
