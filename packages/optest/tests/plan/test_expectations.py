@@ -135,3 +135,22 @@ def test_a_mistake_is_placed(plan_file: Write, text: str, line: int | None, key:
         load(plan_file(text, "gaps.toml"))
     assert (caught.value.line, caught.value.key) == (line, key)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "covered"),
+    [
+        ('{ input0 = "2" }', True),
+        ('{ input0 = "*" }', True),
+        ('{ input0 = "2,*" }', False),
+        ('{ input1 = "*" }', False),
+    ],
+)
+def test_shapes_narrow_a_gap(plan_file: Write, shapes: str, covered: bool) -> None:
+    judged = load(plan_file(f"{GAP}shapes = {shapes}\n")).judge(RESULT)
+    assert (judged.status is Status.XFAILED) is covered
+
+
+def test_shapes_are_patterns(plan_file: Write) -> None:
+    with pytest.raises(PlanError, match=r"gap.shapes: wrong value\n.*found: \[2\]\n.*a table such as"):
+        load(plan_file(f"{GAP}shapes = [2]\n"))

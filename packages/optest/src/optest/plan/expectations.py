@@ -2,7 +2,8 @@
 
     [[gap]]
     operator = "conv2d"            # or a pattern such as "conv*"
-    dtype = "bfloat16"             # optional, as are phase, attributes and cases (ids)
+    dtype = "bfloat16"             # optional, as are phase, attributes, shapes and cases (ids)
+    shapes = { input0 = "0,*" }    # patterns too
     reason = "no bfloat16 accumulator"
     link = "https://tracker.example/42"
     expires = 2027-01-31
@@ -18,7 +19,7 @@ import datetime
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -30,7 +31,7 @@ from ..names import listing, near_misses
 from .document import read_text
 
 _TEXTS = ("operator", "dtype", "phase", "reason", "link")
-_KEYS = (*_TEXTS, "attributes", "cases", "expires")
+_KEYS = (*_TEXTS, "attributes", "shapes", "cases", "expires")
 _EXCUSED = (FAILURES - {Status.XPASSED}) | {Status.UNSUPPORTED}
 
 
@@ -43,6 +44,7 @@ class Gap:
     dtype: str = ""
     phase: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[str, ...] = ()
     link: str = ""
     expires: datetime.date | None = None
@@ -55,13 +57,18 @@ class Gap:
             and (not self.dtype or any(fnmatchcase(one, self.dtype) for one in result.dtypes))
             and (not self.phase or fnmatchcase(result.phase, self.phase))
             and all(result.attributes.get(name) == value for name, value in self.attributes.items())
+            and all(
+                name in result.shapes and fnmatchcase(_sizes(result.shapes[name]), text)
+                for name, text in self.shapes.items()
+            )
             and (not self.cases or result.case_id in self.cases)
         )
 
     def text(self) -> str:
         """The gap and its reason in one line."""
         attributes = (f"{name}={value}" for name, value in self.attributes.items())
-        parts = (self.operator, self.dtype, self.phase, *attributes, *self.cases)
+        shapes = (f"{name}=[{text}]" for name, text in self.shapes.items())
+        parts = (self.operator, self.dtype, self.phase, *attributes, *shapes, *self.cases)
         what = " ".join(part for part in parts if part)
         return f"{what}: {self.reason}" + (f" ({self.link})" if self.link else "")
 
@@ -151,6 +158,10 @@ class Expectations:
         return f"{where}gap {gap.text()}"
 
 
+def _sizes(shape: Iterable[int]) -> str:
+    return ",".join(map(str, shape))
+
+
 def _gap(file: Path, line: int, entry: Any) -> Gap:
     def fail(key: str, problem: str, **details: Any) -> PlanError:
         return PlanError(problem, file=file, line=line or None, key=f"gap.{key}", **details)
@@ -171,6 +182,9 @@ def _gap(file: Path, line: int, entry: Any) -> Gap:
             raise fail(key, f"{key} is missing", found=list(entry), allowed=f"a key {key}")
     if not isinstance(entry.get("attributes", {}), Mapping):
         raise fail("attributes", "wrong value", found=entry["attributes"], allowed="a table of attributes")
+    shapes = entry.get("shapes", {})
+    if not (isinstance(shapes, Mapping) and all(isinstance(one, str) for one in shapes.values())):
+        raise fail("shapes", "wrong value", found=shapes, allowed='a table such as { input0 = "0,*" }')
     cases = entry.get("cases", [])
     if not (isinstance(cases, list) and all(isinstance(one, str) for one in cases)):
         raise fail("cases", "wrong value", found=cases, allowed="a list of case ids")

@@ -1,0 +1,96 @@
+"""The drivers ``torch:DEVICE``: operators called eagerly on any device of PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ..backends.driver import BackendDriver, Unsupported
+from ..errors import BackendError, MissingExtra
+
+if TYPE_CHECKING:
+    from ..core.case import TestCase
+
+GAPS = Path(__file__).with_name("gaps")
+_MISSING = (NotImplementedError,)
+
+
+def need_torch(name: str) -> None:
+    """Raise :class:`MissingExtra` unless PyTorch can be imported."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra(f"the driver {name!r} needs PyTorch, which is not installed", extra="torch")
+
+
+def gaps_of(name: str) -> Path | None:
+    """The file of declared gaps of a device or compiler, if there is one."""
+    file = GAPS / f"{name}.toml"
+    return file if file.exists() else None
+
+
+class TorchDriver(BackendDriver):
+    """What both kinds of drivers share: tensors in, a call, tensors out."""
+
+    kind = "torch"
+    device = "cpu"
+
+    def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        """The outputs of the call in their own dtypes; :class:`Unsupported` where PyTorch has no kernel."""
+        from .calls import call_of
+        from .tensors import to_array, to_tensor
+
+        device = self.device_of(case)
+        try:
+            call = self.prepare(call_of(case))
+            outputs = call(*(to_tensor(one, device) for one in inputs))
+            return tuple(to_array(one) for one in outputs)
+        except NotImplementedError as error:
+            raise Unsupported(_first_line(error)) from None
+
+    def prepare(self, call: Any) -> Any:
+        """What is called in place of ``call``."""
+        return call
+
+    def device_of(self, case: TestCase) -> str:
+        """Where the case's tensors go."""
+        return self.device
+
+
+class TorchDevice(TorchDriver):
+    """Calls operators eagerly on ``device``: ``cpu``, ``cuda:1``, ``mps``, ``xpu``, a PrivateUse1 name."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.name = f"torch:{device}"
+        self.expectations = gaps_of(device.partition(":")[0])
+
+    def setup(self) -> None:
+        """Import PyTorch and touch the device; raises :class:`BackendError` where that fails."""
+        need_torch(self.name)
+        import torch
+
+        try:
+            torch.empty(1, device=self.device).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise BackendError(
+                f"PyTorch {torch.__version__} has no device {self.device!r} here: {_first_line(error)}"
+            ) from None
+        torch.manual_seed(0)
+        torch.set_grad_enabled(False)
+
+    def reset(self) -> None:
+        """Wait until the device has nothing in hand and give its cached memory back."""
+        import torch
+
+        module = getattr(torch, self.device.partition(":")[0], None)
+        for name in ("synchronize", "empty_cache"):
+            function = getattr(module, name, None)
+            if callable(function):
+                function()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
