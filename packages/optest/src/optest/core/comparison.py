@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from .tolerance import Tolerance
@@ -156,9 +156,7 @@ class Comparison:
         NaN and infinities are the strings ``"nan"``, ``"inf"``, ``"-inf"``, complex
         values ``{"real": …, "imag": …}``, tuples lists.
         """
-        plain = json_safe({**asdict(self), "passed": self.passed, "mismatch_share": self.mismatch_share})
-        assert isinstance(plain, dict)
-        return plain
+        return {**_record(self), "passed": self.passed, "mismatch_share": self.mismatch_share}
 
     def _form_differences(self) -> list[str]:
         found = []
@@ -227,8 +225,13 @@ class TreeComparison:
         }
 
 
+_PLAIN = (bool, int, str)
+
+
 def json_safe(value: Any) -> Any:
     """``value`` in types that strict JSON has; see :meth:`Comparison.to_dict`."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
         return {str(key): json_safe(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -238,6 +241,15 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def _record(record: Any) -> dict[str, Any]:
+    """The fields of one of this module's records, or of a tolerance, with JSON types."""
+    found = {}
+    for name in record.__slots__:
+        value = getattr(record, name)
+        found[name] = _record(value) if isinstance(value, Worst | Accuracy | Tolerance) else json_safe(value)
+    return found
 
 
 def _place(path: str) -> str:

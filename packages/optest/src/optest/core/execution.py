@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,9 @@ from ..backends.driver import BackendDriver, ProgramFailed, Unsupported
 from ..errors import BackendError, OptestError
 from ..generators.base import load_generator
 from .case import TestCase
-from .comparator import compare
 from .reference import reference_outputs, rounded
 from .result import CaseResult, Status
-from .tolerance import Tolerance
+from .verdict import judge
 from .worker import captured
 
 Array = NDArray[Any]
@@ -93,6 +93,10 @@ def expect(case: TestCase, inputs: Sequence[Array]) -> tuple[Arrays, Arrays]:
         return rounded(case, wide), wide
 
 
+def _generated(case: TestCase) -> Arrays:
+    return generate(case)[0]
+
+
 def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None) -> dict[str, Any]:
     with _step(f"supports() of the driver {driver.name}"):
         declined = driver.supports(case)
@@ -101,6 +105,10 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
     expected = wide = None
     if inputs is None:
         inputs, expected = generate(case)
+        again = partial(_generated, case)
+    else:
+        inputs = tuple(inputs)
+        again = partial(tuple, [one.copy() for one in inputs])
     if expected is None:
         expected, wide = expect(case, inputs)
     else:
@@ -108,11 +116,7 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
     with _step(""):
         outputs = driver.run(case, inputs)
     names = case.descriptor.outputs
-    actual = _arrays(outputs, names)
-    found = [
-        compare(got, want, _tolerance(case, want), reference=None if wide is None else wide[i])
-        for i, (got, want) in enumerate(zip(actual, expected, strict=True))
-    ]
+    found = judge(case, _arrays(outputs, names), expected, wide, again)
     failures = [(name, one) for name, one in zip(names, found, strict=True) if not one.passed]
     comparisons = tuple({"output": name, **one.to_dict()} for name, one in zip(names, found, strict=True))
     if not failures:
@@ -120,10 +124,6 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
     more = f" (and {len(failures) - 1} more outputs)" if len(failures) > 1 else ""
     reason = f"{failures[0][0]}: {failures[0][1].summary().removeprefix('mismatch: ')}{more}"
     return {"status": Status.MISMATCH, "reason": reason, "comparisons": comparisons}
-
-
-def _tolerance(case: TestCase, expected: Array) -> Tolerance:
-    return case.tolerance or case.descriptor.tolerance(expected.dtype.name)
 
 
 def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:

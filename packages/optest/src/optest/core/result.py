@@ -68,7 +68,7 @@ class CaseResult:
     def to_dict(self) -> dict[str, Any]:
         """The record as plain dictionaries and lists."""
         return {
-            **{one.name: getattr(self, one.name) for one in fields(self)},
+            **{name: getattr(self, name) for name in _FIELDS},
             "dtypes": list(self.dtypes),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "attributes": {name: _plain(value) for name, value in self.attributes.items()},
@@ -80,7 +80,7 @@ class CaseResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
         """The inverse of :meth:`to_dict`; unknown keys are left out."""
-        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        known = {name: data[name] for name in _FIELDS if name in data}
         return cls(
             **{
                 **known,
@@ -111,6 +111,9 @@ class RunInfo:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunInfo:
         return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
+
+
+_FIELDS = tuple(one.name for one in fields(CaseResult))
 
 
 def _plain(value: Any) -> Any:

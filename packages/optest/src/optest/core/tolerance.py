@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -62,6 +63,7 @@ _DEFAULTS = {
 }
 
 
+@cache
 def default_tolerance(dtype: np.dtype[Any] | str) -> Tolerance:
     """The tolerance of ``dtype`` where nothing else is said.
 

@@ -35,7 +35,7 @@ def judge(
     output of an operator with a ``rounding`` rule misses tolerance and accuracy rule. A
     tolerance that the case was given has no such second chance.
     """
-    tolerances = [case.tolerance or case.descriptor.tolerance(one.dtype.name) for one in expected]
+    tolerances = [case.tolerance or case.descriptor.tolerance(dtype) for dtype in case.output_dtypes]
     truths = [None] * len(expected) if wide is None else wide
     found = [
         compare(got, want, tolerance, reference=truth)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..core.roundoff import Rounding
-from ..core.tolerance import ANY_DTYPE, Tolerance, ToleranceTable
+from ..core.tolerance import ANY_DTYPE, Tolerance, ToleranceTable, default_tolerance
 from ..errors import AttributeMismatch, ShapeError, UsageError
 from ..names import listing, near_misses
 from .domain import Domain
@@ -208,8 +208,10 @@ class OperatorDescriptor:
         tolerance holds, else the table's for the dtype and category, else the default.
         """
         own = self.tolerances.get(dtype)
+        if table is None:
+            return own or default_tolerance(dtype)
         if own is None:
-            return (table or ToleranceTable()).lookup(dtype, operator=self.name, category=self.category)
-        layers = table.operators.get(self.name, {}) if table else {}
+            return table.lookup(dtype, operator=self.name, category=self.category)
+        layers = table.operators.get(self.name, {})
         changes: dict[str, Any] = {**layers.get(ANY_DTYPE, {}), **layers.get(dtype, {})}
         return replace(own, **changes)

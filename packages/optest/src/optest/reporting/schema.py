@@ -65,6 +65,7 @@ class AccuracyRecord(_Model):
     ulp_error: Number
     control_ulp_error: Number
     violations: Count
+    excused: Count
 
 
 class ComparisonRecord(_Model):
