@@ -12,8 +12,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from ..errors import EnvironmentError_
 from .case import TestCase
@@ -32,7 +32,7 @@ class Journal:
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path, self.resume = path, resume
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -42,21 +42,19 @@ class Journal:
 
     def find(self, case: TestCase) -> CaseResult | None:
         """What ``case`` came to in the run that is resumed."""
-        file = self._open()
-        place = self._places.get(_key(case))
+        self._open()
+        place = self._places.get(_key(case)) if self._places else None
         if place is None:
             return None
-        file.seek(place)
-        return CaseResult.from_dict(json.loads(file.readline())["result"])
+        with self.path.open("rb") as file:
+            file.seek(place)
+            return CaseResult.from_dict(json.loads(file.readline())["result"])
 
     def add(self, case: TestCase, result: CaseResult) -> None:
         """Keep ``result``; it is with the system when this returns."""
-        file = self._open()
-        line = json.dumps({"key": _key(case), "result": result.to_dict()}, separators=(",", ":"))
-        file.seek(0, os.SEEK_END)
+        line = f'{{"key": "{_key(case)}", "result": {result.json}}}\n'
         try:
-            file.write(line.encode() + b"\n")
-            file.flush()
+            self._open().write(line.encode())
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -70,12 +68,12 @@ class Journal:
         self._file.close()
         self._file = None
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> FileIO:
         if self._file is not None:
             return self._file
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.path.open("a+b")
+            file = FileIO(self.path, "a+")
             if not _locked(file):
                 file.close()
                 if self.resume:
@@ -84,7 +82,7 @@ class Journal:
                         "wait for it, or run without --resume",
                     )
                 self.path = self.path.with_suffix(f".{os.getpid()}.jsonl")
-                file = self.path.open("a+b")
+                file = FileIO(self.path, "a+")
                 _locked(file)
             if self.resume:
                 self._places = dict(_read(file))
@@ -99,7 +97,7 @@ class Journal:
         return EnvironmentError_(f"the journal {self.path} cannot be written: {error.strerror}", _HINT)
 
 
-def _locked(file: BinaryIO) -> bool:
+def _locked(file: FileIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -107,19 +105,19 @@ def _locked(file: BinaryIO) -> bool:
     return True
 
 
-def _read(file: BinaryIO) -> Iterator[tuple[str, int]]:
+def _read(file: FileIO) -> Iterator[tuple[str, int]]:
     """Keys and places of the whole lines; what was being written when the run died is cut off."""
-    file.seek(0)
     end = 0
-    for line in file:
-        try:
-            key = json.loads(line)["key"] if line.endswith(b"\n") else None
-        except (ValueError, KeyError, TypeError):
-            key = None
-        if key is None:
-            break
-        yield key, end
-        end += len(line)
+    with open(file.name, "rb") as reader:
+        for line in reader:
+            try:
+                key = json.loads(line)["key"] if line.endswith(b"\n") else None
+            except (ValueError, KeyError, TypeError):
+                key = None
+            if key is None:
+                break
+            yield key, end
+            end += len(line)
     file.truncate(end)
 
 

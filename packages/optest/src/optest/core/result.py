@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from functools import cached_property
+from json import JSONEncoder
 from typing import Any
 
 
@@ -77,6 +79,11 @@ class CaseResult:
             "comparisons": [dict(one) for one in self.comparisons],
         }
 
+    @cached_property
+    def json(self) -> str:
+        """:meth:`to_dict` as one line of Python's JSON: infinite attributes stay ``Infinity``."""
+        return _ENCODE(self.to_dict())
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
         """The inverse of :meth:`to_dict`; unknown keys are left out."""
@@ -113,6 +120,7 @@ class RunInfo:
         return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
 
 
+_ENCODE = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FIELDS = tuple(one.name for one in fields(CaseResult))
 
 

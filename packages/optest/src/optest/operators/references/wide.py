@@ -22,14 +22,14 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 
 def widened(values: Array) -> Array:
     """``values`` in the type in which references compute."""
-    kind, name = values.dtype.kind, values.dtype.name
+    kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "b":
         return values
     if kind in "iu":
         return values.astype(np.int64)
     if kind == "c":
-        return values.astype(np.complex128 if name == "complex64" else np.clongdouble)
-    return values.astype(np.longdouble if name == "float64" else np.float64)
+        return values.astype(np.complex128 if size == 8 else np.clongdouble)
+    return values.astype(np.longdouble if size == 8 else np.float64)
 
 
 def reference(function: Callable[..., Any]) -> Reference:

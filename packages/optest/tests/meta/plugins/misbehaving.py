@@ -1,0 +1,130 @@
+"""A driver, and tasks for an executor, that do what broken kernels do. The first size of a case says what.
+
+It is a plugin, so that worker processes import it by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optest.backends import BackendDriver, backend_manager
+from optest.core.case import TestCase
+
+WRONG, RAISES, SEGFAULT, ABORT, HANG, LOCKED_HANG, NO_MEMORY, LEAVES, EXITS, FLAKY, SLOW, KILLED = range(
+    101, 113
+)
+FORM = 120
+"""Returns something that is no tuple of arrays."""
+
+
+def segfault() -> None:
+    print("about to fault", file=sys.stderr)
+    ctypes.string_at(8)
+
+
+def hang() -> None:
+    while True:
+        time.sleep(1)
+
+
+def locked_hang() -> None:
+    """Hangs in C, with the GIL held, so that no Python code of the process runs any more."""
+    ctypes.PyDLL(None).sleep(1000)
+
+
+def no_memory() -> np.ndarray[Any, Any]:
+    """More than the limit of this process allows."""
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    try:
+        return np.ones(4 << 30, np.uint8)
+    finally:
+        limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def leave_children() -> None:
+    """One child in this process group, one in a session of its own; then hang."""
+    for own_session in (False, True):
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=own_session)
+        note(f"child {child.pid}")
+    hang()
+
+
+def note(line: str) -> None:
+    """Append to the file that a test reads afterwards."""
+    with Path(os.environ["MISBEHAVING_NOTES"]).open("a") as file:
+        file.write(line + "\n")
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+class Misbehaving(BackendDriver):
+    """Computes relu, unless the first size of the input asks for something else."""
+
+    kind = "cpu"
+    name = "misbehaving"
+
+    def setup(self) -> None:
+        note(f"setup {os.getpid()}")
+        if os.environ.get("MISBEHAVING_SETUP"):
+            raise RuntimeError("no device")
+
+    def reset(self) -> None:
+        note(f"reset {os.getpid()}")
+
+    def teardown(self) -> None:
+        note(f"teardown {os.getpid()}")
+
+    def run(self, case: TestCase, inputs: Sequence[np.ndarray[Any, Any]]) -> Any:
+        (x,) = inputs
+        note(f"run {case.shapes['input0'][0]} {os.getpid()}")
+        match case.shapes["input0"][0]:
+            case 101:
+                return (np.where(np.arange(x.size) == 7, x.dtype.type(3), np.maximum(x, 0)),)
+            case 102:
+                print("what the kernel said", file=sys.stderr)
+                raise RuntimeError("launch failed")
+            case 103:
+                segfault()
+            case 104:
+                os.abort()
+            case 105:
+                hang()
+            case 106:
+                locked_hang()
+            case 107:
+                no_memory()
+            case 108:
+                leave_children()
+            case 109:
+                os._exit(9)
+            case 110:
+                if Path(os.environ["MISBEHAVING_NOTES"]).read_text().count("run 110") == 1:
+                    raise RuntimeError("only the first time")
+            case 111:
+                time.sleep(0.2)
+            case 112:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case 120:
+                return {"output0": x}
+        return (np.maximum(x, 0),)
+
+
+backend_manager.register(Misbehaving())
