@@ -56,9 +56,6 @@ FIXED = {
     # True is the only order that is defined; False would leave it open.
     "sort": ("stable",),
     "argsort": ("stable",),
-    # One value is enough: nothing else depends on it.
-    "index_fill": ("value",),
-    "masked_fill": ("value",),
 }
 
 

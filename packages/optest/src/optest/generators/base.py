@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,6 +39,8 @@ class Input:
     __slots__ = ("domain", "dtype", "index", "name", "shape")
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, domain: Domain, case: TestCase) -> None:
+        if domain.floats and kind_of(np.dtype(dtype)) == "int":
+            domain = replace(domain, low=None, high=None)
         self.name, self.shape, self.dtype, self.domain = name, tuple(shape), dtype, domain
         self.index = _indexed(self, case) if domain.indices_of is not None else None
         """``(size of the axis, axis along which indices are distinct or None)`` for indices."""

@@ -38,7 +38,7 @@ def draw(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Gene
         return np.asarray(real + 1j * imaginary).astype(dtype)
     if domain.distinct:
         values = _distinct(shape, domain.axis, kind == "int" and dtype.startswith("u"), rng)
-        values = values if kind == "int" else values / 4
+        values = values if kind == "int" else values * 0.3
     elif kind == "int":
         values = _integers(shape, dtype, domain, rng)
     else:
@@ -76,9 +76,14 @@ def draw_indices(
 
 
 def sprinkle(values: Array, specials: Array, rng: np.random.Generator, share: float = 0.25) -> None:
-    """Overwrite some elements with ``specials``, each at most once and at most a ``share`` of them all."""
+    """Overwrite some elements with ``specials``, each at most once and at most a ``share`` of them all.
+
+    The last element is one of them: what a kernel forgets most easily.
+    """
     count = min(len(specials), int(values.size * share))
-    places = rng.permutation(values.size)[:count]
+    places = rng.permutation(values.size)
+    places[np.flatnonzero(places == values.size - 1)], places[:1] = places[:1], values.size - 1
+    places = places[:count]
     values.reshape(-1)[places] = rng.permutation(specials)[:count]
 
 
@@ -133,11 +138,13 @@ def _floats(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) ->
         sizes = rng.exponential(size=shape)
         return sizes / sizes.sum(axis=-1, keepdims=True)
     low, high = domain.low, domain.high
-    if domain.integers:
+    if domain.integers or domain.ties:
         start = -_WHOLE if low is None else math.ceil(low)
         stop = start + 2 * _WHOLE if high is None else math.floor(high)
         values = rng.integers(start, stop, shape, endpoint=True).astype(np.float64)
-        return np.where(values == 0, float(stop), values) if domain.nonzero else values
+        if domain.nonzero:
+            values = np.where(values == 0, float(stop), values)
+        return values / 3 if domain.ties else values
     if low is not None and high is not None:
         values = rng.uniform(low, high, shape)
     elif low is not None or high is not None:
@@ -147,6 +154,8 @@ def _floats(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) ->
         return np.exp(rng.normal(size=shape))
     else:
         values = 2 * rng.normal(size=shape)
+    if domain.wide:
+        values = np.where(rng.random(shape) < 0.25, 1000 * values, values)
     if domain.nonzero:
         values = np.where(np.abs(values) < _GAP, np.copysign(_GAP, values), values)
     return np.maximum(values, _GAP) if domain.positive else values

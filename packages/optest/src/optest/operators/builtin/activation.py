@@ -27,6 +27,7 @@ def _activation(
     *variants: Mapping[str, Any],
     dtypes: tuple[str, ...] = FLOATS,
     nan: bool = True,
+    tags: tuple[str, ...] = (),
     torch: str = "",
 ) -> OperatorDescriptor:
     """An elementwise function; the first of ``variants`` fills required attributes everywhere."""
@@ -43,7 +44,7 @@ def _activation(
         shapes=identity,
         torch=torch or f"torch.nn.functional.{name}",
         attributes=attributes,
-        tags=("elementwise", "differentiable", *(("edge:nan",) if nan else ())),
+        tags=("elementwise", "differentiable", *(("edge:nan",) if nan else ()), *tags),
     )
 
 
@@ -69,7 +70,7 @@ def _prelu_shape(shape: Shape, weight: Shape) -> Shape:
 
 
 OPERATORS = (
-    _activation("relu", "max(x, 0); NaN stays.", dtypes=FLOATS + INTEGERS),
+    _activation("relu", "max(x, 0); NaN stays.", dtypes=FLOATS + INTEGERS, tags=("bounded",)),
     _activation("relu6", "x between 0 and 6."),
     _activation(
         "leaky_relu",
@@ -167,6 +168,7 @@ OPERATORS = (
         setups=(
             setup((4, 8)),
             setup((6, 5), dim=0),
+            setup((4, 6), dim=0),
             setup((2, 4, 3), dim=1),
             setup((2, 4, 3), dim=-2),
             setup((66,), note="odd half"),

@@ -30,6 +30,7 @@ from .build import (
 _ALPHA = AttributeSpec((int, float), 1, doc="the factor of the second input")
 _SMALL = Domain(low=-100, high=100)
 _NO_ZERO = Domain(low=-100, high=100, nonzero=True)
+"""Operands of divisions: what the least integer over −1 gives is left open. Quotients are below 2**10."""
 _TRUTH = Domain(low=-1, high=1, integers=True)
 _SHIFT = Domain(low=0, high=70, integers=True)
 
@@ -123,7 +124,7 @@ OPERATORS = (
             "rounding_mode": AttributeSpec(str, choices=("trunc", "floor"), doc="how to make it whole")
         },
         variants=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
-        tags=("division",),
+        tags=("division", "bounded", "few-bits"),
         torch="torch.div",
     ),
     binary(
@@ -132,7 +133,7 @@ OPERATORS = (
         WIDE_FLOATS + INTEGERS,
         left=_SMALL,
         right=_NO_ZERO,
-        tags=("division",),
+        tags=("division", "bounded", "few-bits"),
     ),
     binary(
         "remainder",
@@ -140,7 +141,7 @@ OPERATORS = (
         REAL,
         left=_SMALL,
         right=_NO_ZERO,
-        tags=_DIVISION,
+        tags=(*_DIVISION, "bounded"),
     ),
     binary(
         "fmod",
@@ -148,7 +149,7 @@ OPERATORS = (
         REAL,
         left=_SMALL,
         right=_NO_ZERO,
-        tags=_DIVISION,
+        tags=(*_DIVISION, "bounded"),
     ),
     binary(
         "pow",
@@ -158,10 +159,10 @@ OPERATORS = (
         right=Domain(low=-3, high=4, integers=True),
         tags=("differentiable",),
     ),
-    binary("maximum", "The larger one; NaN if either is.", REAL, tags=_GRADIENT),
-    binary("minimum", "The smaller one; NaN if either is.", REAL, tags=_GRADIENT),
-    binary("fmax", "The larger one; NaN only if both are.", REAL, tags=_GRADIENT),
-    binary("fmin", "The smaller one; NaN only if both are.", REAL, tags=_GRADIENT),
+    binary("maximum", "The larger one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
+    binary("minimum", "The smaller one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
+    binary("fmax", "The larger one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded")),
+    binary("fmin", "The smaller one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded")),
     binary(
         "atan2", "The angle of the point (input1, input0), in all four quadrants.", FLOATS, tags=_GRADIENT
     ),
@@ -179,7 +180,7 @@ OPERATORS = (
         INTEGERS,
         left=_SMALL,
         right=_SMALL,
-        tags=(),
+        tags=("bounded",),
     ),
     binary(
         "logical_and",
@@ -205,9 +206,9 @@ OPERATORS = (
         right=_TRUTH,
         types=gives("bool"),
     ),
-    binary("bitwise_and", "The bits that both have.", INTEGERS + BOOL, tags=()),
-    binary("bitwise_or", "The bits that one has.", INTEGERS + BOOL, tags=()),
-    binary("bitwise_xor", "The bits that just one has.", INTEGERS + BOOL, tags=()),
+    binary("bitwise_and", "The bits that both have.", INTEGERS + BOOL, tags=("bounded",)),
+    binary("bitwise_or", "The bits that one has.", INTEGERS + BOOL, tags=("bounded",)),
+    binary("bitwise_xor", "The bits that just one has.", INTEGERS + BOOL, tags=("bounded",)),
     binary(
         "bitwise_left_shift",
         "Bits moved up; 0 where the distance is the width or more.",
@@ -220,7 +221,7 @@ OPERATORS = (
         "Bits moved down, the sign kept, by any distance.",
         INTEGERS,
         right=_SHIFT,
-        tags=(),
+        tags=("bounded",),
     ),
     operator(
         "where",
@@ -231,7 +232,7 @@ OPERATORS = (
         shapes=broadcast,
         torch="torch.where",
         types=lambda dtypes, attributes: (dtypes[1],),
-        tags=("elementwise", "edge:nan", "differentiable"),
+        tags=("elementwise", "edge:nan", "differentiable", "bounded"),
         aliases=("condition", "input", "other"),
     ),
     operator(
@@ -252,7 +253,7 @@ OPERATORS = (
         shapes=_clamp_shape,
         torch="torch.clamp",
         attributes={"min": _LIMIT, "max": _LIMIT},
-        tags=("elementwise", "edge:nan", "differentiable"),
+        tags=("elementwise", "edge:nan", "differentiable", "bounded"),
     ),
     operator(
         "lerp",

@@ -143,6 +143,10 @@ def operator(
     ``shapes(*input_shapes, **attributes)`` gives the output's shape, or a tuple of
     them for several ``outputs``. ``torch`` is the dotted name of PyTorch's equivalent
     and ends up in the tags as ``torch:NAME``. ``aliases`` name the inputs in order.
+
+    Tags that say what results can be: ``data-movement`` (elements of the inputs, unchanged),
+    ``bounded`` (integers never leave the range of the inputs' dtype), ``few-bits`` (floats
+    of at most 11 significant bits, exact in every narrower format of that many).
     """
     inputs = tuple(f"input{i}" for i in range(len(dtypes[0])))
     results = tuple(f"output{i}" for i in range(outputs))

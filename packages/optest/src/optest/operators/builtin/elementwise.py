@@ -57,6 +57,8 @@ def _cast_type(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
     return (attributes["dtype"],)
 
 
+_LARGE = Domain(wide=True)
+"""Whole results of more bits than narrower formats have."""
 _FLOATS_AND_COMPLEX = FLOATS + COMPLEX
 _CASTS = (*FLOATS, *FLOAT8, "int8", "uint8", "int32", "int64", "bool", "complex64")
 
@@ -68,10 +70,10 @@ OPERATORS = (
         types=real_type,
     ),
     unary("neg", "The negative; integers wrap.", NUMBERS),
-    unary("sign", "−1, 0 or 1; 0 for NaN.", REAL, tags=()),
-    unary("ceil", "The next integer above.", REAL, tags=()),
-    unary("floor", "The next integer below.", REAL, tags=()),
-    unary("trunc", "The integer part.", REAL, tags=()),
+    unary("sign", "−1, 0 or 1; 0 for NaN.", REAL, tags=("bounded", "few-bits")),
+    unary("ceil", "The next integer above.", REAL, _LARGE, tags=("bounded",)),
+    unary("floor", "The next integer below.", REAL, _LARGE, tags=("bounded",)),
+    unary("trunc", "The integer part.", REAL, _LARGE, tags=("bounded",)),
     unary("frac", "What is left of the integer part, with the sign of the input."),
     unary("square", "The square; integers wrap.", NUMBERS),
     unary(
@@ -119,6 +121,7 @@ OPERATORS = (
         shapes=identity,
         torch="torch.round",
         attributes={"decimals": AttributeSpec(int, 0, doc="digits to keep after the point")},
+        domain={"input0": _LARGE},
         tags=("elementwise", "edge:nan"),
     ),
     operator(
@@ -164,7 +167,7 @@ OPERATORS = (
         torch="torch.Tensor.to",
         types=_cast_type,
         attributes={"dtype": AttributeSpec(str, choices=_CASTS, doc="the dtype of the result")},
-        domain={"input0": Domain(low=0, high=100)},
+        domain={"input0": Domain(low=0, high=100, floats=True)},
         tags=("elementwise",),
     ),
 )

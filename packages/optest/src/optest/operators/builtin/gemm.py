@@ -157,6 +157,8 @@ OPERATORS = (
             setup((4, 7), (7, 5), (4, 5)),
             setup((7, 4), (7, 5), (4, 5), transpose_a=True),
             setup((4, 7), (5, 7), (4, 5), transpose_b=True),
+            setup((5, 5), (5, 5), (5, 5), transpose_a=True, note="square"),
+            setup((5, 5), (5, 5), (5, 5), transpose_b=True, note="square"),
             setup((7, 4), (5, 7), (5,), transpose_a=True, transpose_b=True, note="broadcast"),
             setup((16, 33), (33, 9), (16, 9), alpha=2, beta=3),
             setup((3, 4), (4, 3), (), beta=-1, note="broadcast"),

@@ -28,6 +28,7 @@ def _indexing(
     attributes: Mapping[str, AttributeSpec] | None = None,
     domain: Mapping[str, Domain] | None = None,
     aliases: tuple[str, ...] = ("input", "index", "src"),
+    tags: tuple[str, ...] = ("data-movement",),
     rounding: Rounding | None = None,
     torch: str = "",
 ) -> OperatorDescriptor:
@@ -42,7 +43,7 @@ def _indexing(
         attributes=attributes,
         domain=domain if domain is not None else {"input1": _INDEX},
         rounding=rounding,
-        tags=("index", "differentiable", *(("reduction",) if rounding else ())),
+        tags=("index", "differentiable", *tags),
         aliases=aliases,
     )
 
@@ -114,6 +115,7 @@ _SCATTERS = (
     setup((1,), (1,), (1,), dim=0, note="size 1"),
     setup((4, 5), (0, 5), (0, 5), dim=0, note="empty index"),
     setup((0, 5), (0, 3), (0, 3), dim=1, note="empty"),
+    setup((5, 5), (5, 5), (5, 5), dim=1, note="square"),
 )
 _SELECTIONS = (
     setup((5, 4), (3,), dim=0),
@@ -124,6 +126,7 @@ _SELECTIONS = (
     setup((1, 2), (1,), dim=0, note="size 1"),
     setup((4, 5), (0,), dim=0, note="empty index"),
     setup((0, 5), (3,), dim=1, note="empty"),
+    setup((5, 5), (3,), dim=1, note="square"),
 )
 _UPDATES = tuple(
     setup(
@@ -155,6 +158,7 @@ OPERATORS = (
             setup((1,), (1,), dim=0, note="size 1"),
             setup((4, 5), (0, 5), dim=0, note="empty index"),
             setup((0, 5), (0, 3), dim=1, note="empty"),
+            setup((5, 5), (5, 5), dim=1, note="square"),
         ),
         _gather_shape,
         attributes={"dim": DIM},
@@ -172,6 +176,7 @@ OPERATORS = (
             setup((33,), (40,), dim=0, note="vector"),
             setup((1,), (1,), dim=0, note="size 1"),
             setup((4, 5), (0, 5), dim=0, note="empty index"),
+            setup((5, 5), (5, 5), dim=1, note="square"),
         ),
         _along_shape,
         attributes={"dim": DIM},
@@ -192,6 +197,7 @@ OPERATORS = (
         _with_index((*FLOATS, "int32", "int64", "uint8"), 1),
         _SCATTERS,
         _scatter_shape,
+        tags=("reduction",),
         rounding=Sums("input0", in_place=True),
         attributes={"dim": DIM},
     ),
@@ -206,6 +212,7 @@ OPERATORS = (
                 for one in _REDUCES
             ),
             setup(*_SCATTERS[5].shapes.values(), dim=0, reduce="mean", note="vector"),
+            setup(*_SCATTERS[9].shapes.values(), dim=1, reduce="sum", note="square"),
             setup(*_SCATTERS[6].shapes.values(), dim=0, reduce="prod", note="size 1"),
             setup(
                 *_SCATTERS[7].shapes.values(), dim=0, reduce="amax", include_self=False, note="empty index"
@@ -218,6 +225,7 @@ OPERATORS = (
             "include_self": AttributeSpec(bool, True, doc="whether input0's own elements take part"),
         },
         domain={"input0": Domain(low=-3, high=3), "input1": _INDEX, "input2": Domain(low=-3, high=3)},
+        tags=("reduction",),
         rounding=Stages(),
     ),
     _indexing(
@@ -238,6 +246,7 @@ OPERATORS = (
             setup((5, 4), (3,), (5, 3), dim=1, alpha=-1),
         ),
         _update_shape,
+        tags=("reduction",),
         rounding=Sums("input0", in_place=True),
         attributes={"dim": DIM, "alpha": AttributeSpec((int, float), 1, doc="factor of the slices")},
         aliases=("input", "index", "source"),
@@ -259,7 +268,10 @@ OPERATORS = (
         "index_fill",
         "input0 with value put in the slices input1 along dim.",
         _with_index((*FLOATS, "int32", "int64", "uint8"), 0),
-        tuple(setup(*one.shapes.values(), note=one.note, value=3, **one.attributes) for one in _SELECTIONS),
+        (
+            *(setup(*one.shapes.values(), note=one.note, value=3, **one.attributes) for one in _SELECTIONS),
+            setup((6, 4), (2,), dim=0, value=5),
+        ),
         _fill_shape,
         attributes={"dim": DIM, "value": AttributeSpec((int, float), doc="what to put there")},
     ),
@@ -299,6 +311,7 @@ OPERATORS = (
         ),
         _put_shape,
         attributes={"accumulate": AttributeSpec(bool, False, doc="whether to add")},
+        tags=(),
         domain={"input1": _DISTINCT_ROWS, "input2": _DISTINCT_COLUMNS},
         aliases=("input", "index0", "index1", "values"),
     ),
@@ -308,7 +321,7 @@ OPERATORS = (
         "value where input1 holds, else input0.",
         dtypes=tuple((name, "bool") for name in REAL + BOOL),
         setups=tuple(
-            setup(*shapes, value=1, note=note)
+            setup(*shapes, value=0 if note == "zero" else 1, note=note)
             for *shapes, note in (
                 ((8, 33), (8, 33), ""),
                 ((4, 5), (5,), "broadcast"),
@@ -318,12 +331,13 @@ OPERATORS = (
                 ((3, 4), (), "0-d mask"),
                 ((1,), (1,), "size 1"),
                 ((0, 3), (1, 3), "empty"),
+                ((6, 7), (6, 7), "zero"),
             )
         ),
         shapes=broadcast,
         torch="torch.masked_fill",
         attributes={"value": AttributeSpec((int, float), doc="what to put there")},
-        tags=("elementwise", "differentiable"),
+        tags=("elementwise", "data-movement", "differentiable"),
         aliases=("input", "mask"),
     ),
 )

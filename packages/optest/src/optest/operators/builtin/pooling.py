@@ -119,6 +119,7 @@ def _max_setups(rank: int) -> tuple[Setup, ...]:
         setup((1, 2, *odd), kernel_size=3, stride=2),
         setup((1, 2, *odd), kernel_size=3, stride=1, padding=1),
         setup((1, 2, *odd), kernel_size=2, stride=3, ceil_mode=True),
+        setup((1, 2, *wide), kernel_size=3, stride=2, ceil_mode=True),
         setup((1, 2, *odd), kernel_size=2, stride=1, dilation=2),
         setup((2, *wide), kernel_size=2, note="no batch"),
         setup((1, 1, *(1,) * rank), kernel_size=1, note="size 1"),
@@ -167,7 +168,7 @@ OPERATORS = (
         _max_setups(2),
         _MAX,
         outputs=2,
-        domain=Domain(low=-3, high=3, integers=True),
+        domain=Domain(low=-3, high=3, ties=True),
     ),
     _pool("avg_pool1d", _AVERAGE_DOC, _windows(1), _average_setups(1), _AVERAGE),
     _pool(
@@ -214,7 +215,7 @@ OPERATORS = (
         _ADAPTIVE_2D,
         {"output_size": _SIZE},
         outputs=2,
-        domain=Domain(low=-3, high=3, integers=True),
+        domain=Domain(low=-3, high=3, ties=True),
     ),
     _pool(
         "lp_pool2d",

@@ -144,6 +144,7 @@ OPERATORS = (
         REAL + BOOL,
         setups=_setups(empty=False),
         shapes=_nonempty_shape,
+        tags=("edge:nan", "differentiable", "bounded"),
     ),
     reduction(
         "amin",
@@ -151,6 +152,7 @@ OPERATORS = (
         REAL + BOOL,
         setups=_setups(empty=False),
         shapes=_nonempty_shape,
+        tags=("edge:nan", "differentiable", "bounded"),
     ),
     reduction(
         "var",

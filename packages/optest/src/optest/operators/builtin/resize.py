@@ -204,6 +204,7 @@ OPERATORS = (
         setups=(
             setup((1, 4, 2, 3), upscale_factor=2),
             setup((2, 9, 2, 2), upscale_factor=3),
+            setup((1, 36, 1, 2), upscale_factor=3),
             setup((1, 8, 3, 1), upscale_factor=2),
             setup((12, 2, 3), upscale_factor=2, note="no batch"),
             setup((2, 1, 4, 2, 2), upscale_factor=2, note="two batches"),

@@ -64,7 +64,7 @@ def _scan(
     setups: tuple[Setup, ...] = _SETUPS,
     shapes: Any = None,
     attributes: dict[str, AttributeSpec] | None = None,
-    nan: bool = True,
+    tags: tuple[str, ...] = (),
     rounding: Rounding | None = None,
 ) -> OperatorDescriptor:
     return operator(
@@ -80,13 +80,13 @@ def _scan(
         attributes=attributes or {"dim": DIM},
         domain={"input0": domain},
         rounding=rounding,
-        tags=("scan", "differentiable", *(("edge:nan",) if nan else ())),
+        tags=("scan", "differentiable", "edge:nan", *tags),
     )
 
 
 _FACTORS = Domain(low=-2.7, high=2.7, nonzero=True)
 """Eleven of them stay within float16."""
-_TIES = Domain(low=-4, high=4, integers=True)
+_TIES = Domain(low=-4, high=4, ties=True)
 
 OPERATORS = (
     _scan(
@@ -112,6 +112,7 @@ OPERATORS = (
         types=gives("=", "int64"),
         outputs=2,
         domain=_TIES,
+        tags=("bounded",),
     ),
     _scan(
         "cummin",
@@ -120,6 +121,7 @@ OPERATORS = (
         types=gives("=", "int64"),
         outputs=2,
         domain=_TIES,
+        tags=("bounded",),
     ),
     _scan("logcumsumexp", "Running log(sum(exp(x))), without overflow.", FLOATS, rounding=Stages()),
     _scan(

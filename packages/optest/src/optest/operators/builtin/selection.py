@@ -142,6 +142,7 @@ OPERATORS = (
         (
             setup((4, 5), dim=0, start=1, length=2),
             setup((4, 5), dim=1, start=0, length=5),
+            setup((5, 5), dim=1, start=1, length=2),
             setup((4, 5), dim=1, start=3, length=2),
             setup((2, 3, 4), dim=-1, start=2, length=1),
             setup((33,), dim=0, start=16, length=17),

@@ -174,6 +174,7 @@ OPERATORS = (
         "The dimensions in another order.",
         (
             setup((4, 6), dims=[1, 0]),
+            setup((4, 6), dims=[0, 1]),
             setup((2, 3, 4), dims=[2, 0, 1]),
             setup((2, 3, 4), dims=[1, 2, 0]),
             setup((2, 3, 4, 5), dims=[0, -1, 1, 2]),
@@ -247,6 +248,7 @@ OPERATORS = (
             setup((1,), size=[1], note="size 1"),
             setup((1, 3), size=[0, 3], note="empty"),
             setup((3, 1, 2), size=[2, 3, 4, 2]),
+            setup((8, 1, 5), size=[8, 3, 5]),
         ),
         _expanded,
         {"size": listed("the result's shape")},

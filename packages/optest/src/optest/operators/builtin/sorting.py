@@ -8,7 +8,7 @@ from ..descriptor import AttributeSpec, DTypes, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
 from .build import DIM, FLOATS, KEEPDIM, REAL, alike, axes, axis, gives, need, operator, reduced, setup
 
-_TIES = Domain(low=-5, high=5, integers=True)
+_TIES = Domain(low=-5, high=5, ties=True)
 _DISTINCT = Domain(distinct=True)
 _LAST = AttributeSpec(int, -1, doc=DIM.doc)
 _RIGHT = AttributeSpec(bool, False, doc="whether equal values go after, not before")
@@ -217,7 +217,7 @@ OPERATORS = (
         outputs=1,
         types=gives("int64"),
         dtypes=alike(2, (*FLOATS, "int32", "int64")),
-        domain={"input0": Domain(low=-5, high=5, integers=True, sorted=True), "input1": _TIES},
+        domain={"input0": Domain(low=-5, high=5, ties=True, sorted=True), "input1": _TIES},
         aliases=("sorted_sequence", "input"),
     ),
     _sorting(
@@ -238,7 +238,7 @@ OPERATORS = (
         outputs=1,
         types=gives("int64"),
         dtypes=alike(2, (*FLOATS, "int32", "int64")),
-        domain={"input0": _TIES, "input1": Domain(low=-5, high=5, integers=True, sorted=True)},
+        domain={"input0": _TIES, "input1": Domain(low=-5, high=5, ties=True, sorted=True)},
         aliases=("input", "boundaries"),
     ),
 )

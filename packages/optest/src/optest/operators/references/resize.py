@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,19 +18,34 @@ def _interpolation(weights: Weights) -> Reference:
     def resize(
         values: Array, *, size: Any, scale_factor: Any, mode: str, align_corners: bool = False
     ) -> Array:
-        rank = values.ndim - 2
-        factors = _each(scale_factor, rank)
-        wanted = _each(size, rank)
-        for i in range(rank):
-            before = values.shape[2 + i]
-            after = int(before * factors[i]) if size is None else wanted[i]
-            scale = 1 / factors[i] if size is None else before / after
+        for i, before, after, scale in _steps(values, size, scale_factor):
             matrix = weights(before, after, scale, align_corners).astype(values.dtype)
             lines = np.moveaxis(values, 2 + i, -1)
             values = np.moveaxis(np.matmul(lines, matrix.T), -1, 2 + i)
         return values
 
     return reference(resize)
+
+
+def _nearest(shift: float) -> Reference:
+    """Elements are taken, not weighted: 0 · NaN would be NaN."""
+
+    def resize(values: Array, *, size: Any, scale_factor: Any, mode: str) -> Array:
+        for i, before, after, scale in _steps(values, size, scale_factor):
+            chosen = [min(math.floor((j + shift) * scale), before - 1) for j in range(after)]
+            values = np.take(values, chosen, 2 + i)
+        return values
+
+    return reference(resize)
+
+
+def _steps(values: Array, size: Any, scale_factor: Any) -> Iterator[tuple[int, int, int, float]]:
+    """For each spatial dimension its number, size before, size after, and scale."""
+    rank = values.ndim - 2
+    factors, wanted = _each(scale_factor, rank), _each(size, rank)
+    for i, before in enumerate(values.shape[2:]):
+        after = int(before * factors[i]) if size is None else wanted[i]
+        yield i, before, after, 1 / factors[i] if size is None else before / after
 
 
 def _each(value: Any, rank: int) -> Any:
@@ -41,16 +56,6 @@ def _each(value: Any, rank: int) -> Any:
 
 def _rows(after: int, before: int) -> Array:
     return np.zeros((after, before), np.longdouble)
-
-
-def _nearest(shift: float) -> Weights:
-    def weights(before: int, after: int, scale: float, align_corners: bool) -> Array:
-        matrix = _rows(after, before)
-        for i in range(after):
-            matrix[i, min(math.floor((i + shift) * scale), before - 1)] = 1
-        return matrix
-
-    return weights
 
 
 def _source(i: int, before: int, after: int, scale: float, align_corners: bool) -> float:
@@ -88,8 +93,8 @@ def _cubic_kernel(x: float, a: float = -0.75) -> float:
     return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
 
 
-interpolate_nearest_reference = _interpolation(_nearest(0.0))
-interpolate_nearest_exact_reference = _interpolation(_nearest(0.5))
+interpolate_nearest_reference = _nearest(0.0)
+interpolate_nearest_exact_reference = _nearest(0.5)
 interpolate_linear_reference = _interpolation(_linear)
 interpolate_bicubic_reference = _interpolation(_cubic)
 

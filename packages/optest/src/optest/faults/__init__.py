@@ -1,0 +1,20 @@
+"""The mutation test of the suite: faulty drivers, and whether the built-in cases notice them."""
+
+from .campaign import FaultReport, Pair, Verdict, run_faults
+from .catalogue import FAULTS, Fault, faults_of, find_fault
+from .driver import FaultyDriver
+from .rules import EXCLUSIONS, excluded
+
+__all__ = [
+    "EXCLUSIONS",
+    "FAULTS",
+    "Fault",
+    "FaultReport",
+    "FaultyDriver",
+    "Pair",
+    "Verdict",
+    "excluded",
+    "faults_of",
+    "find_fault",
+    "run_faults",
+]
