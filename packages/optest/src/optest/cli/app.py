@@ -6,6 +6,7 @@ import click
 
 from .._version import __version__
 from .command import Group
+from .faults import faults
 from .inspect import backends, list_operators, schema, show
 from .plan import plan
 from .replay import replay
@@ -23,5 +24,5 @@ def cli(traceback: bool) -> None:
     """Operator conformance for any backend."""
 
 
-for _command in (run, list_operators, show, plan, replay, backends, schema, merge, diff, history):
+for _command in (run, list_operators, show, plan, replay, backends, schema, merge, diff, history, faults):
     cli.add_command(_command)

@@ -1,6 +1,6 @@
 """The mutation test of the suite: faulty drivers, and whether the built-in cases notice them."""
 
-from .campaign import FaultReport, Pair, Verdict, run_faults
+from .campaign import FaultReport, Pair, Verdict, fault_kind, run_faults
 from .catalogue import FAULTS, Fault, faults_of, find_fault
 from .driver import FaultyDriver
 from .rules import EXCLUSIONS, excluded
@@ -14,6 +14,7 @@ __all__ = [
     "Pair",
     "Verdict",
     "excluded",
+    "fault_kind",
     "faults_of",
     "find_fault",
     "run_faults",
