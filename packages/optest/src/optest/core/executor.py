@@ -84,7 +84,6 @@ class IsolatedExecutor(Executor):
         self._started_once = False
         self._failed_starts = 0
         self._replace_crashed = 0
-        self._lifeline = os.pipe()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._thread: threading.Thread | None = None
@@ -126,7 +125,7 @@ class IsolatedExecutor(Executor):
 
     def _end(self, wait: bool) -> None:
         if self._thread is None:
-            self._close_pipes()
+            self._close_pipe()
             return
         self._wake()
         if wait:
@@ -161,14 +160,13 @@ class IsolatedExecutor(Executor):
             with self._lock:
                 self._closed = True
                 self._cancel_waiting()
-            self._close_pipes()
+            self._close_pipe()
 
-    def _close_pipes(self) -> None:
+    def _close_pipe(self) -> None:
         with self._lock:
-            pipes, self._lifeline = self._lifeline, (-1, -1)
             wakes = (self._wake_read, self._wake_write)
             self._wake_read = self._wake_write = -1
-        for end in (*pipes, *wakes):
+        for end in wakes:
             if end >= 0:
                 os.close(end)
 
@@ -191,7 +189,7 @@ class IsolatedExecutor(Executor):
             crashed = self._replace_crashed > 0
             self._replace_crashed -= crashed
             try:
-                worker = WorkerProcess(self._lifeline[0], self._timeout, self._start, crashed)
+                worker = WorkerProcess(self._timeout, self._start, crashed)
             except Exception as error:  # noqa: BLE001  # no memory, no processes, a start that does not pickle
                 self._start_failed(error, crashed=crashed)
                 self._wake()  # and try again

@@ -59,11 +59,7 @@ class WorkerProcess:
     """A process that runs tasks one after another; see :class:`IsolatedExecutor` for the arguments."""
 
     def __init__(
-        self,
-        lifeline: int,
-        timeout: float | None,
-        start: Callable[[bool], None] | None,
-        replaces_crashed: bool,
+        self, timeout: float | None, start: Callable[[bool], None] | None, replaces_crashed: bool
     ) -> None:
         self.tasks: deque[Task] = deque()
         self.ready = False
@@ -76,6 +72,8 @@ class WorkerProcess:
         flags = fcntl.fcntl(self._errors, fcntl.F_GETFL)
         fcntl.fcntl(self._errors, fcntl.F_SETFL, flags | os.O_APPEND)
         self.channel, theirs = Pipe()
+        # One for each process: who gets the signal is a property of the pipe's open end.
+        lifeline, self._lifeline = os.pipe()
         code = _CODE.format(path=sys.path, channel=theirs.fileno(), lifeline=lifeline)
         try:
             self._process = subprocess.Popen(
@@ -87,8 +85,13 @@ class WorkerProcess:
                 env={**os.environ, _MARK: self._token},
                 start_new_session=True,
             )
+        except BaseException:
+            self.channel.close()
+            os.close(self._lifeline)
+            raise
         finally:
             theirs.close()
+            os.close(lifeline)
         main = getattr(sys.modules["__main__"], "__file__", None) if b"__main__" in start_payload else None
         with contextlib.suppress(OSError):  # it died already; the channel's end tells
             self.channel.send_bytes(pickle.dumps({"timeout": timeout, "main": main}))
@@ -116,6 +119,7 @@ class WorkerProcess:
             self._let_end(patience)
         self._kill_group()
         code = self._process.wait()
+        os.close(self._lifeline)
         _kill_marked(self._token)
         return (code, None) if code >= 0 else (None, _signal_name(-code))
 
