@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..core.result import CaseResult
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+"""Control sequences of terminals (ECMA-48: CSI, OSC and two-character ones)."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def title(result: CaseResult) -> str:
@@ -39,7 +44,7 @@ def details(result: CaseResult) -> Iterator[tuple[str, str]]:
     for one in result.comparisons:
         yield str(one["output"]), comparison(one)
     if result.reason and not any(not one["passed"] for one in result.comparisons):
-        yield "reason", result.reason
+        yield "reason", clean(result.reason)
     if result.exit_code is not None:
         yield "exit code", str(result.exit_code)
     if result.signal:
@@ -47,9 +52,14 @@ def details(result: CaseResult) -> Iterator[tuple[str, str]]:
     if result.attempts > 1:
         yield "attempts", str(result.attempts)
     if result.stderr_tail:
-        yield "stderr", result.stderr_tail
+        yield "stderr", clean(result.stderr_tail)
     if result.rerun:
         yield "rerun", result.rerun
+
+
+def clean(text: str) -> str:
+    """Text of somebody's program without colours, cursor movements and other control characters."""
+    return _CONTROL.sub("", _ESCAPES.sub("", text))
 
 
 def comparison(one: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from ..core.result import Status
-from .diagnostics import details, title
+from .diagnostics import clean, details, title
 from .manager import Reporter
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TerminalReporter(Reporter):
             for key, count in self._by_operator.most_common(_CONDENSED):
                 op, status = key
                 first = self._first[key]
-                reason = first.reason.partition("\n")[0]
+                reason = clean(first.reason.partition("\n")[0])
                 line = Text(f"  {op}  ")
                 line.append(f"{status.value}", "red").append(f" × {count}  {first.case_id} {reason}")
                 self._console.print(line)
