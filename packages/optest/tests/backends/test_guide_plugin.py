@@ -47,7 +47,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
     }
     return subprocess.run(
-        [sys.executable, "-m", "optest.cli", *words],
+        [sys.executable, "-c", "from optest.cli import main; main()", *words],
         env=environment,
         capture_output=True,
         text=True,

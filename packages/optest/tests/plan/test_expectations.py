@@ -154,3 +154,20 @@ def test_shapes_narrow_a_gap(plan_file: Write, shapes: str, covered: bool) -> No
 def test_shapes_are_patterns(plan_file: Write) -> None:
     with pytest.raises(PlanError, match=r"gap.shapes: wrong value\n.*found: \[2\]\n.*a table such as"):
         load(plan_file(f"{GAP}shapes = [2]\n"))
+
+
+def test_some_cases_of_a_partial_gap_pass(plan_file: Write) -> None:
+    gaps = load(plan_file(f"{GAP}partial = true\n"))
+    passed = replace(RESULT, status=Status.PASSED)
+    assert gaps.judge(passed) == passed
+    assert gaps.problems(complete=False) == []
+    [problem] = gaps.problems(complete=True)
+    assert problem.endswith("is partial, but all its cases pass: remove it")
+    assert gaps.judge(RESULT).status is Status.XFAILED
+    assert gaps.problems(complete=True) == []
+    assert gaps.summary()["unexpected_passes"] == 0
+
+
+def test_partial_is_a_bool(plan_file: Write) -> None:
+    with pytest.raises(PlanError, match="gap.partial: wrong value"):
+        load(plan_file(f"{GAP}partial = 'yes'\n"))

@@ -4,13 +4,15 @@
     operator = "conv2d"            # or a pattern such as "conv*"
     dtype = "bfloat16"             # optional, as are phase, attributes, shapes and cases (ids)
     shapes = { input0 = "0,*" }    # patterns too
+    partial = true                 # some of its cases pass, depending on their values
     reason = "no bfloat16 accumulator"
     link = "https://tracker.example/42"
     expires = 2027-01-31
 
 A case that fails (or is unsupported) inside a gap is expected to; one that passes is
-an unexpected pass and fails the run, and so do a gap that matches nothing in a
-complete run and one that has expired.
+an unexpected pass and fails the run, unless the gap is ``partial``. So do a gap that
+matches nothing in a complete run, a partial one in which nothing fails, and one that
+has expired.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ..names import listing, near_misses
 from .document import read_text
 
 _TEXTS = ("operator", "dtype", "phase", "reason", "link")
-_KEYS = (*_TEXTS, "attributes", "shapes", "cases", "expires")
+_KEYS = (*_TEXTS, "attributes", "shapes", "cases", "partial", "expires")
 _EXCUSED = (FAILURES - {Status.XPASSED}) | {Status.UNSUPPORTED}
 
 
@@ -46,6 +48,7 @@ class Gap:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[str, ...] = ()
+    partial: bool = False
     link: str = ""
     expires: datetime.date | None = None
     line: int = 0
@@ -82,6 +85,7 @@ class Expectations:
     today: datetime.date = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date())
     _met: Counter[Gap] = field(default_factory=Counter)
     _passed: Counter[Gap] = field(default_factory=Counter)
+    _excused: Counter[Gap] = field(default_factory=Counter)
 
     @classmethod
     def load(cls, file: Path, *, today: datetime.date | None = None) -> Expectations:
@@ -113,6 +117,8 @@ class Expectations:
             return result
         self._met[gap] += 1
         if result.status is Status.PASSED:
+            if gap.partial:
+                return result
             self._passed[gap] += 1
             return replace(
                 result, status=Status.XPASSED, reason=f"passes, but is declared a gap: {self._place(gap)}"
@@ -122,6 +128,7 @@ class Expectations:
         if self._expired(gap):
             expired = f"the gap that covers it expired on {gap.expires}: {self._place(gap)}"
             return replace(result, reason="; ".join(part for part in (result.reason, expired) if part))
+        self._excused[gap] += 1
         told = f"{gap.text()} [{result.status}{': ' + result.reason if result.reason else ''}]"
         return replace(result, status=Status.XFAILED, reason=told)
 
@@ -138,6 +145,8 @@ class Expectations:
                 )
             if complete and not self._met[gap]:
                 found.append(f"{self._place(gap)} matches no case: remove it, or correct its patterns")
+            elif complete and gap.partial and not (self._excused[gap] or self._expired(gap)):
+                found.append(f"{self._place(gap)} is partial, but all its cases pass: remove it")
         return found
 
     def summary(self) -> dict[str, int]:
@@ -175,6 +184,8 @@ def _gap(file: Path, line: int, entry: Any) -> Gap:
             raise fail(key, "unknown key", found=key, allowed=listing(_KEYS), hint=hint)
         if key in _TEXTS and not (isinstance(value, str) and value.strip()):
             raise fail(key, "wrong value", found=value, allowed="text")
+        if key == "partial" and not isinstance(value, bool):
+            raise fail(key, "wrong value", found=value, allowed="true or false")
         if key == "expires" and type(value) is not datetime.date:
             raise fail(key, "wrong value", found=value, allowed="a date such as 2027-01-31")
     for key in ("operator", "reason"):

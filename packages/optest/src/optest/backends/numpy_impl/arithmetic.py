@@ -43,7 +43,12 @@ def _fmod(left: Array, right: Array) -> Array:
     return left - right * _trunc_div(left, right)
 
 
-_C_FMOD = np.frompyfunc(math.fmod, 2, 1)
+def _fmod_of_two(left: float, right: float) -> float:
+    """C's fmod; Python's raises where that gives NaN."""
+    return math.nan if math.isinf(left) or right == 0 else math.fmod(left, right)
+
+
+_C_FMOD = np.frompyfunc(_fmod_of_two, 2, 1)
 
 
 def _pow(base: Array, exponent: Array) -> Array:

@@ -67,10 +67,13 @@ def _normalize(values: Array, *, p: float, dim: int, eps: float) -> Array:
 
 
 def _local_response_norm(values: Array, *, size: int, alpha: float, beta: float, k: float) -> Array:
-    """A band matrix over the channels adds up the squares of the neighbours."""
-    distance = np.arange(values.shape[1]) - np.arange(values.shape[1])[:, None]
-    band = ((distance >= -(size // 2)) & (distance < size - size // 2)).astype(values.dtype)
-    squares = np.moveaxis(np.tensordot(band, values * values, axes=(1, 1)), 0, 1)
+    """The squares of the neighbours are added one channel's distance after another."""
+    channels = values.shape[1]
+    squares = np.zeros_like(values)
+    for distance in range(-(size // 2), size - size // 2):
+        inside = slice(max(-distance, 0), max(channels - max(distance, 0), 0))
+        beside = slice(max(distance, 0), max(channels - max(-distance, 0), 0))
+        squares[:, inside] += np.square(values[:, beside])
     return values * (k + squares * (alpha / size)) ** -beta
 
 

@@ -1,4 +1,4 @@
-"""Pooling by views of all windows of a padded input; adaptive pooling by masks and matrices."""
+"""Pooling by views of all windows of a padded input; adaptive pooling by masks."""
 
 from __future__ import annotations
 
@@ -100,9 +100,11 @@ def _adaptive_average(rank: int) -> Implementation:
     def pool(values: Array, *, output_size: Any) -> Array:
         for i, count in enumerate(each(output_size, rank)):
             axis = values.ndim - rank + i
-            cover = _cover(values.shape[axis], count).astype(values.dtype)
-            weights = cover / cover.sum(axis=1, keepdims=True)
-            values = np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
+            means = [
+                np.compress(inside, values, axis).sum(axis) / np.count_nonzero(inside)
+                for inside in _cover(values.shape[axis], count)
+            ]
+            values = np.stack(means, axis).astype(values.dtype)
         return values
 
     return pool
