@@ -26,15 +26,18 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MISBEHAVING_NOTES", str(file))
     monkeypatch.setenv("OPTEST_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("OPTEST_PLUGINS", "misbehaving")
+    import misbehaving
+
+    for name in {one.name for one in backend_manager.drivers()} & {"misbehaving", "broken"}:
+        backend_manager.unregister(name)  # of this process: other tests count drivers
+    assert misbehaving.__file__.startswith(str(PLUGINS))
     return file
 
 
 @pytest.fixture
-def driver() -> BackendDriver:
+def driver(notes: Path) -> BackendDriver:
     import misbehaving
 
-    if any(one.name == "misbehaving" for one in backend_manager.drivers()):
-        backend_manager.unregister("misbehaving")  # other tests count drivers
     return misbehaving.Misbehaving()
 
 

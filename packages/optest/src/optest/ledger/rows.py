@@ -23,6 +23,7 @@ def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
         "dtypes": ",".join(result.dtypes),
         "rest": json.dumps({name: data[name] for name in _REST}, separators=(",", ":")),
         **{name: data[name] for name in _COLUMNS},
+        "reason": result.reason.replace("\0", "\ufffd"),  # PostgreSQL's texts have no NUL
     }
 
 

@@ -127,4 +127,24 @@ class Misbehaving(BackendDriver):
         return (np.maximum(x, 0),)
 
 
+class Broken(BackendDriver):
+    """Wrong above 1 (relu), without the last of at least three products (matmul), inverted (eq)."""
+
+    kind = "cpu"
+    name = "broken"
+
+    def run(self, case: TestCase, inputs: Sequence[np.ndarray[Any, Any]]) -> Any:
+        if case.op == "relu":
+            return (np.minimum(np.maximum(inputs[0], 0), np.float32(1)),)
+        if case.op == "matmul":
+            left, right = inputs
+            if left.shape[-1] >= 3:
+                left, right = left[..., :-1], right[:-1]
+            return (np.asarray(left @ right),)
+        if case.op == "eq":
+            return (inputs[0] != inputs[1],)
+        return (np.abs(inputs[0]),)
+
+
 backend_manager.register(Misbehaving())
+backend_manager.register(Broken())

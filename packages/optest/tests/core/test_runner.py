@@ -1,0 +1,266 @@
+"""The runner in this process, and on other people's executors. Processes of its own: tests/meta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optest.backends import BackendDriver, ProgramFailed, Unsupported, backend_manager
+from optest.core.case import BackendTarget, TestCase
+from optest.core.journal import Journal
+from optest.core.result import CaseResult, RunInfo, Status
+from optest.core.runner import TestRunner
+from optest.core.summary import KEPT, Summary
+from optest.core.tolerance import Tolerance
+from optest.errors import BackendError, LedgerError
+from optest.operators import operator_registry
+from optest.reporting import Reporter
+
+
+def case(size: int = 4, op: str = "relu", **fields: Any) -> TestCase:
+    descriptor = operator_registry.get(op)
+    given = {
+        "descriptor": descriptor, "dtypes": ("float32",) * len(descriptor.inputs),
+        "backend": BackendTarget("x", "x"),
+        "shapes": dict.fromkeys(descriptor.inputs, (size,)), "attributes": descriptor.complete_attributes({}),
+        "tolerance": None, "seed": 0,
+    }  # fmt: skip
+    return TestCase(**{**given, **fields})
+
+
+class Driver(BackendDriver):
+    """Does what a test says, in this process."""
+
+    kind = name = "x"
+    isolated = False
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.calls: list[str] = []
+        self._run = run
+
+    def setup(self) -> None:
+        self.calls.append("setup")
+
+    def teardown(self) -> None:
+        self.calls.append("teardown")
+
+    def run(self, case: TestCase, inputs: Sequence[np.ndarray[Any, Any]]) -> Any:
+        self.calls.append(case.op)
+        return self._run(*inputs)
+
+
+class Events(Reporter):
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def on_start(self, run: RunInfo, total: int | None) -> None:
+        self.events.append((run.backend["name"], total))
+
+    def on_case_result(self, result: CaseResult) -> None:
+        self.events.append(result)
+
+    def on_complete(self, summary: Summary) -> None:
+        self.events.append(summary)
+
+
+def relu(x: np.ndarray[Any, Any]) -> Any:
+    return (np.maximum(x, 0),)
+
+
+def outcome(run: Callable[..., Any], **fields: Any) -> CaseResult:
+    events = Events()
+    TestRunner(Driver(run), [events]).run([case(**fields)])
+    found = events.events[1]
+    assert isinstance(found, CaseResult)
+    return found
+
+
+def test_events_come_in_order() -> None:
+    driver, events = Driver(relu), Events()
+    summary = TestRunner(driver, [events]).run(case(size) for size in (1, 2))
+    first, one, two, last = events.events
+    assert first == ("x", None)
+    assert [one.status, two.status] == [Status.PASSED] * 2
+    assert one.comparisons[0]["output"] == "output0"
+    assert last is summary
+    assert (summary.ran, summary.failed, summary.interrupted) == (2, 0, False)
+    assert driver.calls == ["setup", "relu", "relu", "teardown"]
+
+
+def leave() -> Any:
+    raise SystemExit(3)
+
+
+def fail(error: Exception) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason"),
+    [
+        (lambda x: (x * 0,), Status.MISMATCH, "output0: "),
+        (
+            lambda x: (np.maximum(x, 0).astype(np.float64),),
+            Status.MISMATCH,
+            "output0: dtype float64, expected",
+        ),
+        (lambda x: (np.maximum(x, 0)[:2],), Status.MISMATCH, "output0: shape [2], expected [4]"),
+        (lambda x: np.maximum(x, 0), Status.PASSED, ""),
+        (lambda x: (), Status.ERROR, "the driver returned 0 outputs; there must be 1: output0"),
+        (lambda x: None, Status.ERROR, "the driver returned NoneType; it must return a tuple"),
+        (lambda x: ([0.0],), Status.ERROR, "the driver returned list for output0"),
+        (lambda x: fail(KeyError("k")), Status.ERROR, "KeyError: 'k'"),
+        (lambda x: fail(ValueError()), Status.ERROR, "ValueError"),
+        (lambda x: leave(), Status.ERROR, "SystemExit: 3"),
+        (lambda x: fail(Unsupported("no such kernel")), Status.UNSUPPORTED, "no such kernel"),
+        (
+            lambda x: fail(ProgramFailed("exit code 42", exit_code=42, stderr_tail="e")),
+            Status.ERROR,
+            "exit code 42",
+        ),
+        (lambda x: fail(ProgramFailed("late", timed_out=True)), Status.TIMED_OUT, "late"),
+        (lambda x: fail(ProgramFailed("died", signal="SIGSEGV")), Status.CRASHED, "died"),
+    ],
+)
+def test_every_way_to_end(answer: Callable[..., Any], status: Status, reason: str) -> None:
+    found = outcome(answer)
+    assert found.status is status
+    assert found.reason.startswith(reason)
+    assert (found.rerun == "") == (status is Status.PASSED)
+
+
+def test_a_failed_programs_exit_code_is_in_the_record() -> None:
+    found = outcome(lambda x: fail(ProgramFailed("exit code 42", exit_code=42, stderr_tail="a\nb")))
+    assert (found.exit_code, found.stderr_tail) == (42, "a\nb")
+
+
+def test_a_driver_may_change_its_inputs() -> None:
+    """Even where the reference returns views of them."""
+
+    def in_place(x: np.ndarray[Any, Any]) -> Any:
+        answer = x.copy()
+        x[...] = 17
+        return (answer,)
+
+    assert (
+        outcome(in_place, op="clone" if "clone" in operator_registry else "flatten").status is Status.PASSED
+    )
+
+
+def test_whose_fault_it_is() -> None:
+    found = outcome(relu, reference="operator:index")
+    assert found.status is Status.ERROR
+    assert found.reason.startswith("the reference operator:index raised TypeError")
+    found = outcome(relu, generator="nowhere:Nothing")
+    assert found.reason.startswith(
+        "the generator nowhere:Nothing raised the generator 'nowhere:Nothing' cannot"
+    )
+
+
+def test_the_cases_own_tolerance_counts() -> None:
+    def off(x: np.ndarray[Any, Any]) -> Any:
+        return (np.maximum(x, 0) + np.float32(0.01),)
+
+    assert outcome(off).status is Status.MISMATCH
+    assert outcome(off, tolerance=Tolerance(0.0, 0.1)).status is Status.PASSED
+
+
+def test_the_same_inputs_on_every_run() -> None:
+    seen: list[bytes] = []
+
+    def look(x: np.ndarray[Any, Any]) -> Any:
+        seen.append(x.tobytes())
+        return relu(x)
+
+    for seed in (0, 0, 1):
+        outcome(look, seed=seed, size=64)
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_retries_and_judging_come_in_that_order(tmp_path: Path) -> None:
+    answers = iter([RuntimeError("once"), None, RuntimeError("twice"), RuntimeError("thrice")])
+
+    def sometimes(x: np.ndarray[Any, Any]) -> Any:
+        error = next(answers)
+        if error is not None:
+            raise error
+        return relu(x)
+
+    events = Events()
+    asked: list[Status] = []
+
+    def judge(result: CaseResult) -> CaseResult:
+        asked.append(result.status)
+        return replace(result, status=Status.XFAILED) if result.status is Status.ERROR else result
+
+    journal = Journal(tmp_path / "j")
+    runner = TestRunner(
+        Driver(sometimes), [events], retries=1, judge=judge, journal=journal, rerun=lambda c: c.id
+    )
+    summary = runner.run([case(1), case(2)])
+    _, flaky, gap, _ = events.events
+    assert (flaky.status, flaky.flaky, flaky.attempts, flaky.rerun) == (Status.PASSED, True, 2, case(1).id)
+    assert flaky.reason == "flaky: attempt 2 passed, the first did not (error: RuntimeError: once)"
+    assert (gap.status, gap.attempts) == (Status.XFAILED, 2)
+    assert asked == [Status.PASSED, Status.ERROR]
+    assert (summary.failed, summary.flaky) == (0, 1)
+
+
+def test_ctrl_c_ends_with_what_ran() -> None:
+    def interrupt(x: np.ndarray[Any, Any]) -> Any:
+        if x.size == 2:
+            raise KeyboardInterrupt
+        return relu(x)
+
+    driver, events = Driver(interrupt), Events()
+    summary = TestRunner(driver, [events]).run([case(1), case(2), case(3)])
+    assert (summary.interrupted, summary.ran, summary.total) == (True, 1, 3)
+    assert events.events[-1] is summary
+    assert driver.calls[-1] == "teardown"
+
+
+def test_a_plan_that_breaks_off_is_reported_to_its_end() -> None:
+    def cases() -> Any:
+        yield case(1)
+        raise LedgerError("gone")
+
+    events = Events()
+    with pytest.raises(LedgerError):
+        TestRunner(Driver(relu), [events]).run(cases())
+    assert events.events[-1].ran == 1
+
+
+def test_other_executors(tmp_path: Path) -> None:
+    """Any ``concurrent.futures.Executor`` can stand behind a run."""
+    events = Events()
+    driver = backend_manager.select("numpy")
+    with ThreadPoolExecutor(2) as executor:
+        summary = TestRunner(driver, [events], executor=executor).run([case(i) for i in range(20)])
+        assert executor.submit(abs, -1).result() == 1  # left open
+    assert summary.counts == {Status.PASSED: 20}
+
+
+def test_a_backend_that_is_not_there() -> None:
+    class Absent(Driver):
+        def setup(self) -> None:
+            raise OSError("no device")
+
+    events = Events()
+    with pytest.raises(BackendError, match="the driver 'x' could not be set up: OSError: no device"):
+        TestRunner(Absent(relu), [events]).run([case()])
+    assert events.events == []
+
+
+def test_a_summary_counts_more_failures_than_it_keeps() -> None:
+    summary = Summary()
+    failure = outcome(lambda x: (x * 0,))
+    for _ in range(KEPT + 5):
+        summary.add(failure)
+    assert (len(summary.failures), summary.failed) == (KEPT, KEPT + 5)
+    assert summary.to_dict()["counts"]["mismatch"] == KEPT + 5
