@@ -1,0 +1,86 @@
+"""The optest driver ``torchstone``: operators as artifacts that are saved, loaded and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from optest.core.case import BackendTarget, TestCase
+from optest.core.execution import run_case
+from optest.core.result import Status
+from optest.operators import operator_registry
+from optest.plan.entries import Flags
+from optest.plan.loader import load
+from optest.plan.options import resolve
+from torchstone.parity.conformance import ArtifactDriver
+
+FEW = ("add", "batch_norm", "cast", "gather", "matmul", "scatter_reduce", "sort", "sum")
+TARGET = BackendTarget(ArtifactDriver.kind, ArtifactDriver.name)
+
+
+def sample(op: str) -> TestCase:
+    """The operator's first case, in float32 where it has that."""
+    found = list(load(resolve(flags=Flags(ops=(op,))), TARGET))
+    return next((one for one in found if {"float32", "complex64"} & set(one.dtypes)), found[0])
+
+
+def check(op: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = run_case(ArtifactDriver(), sample(op))
+    assert result.status is Status.PASSED, result.reason
+
+
+@pytest.mark.parametrize("op", FEW)
+def test_an_operator_as_an_artifact(op: str) -> None:
+    check(op)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("op", operator_registry.names())
+def test_every_operator_as_an_artifact(op: str) -> None:
+    check(op)
+
+
+def test_the_chip_is_the_engine() -> None:
+    case = replace(sample("add"), backend=replace(TARGET, chip="reference"))
+    assert run_case(ArtifactDriver(), case).status is Status.PASSED
+    failed = run_case(ArtifactDriver(), replace(case, backend=replace(TARGET, chip="no-such-engine")))
+    assert failed.status is Status.ERROR
+    assert "no-such-engine" in failed.reason
+
+
+def test_what_does_not_lower_is_unsupported() -> None:
+    case = sample("relu")
+    odd = replace(case.descriptor, tags=frozenset({"torch:torch.unique"}))
+    result = run_case(ArtifactDriver(), replace(case, descriptor=odd))
+    assert result.status is Status.UNSUPPORTED
+    assert result.reason
+
+
+def test_optest_finds_it_without_loading_pytorch(tmp_path: Path) -> None:
+    """By its registering function, as the entry point calls it."""
+    (tmp_path / "finds_torchstone.py").write_text(
+        "import sys\nfrom torchstone.parity.conformance import register\nregister()\n"
+        "assert not {'torch', 'jax'} & set(sys.modules)\n"
+    )
+    environment = {
+        **os.environ,
+        "OPTEST_PLUGINS": "finds_torchstone",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from optest.cli import main; main()", "backends", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "torchstone" in [one["name"] for one in json.loads(done.stdout)["backends"]], done.stdout
