@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .measure import Row
 
-CASES = 8_000
+CASES = 100_000
 MOST_S, MOST_MIB = 60.0, 500.0
 ISOLATION_MS = 5.0
 

@@ -149,9 +149,10 @@ def replay_script(options: RunOptions, file: Path) -> str:
     return write_script(case, driver, file).describe()
 
 
-def open_ledger(place: str | None = None) -> Ledger:
+def open_ledger(place: str | None = None, *, create: bool = True) -> Ledger:
     """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's."""
-    return Ledger(place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite"))
+    chosen = place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite")
+    return Ledger(chosen, create=create)
 
 
 def _expectations(options: RunOptions, driver: BackendDriver) -> Expectations:

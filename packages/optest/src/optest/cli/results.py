@@ -17,8 +17,9 @@ def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
     """Add the runs of other ledgers; runs that are there already are left alone."""
     from ..session import open_ledger
 
+    opened = {source: open_ledger(source, create=False) for source in sources}  # before the target is made
     target = open_ledger(ledger)
-    added = {source: target.merge(open_ledger(source)) for source in sources}
+    added = {source: target.merge(one) for source, one in opened.items()}
     if as_json:
         print_json({"added": added})
         return OK
@@ -38,7 +39,7 @@ def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
     """
     from ..session import open_ledger
 
-    found = open_ledger(ledger).diff(run_a, run_b)
+    found = open_ledger(ledger, create=False).diff(run_a, run_b)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -57,7 +58,7 @@ def history(op: str, ledger: str | None, backend: str | None, dtype: str | None,
     from ..errors import UsageError
     from ..session import open_ledger
 
-    records = open_ledger(ledger).history(op, backend=backend, dtype=dtype)
+    records = open_ledger(ledger, create=False).history(op, backend=backend, dtype=dtype)
     if not records:
         raise UsageError(f"the ledger has no run of {op!r}", "run it first: optest run --op " + op)
     if as_json:

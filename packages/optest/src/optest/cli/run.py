@@ -45,7 +45,9 @@ WHAT = (
 WHERE = (
     click.option("--backend", metavar="NAME", help="A kind (gpu, npu, …) or a driver's name."),
     click.option("--chip", metavar="NAME", help="A chip that the driver knows."),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds a case may take."),
+    click.option(
+        "--timeout", type=click.FloatRange(0, min_open=True), help="Seconds a case may take.  [default: 300]"
+    ),
     click.option("--ledger", metavar="PATH|URL|none", help="Where results are kept."),
 )
 HOW = (
