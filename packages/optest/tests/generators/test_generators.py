@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from optest.generators import (
     inputs_strategy,
     load_generator,
 )
-from optest.generators.distributions import draw, draw_indices, special_floats, sprinkle
+from optest.generators.base import inputs_of
+from optest.generators.distributions import FINITE_SPECIALS, SPECIAL_FLOATS, draw, draw_indices, sprinkle
+from optest.generators.random import specials_for
 from optest.operators import Domain, OperatorDescriptor, operator_registry
 
 GENERATORS = [RandomTensorGenerator(), EdgeGenerator(), HypothesisGenerator()]
@@ -150,7 +153,10 @@ def test_specials_where_an_operator_takes_them() -> None:
     assert np.isnan(values).sum() == 1
     assert np.isinf(values).sum() == 2
     assert np.signbit(values[values == 0]).any()
-    (plain,) = generate(RandomTensorGenerator(), case("gelu", (64,)))
+    (finite,) = generate(RandomTensorGenerator(), case("gelu", (64,)))
+    assert np.isnan(finite).sum() == 1
+    assert not np.isinf(finite).any()
+    plain, *_ = generate(RandomTensorGenerator(), case("conv1d", (1, 1, 64), (1, 1, 2), (1,)))
     assert np.isfinite(plain).all()
 
 
@@ -164,15 +170,70 @@ def test_reductions_get_specials_now_and_then() -> None:
 
 def test_specials_leave_most_values_alone() -> None:
     values = np.ones(16, np.float32)
-    sprinkle(values, special_floats("float32"), np.random.default_rng(0))
+    sprinkle(values, np.float32(SPECIAL_FLOATS), np.random.default_rng(0))
     assert (values == 1).sum() == 12
+    assert values[-1] != 1
+
+
+def specials(name: str, *shapes: tuple[int, ...], **attributes: Any) -> list[tuple[float, ...]]:
+    one = case(name, *shapes, **attributes)
+    return [specials_for(one, each) for each in inputs_of(one)]
 
 
 def test_formats_without_infinity_get_none() -> None:
-    assert (
-        np.isfinite(special_floats("float8_e4m3fn").astype(float)).sum()
-        == len(special_floats("float8_e4m3fn")) - 1
+    one = case("exp", (3,))
+    narrow = replace(one, dtypes=("float8_e4m3fn",))
+    for each, wanted in ((one, True), (narrow, False)):
+        (found,) = (specials_for(each, values) for values in inputs_of(each))
+        assert any(map(math.isinf, found)) is wanted
+        assert any(map(math.isnan, found))
+
+
+def test_specials_are_where_they_are_defined() -> None:
+    """Everything for elementwise functions and moves, no infinities for sums, nothing for the rest."""
+    everything, finite = SPECIAL_FLOATS, FINITE_SPECIALS
+    assert specials("exp", (3,)) == specials("flip", (3,), dims=[0]) == [everything]
+    assert specials("mm", (2, 2), (2, 2)) == [finite, finite]
+    assert specials("conv1d", (1, 1, 3), (1, 1, 2), (1,)) == [(), (), ()]
+    assert specials("div", (3,), (3,)) == [everything, ()]
+    assert specials("gather", (4, 5), (3, 5), dim=0) == [everything, ()]
+    assert specials("add", (3,), (3,), dtype="int32") == [(), ()]
+
+
+def test_some_cases_have_specials_in_the_same_places() -> None:
+    """So that NaN meets NaN, and an infinity itself."""
+    together = []
+    for size in range(40, 60):
+        left, right = generate(RandomTensorGenerator(), case("eq", (size,), (size,)))
+        together.append(np.array_equal(np.isnan(left), np.isnan(right)))
+    assert 5 <= sum(together) <= 15
+
+
+def test_ties_are_equal_across_inputs_and_hard_to_round() -> None:
+    left, right = generate(RandomTensorGenerator(), case("lt", (99,), (99,)))
+    assert len(np.intersect1d(left, right)) >= 5
+    assert (left * 3 == np.rint(left * 3)).sum() >= 80
+    assert (left != np.rint(left)).any()
+    whole, _ = generate(RandomTensorGenerator(), case("lt", (99,), (99,), dtype="int32"))
+    assert set(whole.tolist()) == set(range(-3, 4))
+
+
+def test_bounds_of_floats_leave_integers_free() -> None:
+    (floats,) = generate(
+        RandomTensorGenerator(), case_of(operator_registry.get("cast"), ("float32",), (200,), dtype="int8")
     )
+    (integers,) = generate(
+        RandomTensorGenerator(), case_of(operator_registry.get("cast"), ("int32",), (200,), dtype="int8")
+    )
+    assert 0 <= floats.min() <= floats.max() <= 100
+    assert integers.min() < -1000 < 1000 < integers.max()
+
+
+def test_wide_domains_have_values_of_many_bits() -> None:
+    (values,) = generate(RandomTensorGenerator(), case("floor", (400,)))
+    values = values[np.isfinite(values)]
+    assert (np.abs(values) > 1024).any()
+    assert (np.abs(values) < 4).any()
 
 
 def test_edges_of_floats() -> None:
@@ -185,7 +246,7 @@ def test_edges_of_floats() -> None:
 
 def test_edges_stay_in_the_domain() -> None:
     (values,) = generate(EdgeGenerator(), case("lp_pool2d", (1, 2, 9, 7), norm_type=2, kernel_size=2))
-    assert (values >= 0).all()
+    assert not (values < 0).any()
     assert values.max() == 4
 
 

@@ -25,9 +25,16 @@ def _torch_compile(name: str) -> BackendDriver:
     return TorchCompile(name)
 
 
+def _faulty(name: str) -> BackendDriver:
+    from ..faults.driver import FaultyDriver
+
+    return FaultyDriver(name)
+
+
 for _driver in (StubDriver(), NumpyDriver(), CommandDriver(), AscendBackendDriver(), HttpDriver()):
     backend_manager.register(_driver)
 backend_manager.register_family(Family("torch", _torch_device, ("cpu", "cuda", "mps", "xpu")))
+backend_manager.register_family(Family("faulty", _faulty))
 backend_manager.register_family(Family("torch-compile", _torch_compile, ("inductor",)))
 
 __all__ = [

@@ -153,15 +153,10 @@ def _fixed(name: str) -> Callable[[Run, TestCase, Sequence[Array]], Arrays]:
 
 def usual_value(descriptor: OperatorDescriptor, name: str) -> Any:
     """The default of an attribute, or its value in the operator's first setup."""
-    default = descriptor.attributes[name].default
-    if default is not REQUIRED:
-        return descriptor.complete_attributes({name: default} | _required(descriptor, name))[name]
-    return descriptor.complete_attributes(descriptor.setups[0].attributes)[name]
-
-
-def _required(descriptor: OperatorDescriptor, name: str) -> Mapping[str, Any]:
-    first = descriptor.setups[0].attributes
-    return {key: value for key, value in first.items() if key != name}
+    given = dict(descriptor.setups[0].attributes)
+    if descriptor.attributes[name].default is not REQUIRED:
+        given.pop(name, None)
+    return descriptor.complete_attributes(given)[name]
 
 
 IGNORES = "ignores-attribute"

@@ -34,12 +34,16 @@ _BY_CATEGORY: dict[str, Callable[[TestCase], Place]] = {
     "convolution": lambda case: (1, -1 if case.shapes["input1"][-1] > 1 else 1),
     "attention": lambda case: (2, -2),
 }
+_NO_SUM = ("outer",)
+"""Products of matrices of which each element is one product."""
 _SHRINKING = ("reduction",)
 """Categories whose result has the same shape when the reduced dimension is one shorter."""
 
 
 def reduced_axis(case: TestCase) -> Place | None:
-    """The input and axis that the operator adds up (or compares) along; None for a scalar."""
+    """The input and axis that the operator adds up (or compares) along; None if there is none."""
+    if "reduction" not in case.descriptor.tags or case.op in _NO_SUM:
+        return None
     find = _BY_OPERATOR.get(case.op) or _BY_CATEGORY.get(case.descriptor.category)
     which, axis = find(case) if find else (0, _dimension(case.attributes.get("dim")))
     rank = len(case.shapes[case.descriptor.inputs[which]])

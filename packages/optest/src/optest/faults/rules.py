@@ -87,10 +87,6 @@ def _converts(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 def _no_reduction(descriptor: OperatorDescriptor, fault: str) -> bool:
-    return "reduction" not in descriptor.tags or descriptor.name == "outer"
-
-
-def _no_axis(descriptor: OperatorDescriptor, fault: str) -> bool:
     return all(reduced_axis(case) is None for case in cases_of(descriptor))
 
 
@@ -99,7 +95,7 @@ def _no_float_input(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 def _nan_open(descriptor: OperatorDescriptor, fault: str) -> bool:
-    return not descriptor.tags & {"edge:nan", "data-movement"}
+    return not descriptor.tags & {"edge:nan", "edge:nan-only", "data-movement"}
 
 
 def _no_narrow_integers(descriptor: OperatorDescriptor, fault: str) -> bool:
@@ -153,7 +149,6 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion("copies-input", "the input's elements in their order are the result", _in_order),
     Exclusion("copies-input", "the input converted to another dtype is the result", _converts),
     Exclusion("truncates-reduction", "nothing is reduced", _no_reduction),
-    Exclusion("truncates-reduction", "the inputs have no dimension to shorten", _no_axis),
     Exclusion("wrong-rounding", "no result is rounded: all are integers or bools", _exact),
     Exclusion("wrong-rounding", "every result has few significant bits by definition", _few_bits),
     Exclusion("swaps-nan", "no input can hold NaN", _no_float_input),

@@ -49,6 +49,11 @@ class Input:
     def floating(self) -> bool:
         return kind_of(np.dtype(self.dtype)) == "float"
 
+    def may_be(self, value: float) -> bool:
+        """Whether ``value`` is NaN or within the domain's bounds."""
+        low, high = self.domain.low, self.domain.high
+        return not ((low is not None and value < low) or (high is not None and value > high))
+
 
 def inputs_of(case: TestCase) -> Iterator[Input]:
     """The inputs of ``case`` in order."""

@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 SPECIAL_FLOATS = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, -1.5, 2.5)
 """What is mixed into floats where an operator says that it can take it."""
+FINITE_SPECIALS = tuple(one for one in SPECIAL_FLOATS if not math.isinf(one))
 _SMALL = 10
 """Most random integers are no larger: so that results stay recognisable and ties occur."""
 _WHOLE = 8
@@ -88,12 +89,6 @@ def sprinkle(values: Array, specials: Array, rng: np.random.Generator, share: fl
 
 
 @cache
-def special_floats(dtype: str) -> Array:
-    """:data:`SPECIAL_FLOATS` in ``dtype``, without those that it does not have."""
-    values = np.array(SPECIAL_FLOATS)
-    return (values if has_infinity(dtype) else values[~np.isinf(values)]).astype(dtype)
-
-
 def has_infinity(dtype: str) -> bool:
     """Whether a floating dtype has infinities; some 8-bit formats do without."""
     return bool(np.isinf(np.array(math.inf).astype(dtype).astype(np.float64)))

@@ -6,7 +6,6 @@ generator takes every shape.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -15,8 +14,8 @@ import numpy as np
 from ..core.dtypes import kind_of
 from ..operators.domain import Domain
 from .base import Array, Generated, Input, inputs_of
-from .distributions import SPECIAL_FLOATS, draw, has_infinity, integer_limits
-from .random import draw_input_indices, takes_specials
+from .distributions import draw, integer_limits
+from .random import draw_input_indices, specials_for
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -35,18 +34,20 @@ class EdgeGenerator:
 
     def generate(self, case: TestCase, rng: np.random.Generator) -> Generated:
         """Inputs of the case's shapes and dtypes; no expected outputs."""
-        wild, single = takes_specials(case), _takes_extremes(case)
-        return tuple(strided(_values(one, wild, single, rng), rng) for one in inputs_of(case)), None
+        extreme = _takes_extremes(case)
+        return tuple(
+            strided(_values(one, specials_for(case, one), extreme, rng), rng) for one in inputs_of(case)
+        ), None
 
 
 def _takes_extremes(case: TestCase) -> bool:
     """Whether a float so large or small that an intermediate result leaves its range is fair."""
     one = case.descriptor
     simple = one.category == "comparison" or (one.category == "elementwise" and len(one.inputs) == 1)
-    return takes_specials(case) and simple
+    return "edge:nan" in case.descriptor.tags and simple
 
 
-def _values(one: Input, wild: bool, extreme: bool, rng: np.random.Generator) -> Array:
+def _values(one: Input, specials: tuple[float, ...], extreme: bool, rng: np.random.Generator) -> Array:
     if one.index is not None:
         if one.domain.distinct:
             return draw_input_indices(one, rng)
@@ -56,7 +57,7 @@ def _values(one: Input, wild: bool, extreme: bool, rng: np.random.Generator) -> 
     kind = kind_of(np.dtype(one.dtype))
     if kind in ("bool", "complex") or one.domain.distinct or one.domain.simplex:
         return draw(one.shape, one.dtype, one.domain, rng)
-    pool = _integer_pool(one) if kind == "int" else _float_pool(one, wild, extreme)
+    pool = _integer_pool(one) if kind == "int" else _float_pool(one, specials, extreme)
     values = rng.choice(pool, one.shape)
     if one.domain.sorted and values.ndim:
         values = np.sort(values, axis=-1)
@@ -69,15 +70,14 @@ def _integer_pool(one: Input) -> Array:
     return np.array([value for value in pool if _within(value, one.domain, least, largest)], np.int64)
 
 
-def _float_pool(one: Input, wild: bool, extreme: bool) -> Array:
+def _float_pool(one: Input, specials: tuple[float, ...], extreme: bool) -> Array:
     info = ml_dtypes.finfo(one.dtype)
     least, largest = float(info.min), float(info.max)
     tiny = [float(info.smallest_normal), float(info.smallest_subnormal)]
     bounds = [value for value in (one.domain.low, one.domain.high) if value is not None]
     pool = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0, -3.0, *bounds]
     found = [value for value in pool if _within(value, one.domain, least, largest)]
-    if wild:
-        found += [value for value in SPECIAL_FLOATS if abs(value) != math.inf or has_infinity(one.dtype)]
+    found += specials
     if extreme:
         found += [least, largest, *tiny, *(-value for value in tiny)]
     return np.array(found)

@@ -14,7 +14,7 @@ from ..core.dtypes import kind_of, real_part
 from ..operators.domain import Domain
 from .base import Array, Generated, Input, inputs_of
 from .distributions import draw, integer_limits
-from .random import draw_input_indices, takes_specials
+from .random import draw_input_indices, specials_for
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -50,11 +50,10 @@ class HypothesisGenerator:
 
 def inputs_strategy(case: TestCase) -> st.SearchStrategy[tuple[Array, ...]]:
     """A strategy for all inputs of ``case``, shrinking towards zeros."""
-    wild = takes_specials(case)
-    return st.tuples(*(_strategy(one, wild) for one in inputs_of(case)))
+    return st.tuples(*(_strategy(one, specials_for(case, one)) for one in inputs_of(case)))
 
 
-def _strategy(one: Input, wild: bool) -> st.SearchStrategy[Array]:
+def _strategy(one: Input, specials: tuple[float, ...]) -> st.SearchStrategy[Array]:
     domain, kind = one.domain, kind_of(np.dtype(one.dtype))
     if domain.distinct or domain.simplex:
         return st.integers(0, 2**32 - 1).map(lambda number: _drawn(one, np.random.default_rng(number)))
@@ -66,10 +65,10 @@ def _strategy(one: Input, wild: bool) -> st.SearchStrategy[Array]:
     elif kind == "int":
         values = _arrays(np.int64, one, _integers(one.dtype, domain))
     elif kind == "complex":
-        part = _floats(real_part(np.dtype(one.dtype)).name, domain, wild=False)
+        part = _floats(real_part(np.dtype(one.dtype)).name, domain)
         values = _arrays(np.complex128, one, st.builds(complex, part, part))
     else:
-        values = _arrays(np.float64, one, _floats(one.dtype, domain, wild=wild))
+        values = _arrays(np.float64, one, _floats(one.dtype, domain, specials))
     return values.map(np.sort) if domain.sorted and one.shape else values
 
 
@@ -97,7 +96,7 @@ def _integers(dtype: str, domain: Domain) -> st.SearchStrategy[int]:
     return values.filter(bool) if domain.nonzero else values
 
 
-def _floats(dtype: str, domain: Domain, *, wild: bool) -> st.SearchStrategy[float]:
+def _floats(dtype: str, domain: Domain, specials: tuple[float, ...] = ()) -> st.SearchStrategy[float]:
     """Floats that ``dtype`` can hold; the default bounds keep products and sums finite."""
     largest = float(finfo(dtype).max)
     limit = min(largest, 1e3)
@@ -112,4 +111,4 @@ def _floats(dtype: str, domain: Domain, *, wild: bool) -> st.SearchStrategy[floa
             values = values.map(lambda value: value if abs(value) >= 0.125 else 0.125)
     if domain.positive:
         values = values.map(lambda value: max(abs(value), 0.125))
-    return st.one_of(values, st.sampled_from([math.nan, math.inf, -math.inf, -0.0])) if wild else values
+    return st.one_of(values, st.sampled_from(specials)) if specials else values

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .base import Array, Generated, Input, inputs_of
-from .distributions import draw, draw_indices, special_floats, sprinkle
+from .distributions import (
+    FINITE_SPECIALS,
+    SPECIAL_FLOATS,
+    draw,
+    draw_indices,
+    has_infinity,
+    sprinkle,
+)
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -25,23 +32,36 @@ class RandomTensorGenerator:
         """Inputs of the case's shapes and dtypes; no expected outputs."""
         number = int(case.id, 16)
         everywhere = bool(case.descriptor.tags & {"elementwise", "data-movement"})
-        specials = takes_specials(case) and (everywhere or number % 3 == 0)
+        sprinkled = everywhere or number % 3 == 0
         places = int(rng.integers(2**32)) if everywhere and number % 2 == 0 else None
-        return tuple(self._values(one, specials, rng, places) for one in inputs_of(case)), None
-
-    def _values(self, one: Input, specials: bool, rng: np.random.Generator, places: int | None) -> Array:
-        if one.index is not None:
-            return draw_input_indices(one, rng)
-        values = draw(one.shape, one.dtype, one.domain, rng)
-        if specials and one.floating and not one.domain.distinct:
-            same = rng if places is None else np.random.default_rng(places)
-            sprinkle(values, special_floats(one.dtype), same)
-        return values
+        return tuple(
+            _values(one, specials_for(case, one) if sprinkled else (), rng, places) for one in inputs_of(case)
+        ), None
 
 
-def takes_specials(case: TestCase) -> bool:
-    """Whether the operator says what it makes of NaN and infinities, or only moves them."""
-    return bool(case.descriptor.tags & {"edge:nan", "data-movement"})
+def _values(one: Input, specials: tuple[float, ...], rng: np.random.Generator, places: int | None) -> Array:
+    if one.index is not None:
+        return draw_input_indices(one, rng)
+    values = draw(one.shape, one.dtype, one.domain, rng)
+    if specials:
+        same = rng if places is None else np.random.default_rng(places)
+        sprinkle(values, np.array(specials).astype(one.dtype), same)
+    return values
+
+
+def specials_for(case: TestCase, one: Input) -> tuple[float, ...]:
+    """What is mixed into an input; nothing where the operator leaves open what it makes of it.
+
+    ``edge:nan`` operators and those that only move data take everything,
+    ``edge:nan-only`` ones no infinities and nothing outside the domain. Of several inputs
+    those that must not be zero stay as they are.
+    """
+    tags = case.descriptor.tags
+    if not one.floating or one.domain.distinct or (one.domain.nonzero and len(case.descriptor.inputs) > 1):
+        return ()
+    if tags & {"edge:nan", "data-movement"}:
+        return SPECIAL_FLOATS if has_infinity(one.dtype) else FINITE_SPECIALS
+    return tuple(filter(one.may_be, FINITE_SPECIALS)) if "edge:nan-only" in tags else ()
 
 
 def draw_input_indices(one: Input, rng: np.random.Generator) -> Array:

@@ -26,7 +26,7 @@ def _activation(
     attributes: Mapping[str, AttributeSpec] | None = None,
     *variants: Mapping[str, Any],
     dtypes: tuple[str, ...] = FLOATS,
-    nan: bool = True,
+    infinite: bool = True,
     tags: tuple[str, ...] = (),
     torch: str = "",
 ) -> OperatorDescriptor:
@@ -44,7 +44,7 @@ def _activation(
         shapes=identity,
         torch=torch or f"torch.nn.functional.{name}",
         attributes=attributes,
-        tags=("elementwise", "differentiable", *(("edge:nan",) if nan else ()), *tags),
+        tags=("elementwise", "differentiable", "edge:nan" if infinite else "edge:nan-only", *tags),
     )
 
 
@@ -97,7 +97,7 @@ OPERATORS = (
         "x · Φ(x), or its tanh approximation.",
         {"approximate": AttributeSpec(str, "none", choices=("none", "tanh"), doc="the formula")},
         {"approximate": "tanh"},
-        nan=False,  # PyTorch's own kernels disagree about +inf
+        infinite=False,  # PyTorch's own kernels disagree about +inf
     ),
     _activation("silu", "x · sigmoid(x)."),
     _activation("mish", "x · tanh(softplus(x))."),

@@ -85,7 +85,7 @@ def _clamp_shape(shape: Shape, *, min: Any, max: Any) -> Shape:
 
 _LIMIT = AttributeSpec((int, float, type(None)), None, doc="null: no limit on this side")
 _GRADIENT = ("edge:nan", "differentiable")
-_DIVISION = ("division", "differentiable")
+_DIVISION = ("edge:nan", "division", "differentiable")
 
 OPERATORS = (
     binary(
@@ -124,7 +124,7 @@ OPERATORS = (
             "rounding_mode": AttributeSpec(str, choices=("trunc", "floor"), doc="how to make it whole")
         },
         variants=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
-        tags=("division", "bounded", "few-bits"),
+        tags=("edge:nan-only", "division", "bounded", "few-bits"),
         torch="torch.div",
     ),
     binary(
@@ -133,7 +133,7 @@ OPERATORS = (
         WIDE_FLOATS + INTEGERS,
         left=_SMALL,
         right=_NO_ZERO,
-        tags=("division", "bounded", "few-bits"),
+        tags=("edge:nan-only", "division", "bounded", "few-bits"),
     ),
     binary(
         "remainder",
@@ -157,7 +157,7 @@ OPERATORS = (
         REAL,
         left=Domain(low=-3, high=4),
         right=Domain(low=-3, high=4, integers=True),
-        tags=("differentiable",),
+        tags=_GRADIENT,
     ),
     binary("maximum", "The larger one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
     binary("minimum", "The smaller one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
@@ -264,7 +264,7 @@ OPERATORS = (
         shapes=broadcast,
         torch="torch.lerp",
         domain={"input2": Domain(low=-0.5, high=1.5)},
-        tags=("elementwise", "differentiable"),
+        tags=("elementwise", "edge:nan-only", "differentiable"),
         aliases=("input", "end", "weight"),
     ),
     operator(
@@ -292,6 +292,6 @@ OPERATORS = (
         torch="torch.addcdiv",
         attributes={"value": AttributeSpec((int, float), 1, doc="the factor of the quotient")},
         domain={"input2": NONZERO},
-        tags=("elementwise", "division", "differentiable"),
+        tags=("elementwise", *_DIVISION),
     ),
 )

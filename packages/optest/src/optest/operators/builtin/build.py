@@ -144,9 +144,12 @@ def operator(
     them for several ``outputs``. ``torch`` is the dotted name of PyTorch's equivalent
     and ends up in the tags as ``torch:NAME``. ``aliases`` name the inputs in order.
 
-    Tags that say what results can be: ``data-movement`` (elements of the inputs, unchanged),
-    ``bounded`` (integers never leave the range of the inputs' dtype), ``few-bits`` (floats
-    of at most 11 significant bits, exact in every narrower format of that many).
+    Tags that say which inputs the operator defines: ``edge:nan`` (NaN and infinities),
+    ``edge:nan-only`` (NaN, which reaches every result that it takes part in; infinities
+    depend on the order of the steps). Tags that say what results can be:
+    ``data-movement`` (elements of the inputs, unchanged), ``bounded`` (integers never leave
+    the range of the inputs' dtype), ``few-bits`` (floats of at most 11 significant bits,
+    exact in every narrower format of that many).
     """
     inputs = tuple(f"input{i}" for i in range(len(dtypes[0])))
     results = tuple(f"output{i}" for i in range(outputs))

@@ -77,7 +77,7 @@ def _transform(
     types: Any,
     setups: tuple[Setup, ...],
     attributes: Mapping[str, AttributeSpec] = _ATTRIBUTES,
-    tags: tuple[str, ...] = ("reduction", "differentiable"),
+    tags: tuple[str, ...] = ("reduction", "edge:nan-only", "differentiable"),
 ) -> OperatorDescriptor:
     return operator(
         name,

@@ -37,7 +37,7 @@ def _product(
         torch=torch or f"torch.{name}",
         attributes=attributes,
         rounding=Sums(addend),
-        tags=("reduction", "differentiable"),
+        tags=("reduction", "differentiable", "edge:nan-only"),
         aliases=aliases,
     )
 

@@ -41,6 +41,7 @@ def _loss(
     target: Domain = ANY,
     attributes: Mapping[str, AttributeSpec] | None = None,
     variants: tuple[dict[str, Any], ...] = (),
+    nan: bool = True,
 ) -> OperatorDescriptor:
     """An elementwise loss of two equal shapes; ``variants`` are attributes for further setups."""
     return operator(
@@ -54,7 +55,7 @@ def _loss(
         attributes={**(attributes or {}), "reduction": _REDUCTION},
         domain={"input0": prediction, "input1": target},
         rounding=Stages(),
-        tags=("reduction", "differentiable"),
+        tags=("reduction", "differentiable", *(("edge:nan-only",) if nan else ())),
         aliases=("input", "target"),
     )
 
@@ -117,6 +118,7 @@ OPERATORS = (
         "−target · log(input) − (1 − target) · log(1 − input), each logarithm at least −100.",
         prediction=_UNIT,
         target=Domain(low=0.0, high=1.0),
+        nan=False,
     ),
     _loss(
         "binary_cross_entropy_with_logits",
@@ -159,6 +161,7 @@ OPERATORS = (
         target=Domain(low=0.05, high=3.0),
         attributes={"log_target": AttributeSpec(bool, False, doc="whether the target is a logarithm")},
         variants=({"log_target": True}, {"log_target": True, "reduction": "none"}),
+        nan=False,
     ),
     operator(
         "nll_loss",
@@ -222,6 +225,6 @@ OPERATORS = (
             "eps": AttributeSpec(float, 1e-8, minimum=0, doc="least norm"),
         },
         rounding=Stages(),
-        tags=("reduction", "differentiable"),
+        tags=("reduction", "edge:nan-only", "differentiable"),
     ),
 )

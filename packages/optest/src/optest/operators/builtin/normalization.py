@@ -34,7 +34,7 @@ def _normalization(
         attributes=attributes,
         domain=domain,
         rounding=Stages(),
-        tags=("reduction", "differentiable"),
+        tags=("reduction", "differentiable", "edge:nan-only"),
         aliases=aliases,
     )
 

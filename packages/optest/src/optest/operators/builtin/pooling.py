@@ -92,7 +92,7 @@ def _pool(
     dtypes: tuple[str, ...] = FLOATS,
     outputs: int = 1,
     domain: Domain | None = None,
-    nan: bool = False,
+    infinite: bool = True,
     rounding: Rounding | None = None,
 ) -> OperatorDescriptor:
     return operator(
@@ -108,7 +108,7 @@ def _pool(
         attributes=attributes,
         domain={} if domain is None else {"input0": domain},
         rounding=rounding,
-        tags=("reduction", "differentiable", *(("edge:nan",) if nan else ())),
+        tags=("reduction", "differentiable", "edge:nan" if infinite else "edge:nan-only"),
     )
 
 
@@ -158,9 +158,9 @@ _ADAPTIVE_2D = (
 )
 
 OPERATORS = (
-    _pool("max_pool1d", _MAX_DOC, _windows(1), _max_setups(1), _MAX, nan=True),
-    _pool("max_pool2d", _MAX_DOC, _windows(2), _max_setups(2), _MAX, nan=True),
-    _pool("max_pool3d", _MAX_DOC, _windows(3), _max_setups(3), _MAX, nan=True),
+    _pool("max_pool1d", _MAX_DOC, _windows(1), _max_setups(1), _MAX),
+    _pool("max_pool2d", _MAX_DOC, _windows(2), _max_setups(2), _MAX),
+    _pool("max_pool3d", _MAX_DOC, _windows(3), _max_setups(3), _MAX),
     _pool(
         "max_pool2d_with_indices",
         f"The largest of each window, {_CHOSEN_DOC}",
@@ -216,6 +216,7 @@ OPERATORS = (
         {"output_size": _SIZE},
         outputs=2,
         domain=Domain(low=-3, high=3, ties=True),
+        infinite=False,
     ),
     _pool(
         "lp_pool2d",
@@ -237,6 +238,7 @@ OPERATORS = (
             "stride": _STRIDE,
         },
         domain=Domain(low=0.0, high=4.0),
+        infinite=False,
         rounding=Stages(),
     ),
 )
