@@ -225,21 +225,21 @@ class TreeComparison:
         }
 
 
-_PLAIN = (bool, int, str)
+_PLAIN = frozenset({bool, int, str, type(None)})
 
 
 def json_safe(value: Any) -> Any:
     """``value`` in types that strict JSON has; see :meth:`Comparison.to_dict`."""
-    if value is None or type(value) in _PLAIN:
+    if type(value) in _PLAIN:
         return value
-    if isinstance(value, Mapping):
-        return {str(key): json_safe(one) for key, one in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, list | tuple):
         return [json_safe(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(key): json_safe(one) for key, one in value.items()}
     if isinstance(value, complex):
         return {"real": json_safe(value.real), "imag": json_safe(value.imag)}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     return value
 
 
@@ -248,7 +248,9 @@ def _record(record: Any) -> dict[str, Any]:
     found = {}
     for name in record.__slots__:
         value = getattr(record, name)
-        found[name] = _record(value) if isinstance(value, Worst | Accuracy | Tolerance) else json_safe(value)
+        if type(value) not in _PLAIN:
+            value = _record(value) if hasattr(value, "__slots__") else json_safe(value)
+        found[name] = value
     return found
 
 

@@ -54,7 +54,7 @@ class Ledger:
         try:
             parsed = make_url(url)
             if parsed.get_backend_name() == "sqlite" and parsed.database:
-                file = Path(parsed.database)
+                file = Path(parsed.database.removeprefix("file:"))
                 if not create and not file.exists():
                     raise LedgerError(
                         f"there is no ledger {file}", "`optest run` makes one; --ledger names one"
