@@ -33,6 +33,11 @@ def python_of(page: Path) -> str:
     return "\n".join(code for kind, code in BLOCK.findall(page.read_text("utf-8")) if kind == "python")
 
 
+def section(text: str, heading: str) -> str:
+    """What stands under a heading of the second level."""
+    return text.partition(heading + "\n")[2].partition("\n## ")[0]
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives a page's headings."""
     text = BLOCK.sub("", page.read_text("utf-8"))
@@ -137,8 +142,8 @@ def test_commands_in_the_documents_exist() -> None:
 
 def test_the_options_of_the_backend_are_all_described() -> None:
     page = (ROOT / "docs" / "backend.md").read_text("utf-8")
-    section = page.partition("## Options")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == [item.name for item in fields(Options)]
+    options = section(page, "## Options")
+    assert re.findall(r"^\| `(\w+)`", options, re.MULTILINE) == [item.name for item in fields(Options)]
 
 
 def test_the_environment_variables_are_all_described() -> None:
@@ -154,10 +159,12 @@ def test_the_environment_variables_are_all_described() -> None:
 
 
 def test_the_layers_are_all_described() -> None:
-    source = ROOT / "packages" / "torchstone" / "src" / "torchstone"
-    parts = {path.stem for path in source.iterdir() if path.stem[0] != "_" and path.suffix in ("", ".py")}
-    section = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Layers")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == parts
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    for package, heading in (("torchstone", "## Layers"), ("optest", "## optest")):
+        source = ROOT / "packages" / package / "src" / package
+        parts = {path.stem for path in source.iterdir() if path.stem[0] != "_" and path.suffix in ("", ".py")}
+        rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section(page, heading), re.MULTILINE)
+        assert {name for row in rows for name in re.findall(r"\w+", row)} == parts, package
 
 
 def test_every_decision_record_is_listed_and_short() -> None:

@@ -111,7 +111,9 @@ def test_wheel_metadata(package: str, repo: Path, wheels: dict[str, zipfile.ZipF
 @pytest.mark.parametrize(
     ("group", "name"),
     [
+        ("console_scripts", "optest"),
         ("console_scripts", "torchstone"),
+        ("optest.backends", "torchstone"),
         ("torch_dynamo_backends", "torchstone"),
     ],
 )
