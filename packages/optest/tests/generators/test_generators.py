@@ -247,7 +247,7 @@ def test_edges_of_floats() -> None:
 def test_edges_stay_in_the_domain() -> None:
     (values,) = generate(EdgeGenerator(), case("lp_pool2d", (1, 2, 9, 7), norm_type=2, kernel_size=2))
     assert not (values < 0).any()
-    assert values.max() == 4
+    assert np.nanmax(values) == 4
 
 
 def test_edges_of_integers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -50,6 +51,23 @@ def test_setups(descriptor: OperatorDescriptor) -> None:
     for shapes, attributes in setups:
         assert set(shapes) == set(descriptor.inputs)
         assert set(descriptor.check_shapes(shapes, attributes)) == set(descriptor.outputs)
+
+
+@by_operator
+def test_edge_shapes(descriptor: OperatorDescriptor) -> None:
+    """Every operator has a setup without elements, or its smallest possible one, and says so."""
+    notes = [one.note for one in descriptor.setups]
+    assert any(edge in note for note in notes for edge in ("empty", "0-d", "size 1"))
+    sizes = [math.prod(shape) for one in descriptor.setups for shape in one.shapes.values()]
+    assert min(sizes) <= 1 < max(sizes)
+
+
+def test_the_size_of_the_suite() -> None:
+    """Operators × their dtypes × their setups."""
+    counts = {one.name: len(one.dtypes) * len(one.setups) for one in DESCRIPTORS}
+    assert len(counts) >= 240
+    assert sum(counts.values()) >= 14_000
+    assert all(count >= 8 * len(one.dtypes) for one, count in zip(DESCRIPTORS, counts.values(), strict=True))
 
 
 FIXED = {

@@ -46,8 +46,11 @@ def _each_output(change: Callable[[Array], Array]) -> Callable[[Run, TestCase, S
 
 def _copied(run: Run, case: TestCase, inputs: Sequence[Array]) -> Arrays:
     """The first input's elements in order, repeated as often as they are needed."""
+    first = inputs[0]
+    if not first.size:
+        return tuple(run(case, inputs))
     return tuple(
-        np.resize(inputs[0], one.shape).astype(one.dtype) if inputs[0].size else one
+        np.resize(first if one.dtype.kind == "c" else first.real, one.shape).astype(one.dtype)
         for one in run(case, inputs)
     )
 

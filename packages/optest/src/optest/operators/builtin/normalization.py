@@ -146,7 +146,10 @@ OPERATORS = (
         "Each group of channels less its mean, over its deviation.",
         ("input", "weight", "bias"),
         (
-            *(_per_channel(shape, 2, num_groups=count) for shape, count in _GROUP_SHAPES),
+            *(
+                _per_channel(shape, 2, note="" if shape[0] else "empty", num_groups=count)
+                for shape, count in _GROUP_SHAPES
+            ),
             _per_channel((2, 6, 4), 2, num_groups=2, eps=1e-1),
         ),
         _groups,
