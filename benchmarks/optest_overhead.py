@@ -29,8 +29,9 @@ started = time.perf_counter()
 from optest.cli.app import cli
 code = cli.main(sys.argv[1:], standalone_mode=False)
 used = resource.getrusage(resource.RUSAGE_SELF)
-figures = {"seconds": time.perf_counter() - started, "mib": used.ru_maxrss / 1024, "cpu_s": used.ru_utime + used.ru_stime}
-print(json.dumps({"code": code, **figures}), file=sys.stderr)
+figures = {"code": code, "seconds": time.perf_counter() - started}
+figures |= {"mib": used.ru_maxrss / 1024, "cpu_s": used.ru_utime + used.ru_stime}
+print(json.dumps(figures), file=sys.stderr)
 """
 
 

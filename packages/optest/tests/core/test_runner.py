@@ -212,6 +212,21 @@ def test_retries_and_judging_come_in_that_order(tmp_path: Path) -> None:
     assert (summary.failed, summary.flaky) == (0, 1)
 
 
+def test_fail_fast_stops_at_a_failure_of_this_run(tmp_path: Path) -> None:
+    """One of the run that is resumed has had its stop."""
+
+    def wrong_above_2(x: np.ndarray[Any, Any]) -> Any:
+        return (np.maximum(x, 0) + np.float32(x.size > 2),)
+
+    seen = []
+    for resume in (False, True, True):
+        journal = Journal(tmp_path / "j", resume=resume)
+        runner = TestRunner(Driver(wrong_above_2), fail_fast=True, journal=journal)
+        summary = runner.run([case(size) for size in (1, 3, 2, 4, 2, 1)])
+        seen.append((summary.ran, summary.failed, summary.resumed, summary.stopped))
+    assert seen == [(2, 1, 0, True), (4, 2, 2, True), (6, 2, 6, False)]
+
+
 def test_ctrl_c_ends_with_what_ran() -> None:
     def interrupt(x: np.ndarray[Any, Any]) -> Any:
         if x.size == 2:

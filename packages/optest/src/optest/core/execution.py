@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import pickle
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -213,13 +214,14 @@ class DriverHandle:
 
     def open(self) -> BackendDriver:
         """This process's instance of the driver, set up; it is torn down when the process ends."""
-        found = _open.get((self.name, self.pickled))
-        if found is None:
-            found = self._load()
-            set_up(found)
-            atexit.register(found.teardown)
-            _open[self.name, self.pickled] = found
-        return found
+        with _opening:
+            found = _open.get((self.name, self.pickled))
+            if found is None:
+                found = self._load()
+                set_up(found)
+                atexit.register(found.teardown)
+                _open[self.name, self.pickled] = found
+            return found
 
     def _load(self) -> BackendDriver:
         from ..backends import backend_manager
@@ -234,6 +236,7 @@ class DriverHandle:
 
 
 _open: dict[tuple[str, bytes], BackendDriver] = {}
+_opening = threading.Lock()
 
 
 def set_up(driver: BackendDriver) -> None:

@@ -82,10 +82,10 @@ class TestRunner:
             try:
                 flow.open()  # a backend that is not there costs no report
                 reports.on_start(info, total)
-                for result in flow.results(cases):
+                for result, fresh in flow.results(cases):
                     summary.add(result)
                     reports.on_case_result(result)
-                    if self.fail_fast and result.status.failed:
+                    if self.fail_fast and fresh and result.status.failed:
                         summary.stopped = True
                         break
                 complete = not summary.stopped
@@ -139,8 +139,8 @@ class _Flow:
         else:
             self.runner.driver.teardown()
 
-    def results(self, cases: Iterable[TestCase]) -> Iterator[CaseResult]:
-        """Results as they come; several workers finish in any order."""
+    def results(self, cases: Iterable[TestCase]) -> Iterator[tuple[CaseResult, bool]]:
+        """Results as they come, in any order; and whether they are of this run, not a resumed one."""
         remaining = iter(cases)
         exhausted = False
         while True:
@@ -149,14 +149,14 @@ class _Flow:
                 if case is None:
                     exhausted = True
                 elif (earlier := self._earlier(case)) is not None:
-                    yield earlier
+                    yield earlier, False
                 else:
                     self._submit(case, 1, "")
             if not self.pending:
                 return
             result = self._next()
             if result is not None:
-                yield result
+                yield result, True
 
     def _earlier(self, case: TestCase) -> CaseResult | None:
         """The case's result from the run that is resumed."""

@@ -41,5 +41,5 @@ class LedgerReporter(Reporter):
         self._ledger.close()
 
     def _write(self) -> None:
-        results, self._waiting = self._waiting, []
-        self._ledger.append(self._run_id, results)
+        self._ledger.append(self._run_id, self._waiting)
+        self._waiting.clear()  # not before: what Ctrl-C keeps from being written is written in the end
