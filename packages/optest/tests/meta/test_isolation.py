@@ -15,6 +15,7 @@ from optest.backends import BackendDriver
 from optest.core.case import TestCase
 from optest.core.execution import DriverHandle
 from optest.core.executor import IsolatedExecutor, TaskTimedOut, WorkerDied, WorkerStartFailed
+from optest.core.journal import Journal
 from optest.core.result import CaseResult, Status
 from optest.core.runner import TestRunner
 from optest.core.summary import Summary
@@ -148,13 +149,42 @@ def test_two_workers_share_the_work(driver: BackendDriver, make_case: Make, note
     assert len(processes) == 2
 
 
+@pytest.mark.parametrize(
+    ("how", "told", "attempts"),
+    [
+        ("raises", "'misbehaving' could not be set up: RuntimeError: no device", 1),
+        ("crashes", "did not start: the worker process was killed by SIGSEGV\nabout to fault", 3),
+    ],
+)
 def test_a_backend_that_cannot_be_set_up_is_one_message(
-    driver: BackendDriver, make_case: Make, monkeypatch: pytest.MonkeyPatch, children: Callable[[], list[int]]
+    driver: BackendDriver,
+    make_case: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    children: Callable[[], list[int]],
+    notes: Path,
+    how: str,
+    told: str,
+    attempts: int,
 ) -> None:
-    monkeypatch.setenv("MISBEHAVING_SETUP", "1")
-    with pytest.raises(BackendError, match="'misbehaving' could not be set up: RuntimeError: no device"):
+    monkeypatch.setenv("MISBEHAVING_SETUP", how)
+    with pytest.raises(BackendError, match=told):
         run(driver, [make_case(1), make_case(2)])
+    assert notes.read_text().count("setup") == attempts
     assert not children()
+
+
+def test_a_backend_that_does_not_come_back_ends_the_run(
+    driver: BackendDriver, make_case: Make, monkeypatch: pytest.MonkeyPatch, notes: Path, tmp_path: Path
+) -> None:
+    """What has run is reported and stays in the journal."""
+    monkeypatch.setenv("MISBEHAVING_SETUP", "raises later")
+    seen, file = Collect(), tmp_path / "journal"
+    runner = TestRunner(driver, [seen], journal=Journal(file))
+    with pytest.raises(BackendError, match="the device is lost"):
+        runner.run([make_case(1), make_case(103), *(make_case(one) for one in range(2, 9))])
+    assert [one.status for one in seen.results.values()] == [Status.PASSED, Status.CRASHED]
+    assert notes.read_text().count("setup") == 4
+    assert len(Journal(file, resume=True)) == 2
 
 
 def test_fail_fast_stops(driver: BackendDriver, make_case: Make) -> None:

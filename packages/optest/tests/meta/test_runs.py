@@ -76,7 +76,7 @@ def test_exit_codes(optest: Optest, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     usage = optest("run", "--op", "rleu", "--backend", "misbehaving")
     assert (usage.returncode, usage.stdout) == (2, "")
     assert "did you mean" in usage.stderr
-    monkeypatch.setenv("MISBEHAVING_SETUP", "1")
+    monkeypatch.setenv("MISBEHAVING_SETUP", "raises")
     environment = optest("run", "--plan", optest.plan(1, 2))
     assert environment.returncode == 3
     assert "the driver 'misbehaving' could not be set up: RuntimeError: no device" in environment.stderr

@@ -30,7 +30,7 @@ _AHEAD = 2
 _AHEAD_BYTES = 32 * 1024
 """Larger tasks are sent to idle processes only, so that both sides never wait to send."""
 _RESTARTS = 3
-"""Processes in a row that may fail to start, once one has started."""
+"""Processes in a row that may fail to start."""
 _UNBLAMED = 3
 """How often a process may die before a task that it held began, until the task is blamed."""
 
@@ -240,7 +240,8 @@ class IsolatedExecutor(Executor):
         elif kind == FAILED_START:
             self._workers.remove(worker)
             worker.end(kill=True)
-            self._start_failed(pickle.loads(rest), crashed=worker.replaces_crashed)
+            raised = pickle.loads(rest)
+            self._start_failed(raised, crashed=worker.replaces_crashed, final=not self._started_once)
         elif kind == STARTED:
             task = worker.tasks[0]
             task.started, worker.mark = True, int(rest)
@@ -289,11 +290,11 @@ class IsolatedExecutor(Executor):
             self._waiting.extendleft(reversed(worker.tasks))
         worker.tasks.clear()
 
-    def _start_failed(self, error: BaseException, *, crashed: bool = False) -> None:
-        """Try again after a crash or hang, but not for ever; then nothing can run any more."""
+    def _start_failed(self, error: BaseException, *, crashed: bool = False, final: bool = False) -> None:
+        """Try again, but not for ever, and not if it is ``final``; then nothing can run any more."""
         self._failed_starts += 1
         self._replace_crashed += crashed
-        if self._started_once and self._failed_starts < _RESTARTS:
+        if not final and self._failed_starts < _RESTARTS:
             return
         broken = WorkerStartFailed(f"no worker process can be started: {error}")
         broken.__cause__ = error

@@ -83,8 +83,14 @@ class Misbehaving(BackendDriver):
 
     def setup(self) -> None:
         note(f"setup {os.getpid()}")
-        if os.environ.get("MISBEHAVING_SETUP"):
-            raise RuntimeError("no device")
+        told = Path(os.environ["MISBEHAVING_NOTES"]).read_text()
+        match os.environ.get("MISBEHAVING_SETUP"):
+            case "raises":
+                raise RuntimeError("no device")
+            case "raises later" if told.count("setup") > 1:
+                raise RuntimeError("the device is lost")
+            case "crashes":
+                segfault()
 
     def reset(self) -> None:
         note(f"reset {os.getpid()}")
