@@ -111,7 +111,10 @@ def _distinct(shape: tuple[int, ...], axis: int | None, unsigned: bool, rng: np.
 
 
 def _integers(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random.Generator) -> Array:
-    """Within the domain where it is bounded; else small ones, and one in four from the whole range."""
+    """Within the domain where it is bounded; else small ones, and one in four from the whole range.
+
+    One in ten is the least or the largest.
+    """
     least, largest = integer_limits(dtype)
     free = domain.low is None and domain.high is None
     start = -_SMALL if domain.low is None else math.ceil(domain.low)
@@ -122,7 +125,8 @@ def _integers(shape: tuple[int, ...], dtype: str, domain: Domain, rng: np.random
     values = rng.integers(start, stop, shape, np.int64, endpoint=True)
     if free:
         anywhere = rng.integers(least, largest, shape, np.int64, endpoint=True)
-        values = np.where(rng.random(shape) < 0.25, anywhere, values)
+        chance = rng.random(shape)
+        values = np.select([chance < 0.05, chance < 0.1, chance < 0.25], [least, largest, anywhere], values)
     if domain.nonzero:
         values = np.where(values == 0, stop, values)
     return np.maximum(values, 1) if domain.positive else values
