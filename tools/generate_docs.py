@@ -1,4 +1,4 @@
-"""Writes the pages of ``docs`` that are tables of the code: operators, composites, settings, errors.
+"""Writes the pages of ``docs`` that are tables of the code: operators, composites, settings, errors, plans.
 
     python tools/generate_docs.py            # write them (make docs)
     python tools/generate_docs.py --check    # exit 1 and show the difference where one is out of date
@@ -33,6 +33,8 @@ sys.path.insert(0, str(ROOT / "packages" / "torchstone" / "tests"))
 os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 
 from operator_samples import Sample, load_samples  # noqa: E402
+from optest.plan import driver_settings  # noqa: E402
+from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, hlo, lowering  # noqa: E402
 from torchstone.compiler.lower import lower_graph  # noqa: E402
 from torchstone.compiler.support import needs_seed, unsupported_reason  # noqa: E402
@@ -341,6 +343,44 @@ def errors_table() -> str:
     return table(("name", "is a", "meaning"), rows)
 
 
+# Plans of optest ---------------------------------------------------------------------
+
+
+def plan_reference() -> str:
+    """Every key of a plan, from its JSON Schema."""
+    top = plan_schema.PLAN_SCHEMA["properties"]
+    parts = {
+        "A plan": top,
+        "A case": {**top["cases"]["items"]["properties"]},
+        "`tolerance`": plan_schema.TOLERANCE_FIELDS,
+        "`options`": plan_schema.OPTION_FIELDS,
+        "`backend_config.command` and `backend_config.ascend`": driver_settings.COMMAND_FIELDS,
+        "An entry of `inputs` or `outputs`": driver_settings.COMMAND_FIELDS["inputs"]["items"]["properties"],
+        "`backend_config.http`": driver_settings.HTTP_FIELDS,
+    }
+    return "\n".join(
+        f"### {title}\n\n{table(('key', 'takes', 'meaning'), field_rows(fields))}"
+        for title, fields in parts.items()
+    )
+
+
+def field_rows(fields: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, schema in fields.items():
+        yield f"`{name}`", takes(schema), schema.get("description", "")
+
+
+def takes(schema: Mapping[str, Any]) -> str:
+    """The types that a JSON Schema allows, in YAML's words."""
+    if "oneOf" in schema:
+        return " or ".join(dict.fromkeys(map(takes, schema["oneOf"])))
+    if "const" in schema or "enum" in schema:
+        return code(map(str, schema.get("enum", [schema.get("const")])))
+    words = {"object": "mapping", "array": "list", "string": "text", "boolean": "`true` or `false`"}
+    limits = {"minimum": "≥", "exclusiveMinimum": ">"}
+    limit = "".join(f" {sign} {schema[key]}" for key, sign in limits.items() if key in schema)
+    return f"{words.get(schema['type'], schema['type'])}{limit}"
+
+
 # Pages ------------------------------------------------------------------------------
 
 
@@ -351,6 +391,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
     "docs/errors.md": ("errors", errors_table),
+    "docs/optest/plans.md": ("plan", plan_reference),
 }
 
 

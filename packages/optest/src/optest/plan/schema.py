@@ -224,7 +224,7 @@ def _deepest(violation: Any) -> Any:
 
 
 def _allowed(schema: Any) -> str:
-    """What a schema takes, in words."""
+    """What a schema takes, in words: ``text or a list of text``."""
     if "oneOf" in schema:
         return " or ".join(dict.fromkeys(_allowed(one) for one in schema["oneOf"]))
     if "const" in schema:
@@ -232,6 +232,8 @@ def _allowed(schema: Any) -> str:
     if "enum" in schema:
         return listing([json.dumps(one) for one in schema["enum"]], last="or")
     kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(_allowed({**schema, "type": one}) for one in kind)
     if kind == "array":
         return f"a list of {_allowed(schema['items'])}" if "items" in schema else "a list"
     if kind == "object":
