@@ -13,11 +13,11 @@ import pytest
 import optest
 from optest.backends.numpy_impl import IMPLEMENTATIONS, compute
 from optest.core.case import BackendTarget, TestCase
-from optest.core.reference import rounded
+from optest.core.reference import reference_outputs, rounded
 from optest.core.verdict import judge
 from optest.dotted import load_reference
-from optest.generators import EdgeGenerator, Generator, RandomTensorGenerator
-from optest.operators import OperatorDescriptor
+from optest.generators import EdgeGenerator, Generator, HypothesisGenerator, RandomTensorGenerator
+from optest.operators import OperatorDescriptor, operator_registry
 from optest.operators.builtin import descriptors
 
 DESCRIPTORS = list(descriptors())
@@ -42,6 +42,31 @@ def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> Non
         assert [one.shape for one in wide] == list(case.output_shapes.values()), case.describe()
         for verdict in judge(case, found, rounded(case, wide), wide, partial(tuple, inputs)):
             assert verdict.passed, f"{case.describe()}: {verdict.summary()}"
+
+
+@pytest.mark.parametrize("descriptor", DESCRIPTORS[::3], ids=lambda one: one.name)
+def test_both_agree_on_simple_values(descriptor: OperatorDescriptor) -> None:
+    """Hypothesis' inputs: many equal, tiny, huge or special values."""
+    generator = HypothesisGenerator()
+    for case in list(cases(descriptor))[::11]:
+        inputs, _ = generator.generate(case, np.random.default_rng(int(case.id, 16)))
+        wide = reference_outputs(case, inputs)
+        found = compute(case.op, inputs, case.attributes, case.output_dtypes)
+        for verdict in judge(case, found, rounded(case, wide), wide, partial(tuple, inputs)):
+            assert verdict.passed, f"{case.describe()}: {verdict.summary()}"
+
+
+@pytest.mark.parametrize("name", ["max_pool2d_with_indices", "adaptive_max_pool2d_with_indices"])
+def test_windows_of_minus_infinity_have_a_place(name: str) -> None:
+    """The first element inside, not the padding, though both are −inf."""
+    attributes = {"output_size": 2} if name.startswith("adaptive") else {"kernel_size": 2, "padding": 1}
+    descriptor = operator_registry.get(name)
+    values = np.full((1, 1, 2, 2), -np.inf)
+    complete = descriptor.complete_attributes(attributes)
+    _, places = compute(name, (values,), complete, ("float64", "int64"))
+    assert places.tolist() == [[[[0, 1], [2, 3]]]]
+    _, wanted = load_reference(descriptor.reference)((values,), complete)
+    assert wanted.tolist() == places.tolist()
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)

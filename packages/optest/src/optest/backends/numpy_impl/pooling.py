@@ -55,9 +55,18 @@ def _max_with_indices(values: Array, **layout: Any) -> tuple[Array, Array]:
     shape = found.shape[:-2]
     lines = found.reshape(*shape, math.prod(found.shape[-2:]))
     numbered = np.broadcast_to(numbers, found.shape).reshape(lines.shape)
-    best = lines.argmax(axis=-1)[..., None]
-    largest, index = (np.take_along_axis(one, best, axis=-1)[..., 0] for one in (lines, numbered))
-    return largest, index
+    largest, best = _first_largest(lines, numbered >= 0)
+    return largest, np.take_along_axis(numbered, best[..., None], axis=-1)[..., 0]
+
+
+def _first_largest(lines: Array, inside: Array) -> tuple[Array, Array]:
+    """The largest (NaN, if there is one) along the last axis, and where it first is ``inside``.
+
+    What is outside is −inf, as a value inside may be.
+    """
+    largest = lines.max(axis=-1)
+    best = inside & ((lines == largest[..., None]) | np.isnan(lines))
+    return largest, best.argmax(axis=-1)
 
 
 def _average(rank: int) -> Implementation:
@@ -116,8 +125,7 @@ def _adaptive_max(values: Array, *, output_size: Any) -> tuple[Array, Array]:
     )
     inside = (rows[:, None, :, None] & columns[None, :, None, :]).reshape(len(rows), len(columns), -1)
     lines = values.reshape(*values.shape[:-2], 1, 1, inside.shape[-1])
-    candidates = np.where(inside, lines, values.dtype.type(-np.inf))
-    return candidates.max(axis=-1), candidates.argmax(axis=-1)
+    return _first_largest(np.where(inside, lines, values.dtype.type(-np.inf)), inside)
 
 
 def _lp(values: Array, *, norm_type: float, kernel_size: Any, stride: Any) -> Array:

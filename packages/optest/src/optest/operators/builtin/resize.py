@@ -193,6 +193,7 @@ OPERATORS = (
             "align_corners": AttributeSpec(bool, False, doc="whether ±1 are the corners' centres"),
         },
         domain={"input1": Domain(low=-1.4, high=1.4)},
+        rounding=Stages(),
         tags=("differentiable", "index"),
         aliases=("input", "grid"),
     ),
