@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,3 +94,48 @@ def test_a_wrong_kernel_is_a_mismatch(project: Path) -> None:
 def test_it_is_the_npu_driver() -> None:
     assert isinstance(backend_manager.select("npu", "ascend310b"), AscendBackendDriver)
     assert isinstance(backend_manager.select("npu", "Ascend910B"), AscendBackendDriver)
+
+
+def optest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in the project's folder."""
+    environment = {
+        **os.environ,
+        "OPTEST_HOME": str(folder / "home"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [sys.executable, "-c", "from optest.cli import main; main()", *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_guide_s_command_line(project: Path) -> None:
+    """``--backend npu --chip ascend310b`` with the plan, and a report in JSON."""
+    words = ("--plan", "optest_plan.yaml", "--backend", "npu", "--chip", "ascend310b")
+    done = optest(project, "run", *words, "--report", "json:report.json")
+    assert done.returncode == 0, done.stderr
+    [case] = json.loads((project / "report.json").read_text())["cases"]
+    assert (case["status"], case["backend"]["name"], case["backend"]["chip"]) == (
+        "passed",
+        "ascend",
+        "ascend310b",
+    )
+
+
+def test_the_failure_plan_reports_42(project: Path) -> None:
+    done = optest(project, "run", "--plan", "optest_plan_failure.yaml", "--report", "json:report.json")
+    assert done.returncode == 1
+    assert "exited with 42" in done.stdout
+    assert "aclrtLaunchKernel failed: error 507015" in done.stdout
+    [case] = json.loads((project / "report.json").read_text())["cases"]
+    assert (case["status"], case["exit_code"]) == ("error", 42)
+
+
+def test_the_runner_s_timeout_ends_the_command_too(project: Path) -> None:
+    """Also what the command started, and also without a timeout in the plan."""
+    plan = (project / "optest_plan.yaml").read_text()
+    (project / "hang.sh").write_text("sleep 600 & echo $! $$ > pids\nsleep 600\n")
+    (project / "hang.yaml").write_text(re.sub(r"command: .*", 'command: ["bash", "hang.sh"]', plan))
+    done = optest(project, "run", "--plan", "hang.yaml", "--backend", "ascend", "--timeout", "2")
+    assert done.returncode == 1
+    assert "TIMED_OUT" in done.stdout
+    stat = [Path("/proc", pid, "stat") for pid in (project / "pids").read_text().split()]
+    assert [path for path in stat if path.exists() and path.read_text().split()[2] not in "ZX"] == []
