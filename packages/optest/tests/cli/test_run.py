@@ -180,7 +180,7 @@ def test_a_ledger_that_breaks_in_mid_run_loses_nothing(
     with monkeypatch.context() as context:
         context.setattr(Ledger, "append", broken)
         result = call(*RELU, "--report", "json:r.json", code=3)
-    assert "not written: ledger: disk full" in result.stdout
+    assert "problem: ledger: disk full" in result.stdout
     assert only_case(tmp_path / "r.json")["status"] == "passed"
     assert len(list((home / "journals").iterdir())) == 1
     resumed = json.loads(call(*RELU, "--resume", "--json").stdout)

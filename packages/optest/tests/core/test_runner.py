@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -161,6 +162,58 @@ def test_whose_fault_it_is() -> None:
     assert found.reason.startswith(
         "the generator nowhere:Nothing raised the generator 'nowhere:Nothing' cannot"
     )
+
+
+def test_a_generator_may_know_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outputs are compared with; what does not fit is its fault, and no other case's."""
+    answers: dict[int, Any] = {
+        1: lambda x: (x + 1,),
+        2: lambda x: (np.ones(3, np.float16),),
+        3: lambda x: (x, x),
+        4: lambda x: (np.array(["text"] * 4),),
+    }
+
+    class Knows:
+        def generate(self, case: TestCase, rng: np.random.Generator) -> Any:
+            x = rng.normal(size=case.shapes["input0"]).astype(np.float32)
+            return (x,), answers[case.seed](x)
+
+    monkeypatch.setattr("optest.generators.Knows", Knows, raising=False)
+    driver, events = Driver(lambda x: (x + 1,)), Events()
+    TestRunner(driver, [events]).run(
+        [case(generator="optest.generators:Knows", seed=seed) for seed in answers]
+    )
+    first, second, third, fourth = events.events[1:-1]
+    assert first.status is Status.PASSED
+    assert second.reason == "output0: shape [4], expected [3]; dtype float32, expected float16"
+    assert third.reason.startswith("the comparison raised ValueError")
+    assert fourth.reason.startswith("the comparison raised TypeError: cannot compare elements of dtype")
+
+
+def test_the_time_is_the_drivers() -> None:
+    def slow(x: np.ndarray[Any, Any]) -> Any:
+        time.sleep(0.02)
+        return relu(x)
+
+    def slow_and_wrong(x: np.ndarray[Any, Any]) -> Any:
+        slow(x)
+        raise ValueError
+
+    assert outcome(slow).duration_s >= 0.02
+    assert outcome(slow_and_wrong).duration_s >= 0.02
+    assert outcome(relu, reference="operator:index").duration_s == 0
+
+
+def test_a_teardown_that_fails_costs_no_result() -> None:
+    class Stuck(Driver):
+        def teardown(self) -> None:
+            raise OSError("busy")
+
+    events = Events()
+    summary = TestRunner(Stuck(relu), [events]).run([case()])
+    assert (summary.ran, summary.failed) == (1, 0)
+    assert summary.problems == ["teardown of the driver x: OSError: busy"]
+    assert events.events[-1] is summary
 
 
 def test_the_cases_own_tolerance_counts() -> None:

@@ -247,6 +247,13 @@ class TestExecutor:
         assert futures[4].cancelled()
         assert not children()
 
+    def test_cancelled_futures_do_not_hold_up_others(self) -> None:
+        with IsolatedExecutor(1) as executor:
+            futures = [executor.submit(time.sleep, 0.2), *(executor.submit(abs, -i) for i in range(20))]
+            cancelled = [one for one in futures[2:-1] if one.cancel()]
+            assert cancelled
+            assert futures[-1].result() == 19
+
     def test_a_start_that_fails_breaks_it(self) -> None:
         executor = IsolatedExecutor(1, start=bool.__divmod__)  # type: ignore[arg-type]
         future = executor.submit(abs, -1)

@@ -63,7 +63,7 @@ def test_the_closing_line(play: Play, results: Results) -> None:
         terminal(play, (), interrupted=True).splitlines()[-1].startswith("no case ran in 0.0 s; interrupted")
     )
     assert "stopped at the first failure" in terminal(play, results, stopped=True)
-    assert "not written: json: disk full" in terminal(play, results, problems=["json: disk full"])
+    assert "problem: json: disk full" in terminal(play, results, problems=["json: disk full"])
     flaky = replace(results[0], flaky=True, attempts=2)
     assert "1 passed (1 of them flaky)" in terminal(play, (flaky,))
 
@@ -197,7 +197,7 @@ def test_a_reporter_that_fails_costs_the_others_nothing(
         manager.on_complete(summary)
     assert broken.calls == 1
     assert summary.problems == [told]
-    assert f"not written: {told}" in file.getvalue()
+    assert f"problem: {told}" in file.getvalue()
     assert (tmp_path / "r.xml").exists()
 
 

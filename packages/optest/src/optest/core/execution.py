@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,14 +67,13 @@ def run_case(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | No
 
     ``inputs`` instead of generated ones must have the case's shapes and dtypes.
     """
-    started = time.perf_counter()
     try:
         fields = _judged(driver, case, inputs)
     except Unsupported as declined:
         fields = {"status": Status.UNSUPPORTED, "reason": declined.reason}
     except CaseFailed as failed:
         fields = failed.fields
-    return record(case, duration_s=time.perf_counter() - started, **fields)
+    return record(case, **fields)
 
 
 def generate(case: TestCase) -> tuple[Arrays, Arrays | None]:
@@ -114,17 +113,23 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
         expected, wide = expect(case, inputs)
     else:
         expected = _apart(expected, inputs)
-    with _step(""):
-        outputs = driver.run(case, inputs)
     names = case.descriptor.outputs
-    found = judge(case, _arrays(outputs, names), expected, wide, again)
+    with _step("") as running:
+        outputs = driver.run(case, inputs)
+    with _step("the comparison"):
+        found = judge(case, _arrays(outputs, names), expected, wide, again)
     failures = [(name, one) for name, one in zip(names, found, strict=True) if not one.passed]
     comparisons = tuple({"output": name, **one.to_dict()} for name, one in zip(names, found, strict=True))
     if not failures:
-        return {"status": Status.PASSED, "comparisons": comparisons}
+        return {"status": Status.PASSED, "comparisons": comparisons, "duration_s": running.seconds}
     more = f" (and {len(failures) - 1} more outputs)" if len(failures) > 1 else ""
     reason = f"{failures[0][0]}: {failures[0][1].summary().removeprefix('mismatch: ')}{more}"
-    return {"status": Status.MISMATCH, "reason": reason, "comparisons": comparisons}
+    return {
+        "status": Status.MISMATCH,
+        "reason": reason,
+        "comparisons": comparisons,
+        "duration_s": running.seconds,
+    }
 
 
 def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:
@@ -157,10 +162,15 @@ class _step:
 
     def __init__(self, what: str) -> None:
         self.what = what
+        self.seconds = 0.0
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> Self:
+        self._started = time.perf_counter()
+        return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.seconds = time.perf_counter() - self._started
+        taken = 0.0 if self.what else self.seconds
         if isinstance(error, ProgramFailed):
             status = Status.TIMED_OUT if error.timed_out else Status.CRASHED if error.signal else Status.ERROR
             raise CaseFailed(
@@ -169,14 +179,14 @@ class _step:
                 exit_code=error.exit_code,
                 signal=error.signal,
                 stderr_tail=tail(error.stderr_tail),
+                duration_s=taken,
             ) from error
         if isinstance(error, _ERRORS) and not isinstance(error, Unsupported | CaseFailed):
             text = error.message if isinstance(error, OptestError) else f"{type(error).__name__}: {error}"
             told = text.strip() or type(error).__name__
             lines = "" if isinstance(error, OptestError) else tail(_traceback(error))
-            raise CaseFailed(
-                f"{self.what} raised {told}" if self.what else told, stderr_tail=lines
-            ) from error
+            reason = f"{self.what} raised {told}" if self.what else told
+            raise CaseFailed(reason, stderr_tail=lines, duration_s=taken) from error
 
 
 def _traceback(error: BaseException) -> str:

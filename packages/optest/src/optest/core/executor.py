@@ -76,7 +76,7 @@ class IsolatedExecutor(Executor):
             raise ValueError(f"max_workers is {max_workers}; give at least 1")
         refuse_inside_import(type(self))
         self._max_workers, self._timeout, self._start = max_workers, timeout, start
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # callbacks of cancelled futures may ask for it again
         self._waiting: deque[Task] = deque()
         self._workers: list[WorkerProcess] = []
         self._closed = self._killed = False
@@ -197,20 +197,26 @@ class IsolatedExecutor(Executor):
             self._workers.append(worker)
 
     def _give(self, worker: WorkerProcess) -> None:
-        with self._lock:
-            if not self._waiting:
-                return
-            task = self._waiting[0]
-            if worker.tasks and worker.held_bytes + len(task.payload) > _AHEAD_BYTES:
-                return
-            self._waiting.popleft()
-        if not task.begin():
+        task = self._next_for(worker)
+        if task is None:
             return
         worker.tasks.append(task)
         try:
             worker.channel.send_bytes(task.payload)
         except OSError:
             self._died(worker)
+
+    def _next_for(self, worker: WorkerProcess) -> Task | None:
+        """The first task that is still wanted, unless it is too large for a busy process."""
+        with self._lock:
+            while self._waiting:
+                task = self._waiting[0]
+                if worker.tasks and worker.held_bytes + len(task.payload) > _AHEAD_BYTES:
+                    return None
+                self._waiting.popleft()
+                if task.begin():
+                    return task
+        return None
 
     def _wait(self) -> None:
         now = time.monotonic()

@@ -78,7 +78,7 @@ class TestRunner:
         started = time.perf_counter()
         complete = False
         with ReportManager(self.reporters, summary) as reports:
-            flow = _Flow(self, reports, summary)
+            flow = _Flow(self, summary)
             try:
                 flow.open()  # a backend that is not there costs no report
                 reports.on_start(info, total)
@@ -103,13 +103,15 @@ class TestRunner:
 class _Flow:
     """One run's way from cases to judged results."""
 
-    def __init__(self, runner: TestRunner, reports: ReportManager, summary: Summary) -> None:
+    def __init__(self, runner: TestRunner, summary: Summary) -> None:
         self.runner, self.summary = runner, summary
         self.done: SimpleQueue[Future[CaseResult]] = SimpleQueue()
         self.pending: dict[Future[CaseResult], tuple[TestCase, int, str]] = {}
         self.executor: Executor | None = None
         self.call: Callable[[TestCase], CaseResult]
         self.limit = 1
+        self.lost: BrokenExecutor | None = None
+        """Why nothing more can be submitted; what was, may still have results."""
 
     def open(self) -> None:
         runner = self.runner
@@ -137,14 +139,18 @@ class _Flow:
         elif isinstance(self.executor, IsolatedExecutor):
             self.executor.kill() if now else self.executor.shutdown()
         else:
-            self.runner.driver.teardown()
+            try:
+                self.runner.driver.teardown()
+            except Exception as error:  # noqa: BLE001  # what has run keeps its results
+                told = f"teardown of the driver {self.runner.driver.name}: {type(error).__name__}: {error}"
+                self.summary.problems.append(told)
 
     def results(self, cases: Iterable[TestCase]) -> Iterator[tuple[CaseResult, bool]]:
         """Results as they come, in any order; and whether they are of this run, not a resumed one."""
         remaining = iter(cases)
         exhausted = False
         while True:
-            while not exhausted and len(self.pending) < self.limit:
+            while not (exhausted or self.lost) and len(self.pending) < self.limit:
                 case = next(remaining, None)
                 if case is None:
                     exhausted = True
@@ -153,6 +159,8 @@ class _Flow:
                 else:
                     self._submit(case, 1, "")
             if not self.pending:
+                if self.lost:
+                    raise self._broken(self.lost) from self.lost
                 return
             result = self._next()
             if result is not None:
@@ -172,15 +180,20 @@ class _Flow:
         try:
             future: Future[CaseResult] = self.executor.submit(self.call, case)
         except BrokenExecutor as error:
-            raise self._broken(error) from error
+            self.lost = error
+            return
         self.pending[future] = (case, attempt, first)
         future.add_done_callback(self.done.put)
 
     def _next(self) -> CaseResult | None:
-        """The next finished case; None if it is to be tried again."""
+        """The next finished case; None if it is to be tried again, or nothing can run any more."""
         future = self.done.get()
         case, attempt, first = self.pending.pop(future)
-        result = self._outcome(future, case)
+        try:
+            result = self._outcome(future, case)
+        except BrokenExecutor as error:
+            self.lost = error
+            return None
         if result.status.failed and attempt <= self.runner.retries:
             self._submit(case, attempt + 1, first or f"{result.status}: {result.reason}")
             return None
@@ -223,8 +236,8 @@ class _Flow:
                 duration_s=late.seconds,
                 stderr_tail=tail(late.stderr_tail, 40),
             )
-        except BrokenExecutor as error:
-            raise self._broken(error) from error
+        except BrokenExecutor:
+            raise
         except OptestError as error:
             return record(case, Status.ERROR, error.message)
         except (Exception, CancelledError) as error:  # noqa: BLE001  # another executor's own

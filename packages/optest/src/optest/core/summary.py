@@ -18,7 +18,7 @@ class Summary:
 
     ``total`` is the number of planned cases where it is known; ``resumed`` counts results
     taken from an earlier, interrupted run. ``stopped``: a failure ended the run early.
-    ``problems`` are reports and ledgers that could not be written.
+    ``problems`` are reports and ledgers that could not be written, and failed teardowns.
     """
 
     total: int | None = None

@@ -98,7 +98,7 @@ class TerminalReporter(Reporter):
             if (more := len(self._by_operator) - _CONDENSED) > 0:
                 self._console.print(f"  and {more} more operators")
         for problem in summary.problems:
-            self._console.print(f"not written: {problem}", style="red")
+            self._console.print(f"problem: {problem}", style="red")
         self._console.print(_closing(summary))
 
     def _detail(self, result: CaseResult) -> None:
