@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -74,6 +75,14 @@ def test_excluded_faults_change_no_verdict(rule: Exclusion) -> None:
         for case in cases_of(operator_registry.get(pair.op))[:12]:
             result = run_case(FaultyDriver(pair.fault), case)
             assert result.status is Status.PASSED, (pair.fault, case.describe(), result.reason)
+
+
+def test_an_attribute_that_no_setup_varies_survives() -> None:
+    """It is the suite's fault, and no rule's excuse."""
+    add = operator_registry.get("add")
+    plain = replace(add, setups=tuple(one for one in add.setups if "alpha" not in one.attributes))
+    (pair,) = run_faults([plain], ["ignores-attribute:alpha"]).pairs
+    assert (pair.verdict, pair.case_id) == (Verdict.SURVIVED, "")
 
 
 def a_case(op: str) -> TestCase:

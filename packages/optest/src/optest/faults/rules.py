@@ -124,18 +124,18 @@ def _stable(descriptor: OperatorDescriptor, fault: str) -> bool:
 
 
 def _never_fits(descriptor: OperatorDescriptor, fault: str) -> bool:
-    """In no setup with another value does the operator's shape rule let the usual one through."""
+    """Other values occur, and the operator's shape rule takes the usual one in the place of none of them."""
     name = fault.partition(":")[2]
     usual = usual_value(descriptor, name)
-    for setup in descriptor.setups:
-        attributes = descriptor.complete_attributes(setup.attributes)
-        if attributes[name] != usual:
-            try:
-                descriptor.check_shapes(setup.shapes, {**attributes, name: usual})
-            except OptestError:
-                continue
-            return False
-    return True
+    completed = [(one.shapes, descriptor.complete_attributes(one.attributes)) for one in descriptor.setups]
+    others = [(shapes, attributes) for shapes, attributes in completed if attributes[name] != usual]
+    for shapes, attributes in others:
+        try:
+            descriptor.check_shapes(shapes, {**attributes, name: usual})
+        except OptestError:
+            continue
+        return False
+    return bool(others)
 
 
 def _one_choice(descriptor: OperatorDescriptor, fault: str) -> bool:
