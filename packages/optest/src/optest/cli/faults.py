@@ -77,11 +77,9 @@ def _print(report: FaultReport) -> None:
         rules[fault_kind(one), one.detail].append(f"{one.op}:{attribute}" if attribute else one.op)
     if rules:
         click.echo("Excluded by a rule:")
-        rows = [
-            (fault, reason, len(names), " ".join(names)) for (fault, reason), names in sorted(rules.items())
-        ]
-        print_table(("fault", "because", "operators", ""), rows)
+        for (fault, reason), names in sorted(rules.items()):
+            click.echo(f"  {fault}: {reason} ({len(names)}): {' '.join(names)}")
     click.echo(
         f"{len(report.having(Verdict.CAUGHT))} of {report.applicable} applicable faults caught "
-        f"({report.caught_share:.1%}), {report.caught_per_operator:.1f} in each operator on average"
+        f"({report.caught_share:.2%}), {report.caught_per_operator:.1f} in each operator on average"
     )
