@@ -59,11 +59,14 @@ def report(reporter: Reporter, results: Iterable[CaseResult] = RESULTS, **fields
     """Play a run to ``reporter``."""
     results = list(results)
     summary = Summary(len(results), **fields)
-    reporter.on_start(RUN, len(results))
-    for one in results:
-        summary.add(one)
-        reporter.on_case_result(one)
-    reporter.on_complete(summary)
+    try:
+        reporter.on_start(RUN, len(results))
+        for one in results:
+            summary.add(one)
+            reporter.on_case_result(one)
+        reporter.on_complete(summary)
+    finally:
+        reporter.discard()
     return summary
 
 

@@ -17,6 +17,7 @@ from optest.core.summary import Summary
 from optest.errors import ReportError
 from optest.reporting import Reporter, ReportManager, TerminalReporter
 from optest.reporting.html import HtmlReporter
+from optest.reporting.json_report import JsonReporter
 from optest.reporting.junit import JUnitReporter
 
 Play = Callable[..., Summary]
@@ -175,6 +176,10 @@ class Broken(Reporter):
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.calls = 0
+        self.discarded = False
+
+    def discard(self) -> None:
+        self.discarded = True
 
     def on_case_result(self, result: CaseResult) -> None:
         self.calls += 1
@@ -197,8 +202,24 @@ def test_a_reporter_that_fails_costs_the_others_nothing(
         manager.on_complete(summary)
     assert broken.calls == 1
     assert summary.problems == [told]
+    assert broken.discarded
     assert f"problem: {told}" in file.getvalue()
     assert (tmp_path / "r.xml").exists()
+
+
+def test_half_a_report_is_none(tmp_path: Path, results: Results, run_info: RunInfo) -> None:
+    """What the schema does not allow, or a disk that is full, leaves neither file nor temporary file."""
+    summary = Summary()
+    with ReportManager([JsonReporter(tmp_path / "r.json")], summary) as manager:
+        manager.on_start(run_info, 2)
+        manager.on_case_result(results[0])
+        manager.on_case_result(replace(results[0], case_id="short"))
+        manager.on_complete(summary)
+    assert "case_id" in summary.problems[0]
+    with ReportManager([JsonReporter(tmp_path / "r.json")], summary) as manager:
+        manager.on_start(run_info, 2)
+        manager.on_case_result(results[0])  # and then something goes wrong elsewhere
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_none_is_told_at_the_start(tmp_path: Path, play: Play) -> None:

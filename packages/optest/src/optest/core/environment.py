@@ -21,7 +21,7 @@ def describe_run(target: BackendTarget, seed: int = 0) -> RunInfo:
     now = datetime.datetime.now(datetime.UTC)
     return RunInfo(
         run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
-        started=now.isoformat(timespec="seconds"),
+        started=now.isoformat(timespec="microseconds"),
         version=__version__,
         command_line=shlex.join(["optest", *sys.argv[1:]]),
         backend={"kind": target.kind, "name": target.name, "chip": target.chip},

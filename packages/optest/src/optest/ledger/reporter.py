@@ -38,6 +38,8 @@ class LedgerReporter(Reporter):
     def on_complete(self, summary: Summary) -> None:
         self._write()
         self._ledger.finish(self._run_id, summary)
+
+    def discard(self) -> None:
         self._ledger.close()
 
     def _write(self) -> None:

@@ -17,12 +17,14 @@ _REST = ("shapes", "attributes", "seed", "stderr_tail", "exit_code", "signal", "
 
 def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
     """``result`` as a row of ``cases``, without its number."""
-    data = result.to_dict()
+    rest = {name: getattr(result, name) for name in _REST}
+    rest |= {"shapes": dict(result.shapes), "attributes": dict(result.attributes)}
     return {
         "run_id": run_id,
+        **{name: getattr(result, name) for name in _COLUMNS},
         "dtypes": ",".join(result.dtypes),
-        "rest": json.dumps({name: data[name] for name in _REST}, separators=(",", ":")),
-        **{name: data[name] for name in _COLUMNS},
+        "status": result.status.value,
+        "rest": json.dumps(rest, separators=(",", ":")),
         "reason": result.reason.replace("\0", "\ufffd"),  # PostgreSQL's texts have no NUL
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from ..core.case import TestCase
 def rerun_command(case: TestCase, plan: Path | None = None) -> str:
     """A command line with the case's own id, ready for a shell.
 
-    Flags say everything but drivers' settings and full tolerances: with these the case
-    is named by its id and its ``plan``.
+    Flags say everything but full tolerances: with these, and with drivers' settings, the
+    case is named by its id and its ``plan``, if it has one.
     """
     backend = ["--backend", case.backend.name or case.backend.kind]
     if case.backend.chip:
@@ -30,6 +31,8 @@ def rerun_command(case: TestCase, plan: Path | None = None) -> str:
         spec = descriptor.attributes.get(name)
         if spec is None or spec.default != value:
             words += ["--attr", f"{name}={yaml_text(value)}"]
+    for driver, settings in case.backend_config.items():
+        words += ["--attr", f"backend_config.{driver}={yaml_text(settings)}"]
     if case.tolerance:
         words += ["--rtol", repr(case.tolerance.rtol), "--atol", repr(case.tolerance.atol)]
     for name, own in (("generator", descriptor.generator), ("reference", descriptor.reference)):
@@ -42,6 +45,8 @@ def rerun_command(case: TestCase, plan: Path | None = None) -> str:
 
 def yaml_text(value: Any) -> str:
     """``value`` so that YAML reads it back, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(key)}: {yaml_text(one)}' for key, one in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(yaml_text, value))}]"
     if isinstance(value, float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -59,9 +60,9 @@ class FileReporter(Reporter):
             self.discard()
 
     def discard(self) -> None:
-        """Leave no temporary file behind."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a full disk
+                self._file.close()
             Path(self._file.name).unlink(missing_ok=True)
             self._file = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -31,6 +32,9 @@ class Reporter:
     def on_complete(self, summary: Summary) -> None:
         """The run is over; nothing follows."""
 
+    def discard(self) -> None:
+        """Let go of what is open, and of files half written. Comes last, whatever happened."""
+
 
 class ReportManager:
     """Passes events on to ``reporters``.
@@ -49,6 +53,8 @@ class ReportManager:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for one in self._reporters:
+            one.discard()
         self._reporters.clear()
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
@@ -81,5 +87,7 @@ class ReportManager:
 
     def _drop(self, reporter: Reporter, error: Exception) -> None:
         self._reporters.remove(reporter)
+        with contextlib.suppress(Exception):
+            reporter.discard()
         text = str(error) if isinstance(error, OptestError) else f"{type(error).__name__}: {error}"
         self._summary.problems.append(f"{reporter.name or type(reporter).__name__}: {text}")

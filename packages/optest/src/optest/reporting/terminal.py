@@ -83,8 +83,7 @@ class TerminalReporter(Reporter):
             self._progress.update(self._task, completed=self._seen, description=told)
 
     def on_complete(self, summary: Summary) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self.discard()
         if self._by_operator:
             self._console.print()
             self._console.print("failures", style="bold")
@@ -100,6 +99,10 @@ class TerminalReporter(Reporter):
         for problem in summary.problems:
             self._console.print(f"problem: {problem}", style="red")
         self._console.print(_closing(summary))
+
+    def discard(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
 
     def _detail(self, result: CaseResult) -> None:
         self._console.print(Text.assemble((result.status.value.upper(), "bold red"), f" {title(result)}"))
