@@ -162,7 +162,7 @@ WRONG_OUTPUTS: dict[str, tuple[str, str]] = {
         "has 20 bytes; float32 of shape [3, 4] has 48",
     ),
     "empty": ("import os; open('output/output0.bin', 'w')", "has 0 bytes"),
-    "a folder": ("import os; os.makedirs('output/output0.bin')", "cannot be read: Is a directory"),
+    "a folder": ("import os; os.makedirs('output/output0.bin')", "output/output0.bin is no file"),
 }
 
 
@@ -187,6 +187,28 @@ def test_an_old_output_is_no_output(tmp_path: Path) -> None:
     assert copied(workdir=str(tmp_path)).status is Status.PASSED
     result = copied("pass", workdir=str(tmp_path))
     assert "was not written" in result.reason
+
+
+def test_an_output_may_take_the_input_s_place(tmp_path: Path) -> None:
+    """Kernels that work in place write the file that they read."""
+    result = copied(
+        "pass", workdir=str(tmp_path), outputs=[{"tensor": "output0", "path": "input/input0.bin"}]
+    )
+    assert result.status is Status.PASSED, result.reason
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("in the way")
+    result = copied(workdir=str(tmp_path))
+    assert result.status is Status.ERROR
+    assert "input0.bin cannot be written: File exists" in result.reason
+
+
+def test_a_command_that_writes_without_end() -> None:
+    result = copied("while True: print('x' * 100_000)")
+    assert result.status is Status.ERROR
+    assert "wrote more than 64 MiB" in result.reason
+    assert len(result.stderr_tail) < 20_000
 
 
 def test_files_may_hold_another_dtype() -> None:

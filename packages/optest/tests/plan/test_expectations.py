@@ -169,5 +169,5 @@ def test_some_cases_of_a_partial_gap_pass(plan_file: Write) -> None:
 
 
 def test_partial_is_a_bool(plan_file: Write) -> None:
-    with pytest.raises(PlanError, match="gap.partial: wrong value"):
+    with pytest.raises(PlanError, match=r"gap\.partial: wrong value"):
         load(plan_file(f"{GAP}partial = 'yes'\n"))

@@ -129,6 +129,31 @@ def test_files_of_a_driver_choose_the_dtypes(plan_file: Write) -> None:
     assert len(cases(plan=plan_file(plan.replace("DTYPES", "")), backend="stub")) > 1
 
 
+def test_settings_of_drivers_from_the_command_line(plan_file: Write) -> None:
+    file = plan_file("""
+        cases:
+          - {op: relu, dtypes: float32, backend_config: {ascend: {timeout: 9, workdir: here}}}
+    """)
+    given = {"backend_config.ascend.timeout": [3], "backend_config.mine": [{"a": 1}]}
+    [case, *_] = cases(plan=file, flags=Flags(attributes=given))
+    workdir = str(file.parent / "here")
+    assert case.backend_config == {"ascend": {"timeout": 3, "workdir": workdir}, "mine": {"a": 1}}
+    assert case.attributes == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("backend_config", 3, "--attr backend_config names no setting of a driver"),
+        ("backend_config.ascend", 3, "write backend_config.DRIVER.KEY=value"),
+        ("backend_config.ascend.tiemout", 3, "'tiemout' was unexpected"),
+    ],
+)
+def test_wrong_settings_from_the_command_line(name: str, value: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(flags=Flags(ops=("relu",), attributes={name: [value]}))
+
+
 def test_the_command_line_wins(plan_file: Write) -> None:
     file = plan_file("""
         seed: 7

@@ -26,6 +26,7 @@ CASES = [
     {"shapes": {"input0": (0, 3), "input1": (3,)}, "dtypes": ("float32", "int32"), "seed": 5},
     {"generator": "optest.generators:EdgeGenerator", "reference": "operator:add", "phase": "backward"},
     {"tolerance": Tolerance(0.5, 1e-09)},
+    {"backend_config": {"command": {"command": ["a b", "{op}"], "timeout": 1e-05, "env": {"X": "ü"}}}},
 ]
 
 
@@ -52,6 +53,7 @@ def test_the_command_runs_that_very_case(change: dict[str, Any]) -> None:
     [again] = parsed(rerun_command(case))
     assert again.id == case.id
     assert (again.tolerance, again.backend) == (case.tolerance, case.backend)
+    assert again.backend_config == case.backend_config
 
 
 def test_a_case_with_driver_settings_is_named_by_its_plan(plan_file: Callable[..., Path]) -> None:

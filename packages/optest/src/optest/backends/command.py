@@ -27,7 +27,7 @@ from ..names import listing
 from ..plan.driver_settings import COMMAND_FIELDS, check_settings
 from .driver import BackendDriver, ProgramFailed
 from .process import run_program
-from .tensor_files import BadOutput, read, restored, stored, write
+from .tensor_files import BadOutput, make_room, read, stored, write
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -69,12 +69,12 @@ class CommandDriver(BackendDriver):
         with tempfile.TemporaryDirectory(prefix="optest-") as scratch, _workdir(settings, scratch) as workdir:
             description = Path(scratch) / "case.json"
             fields = _fields(case, given + wanted, workdir, description)
-            for one, array in zip(given, inputs, strict=True):
-                write(workdir / _filled(one.path, fields), stored(array, one.dtype, one.tensor))
+            sources = [workdir / _filled(one.path, fields) for one in given]
             targets = [workdir / _filled(one.path, fields) for one in wanted]
             for target in targets:  # an old file is no output
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.unlink(missing_ok=True)
+                make_room(target)
+            for one, source, array in zip(given, sources, inputs, strict=True):
+                write(source, stored(array, one.dtype, one.tensor))
             description.write_text(json.dumps(_described(case, given, wanted, workdir, fields), indent=1))
             tail = run_program(
                 _command(settings["command"], fields),
@@ -83,14 +83,15 @@ class CommandDriver(BackendDriver):
                 timeout=settings.get("timeout"),
             )
             try:
-                return tuple(
-                    restored(read(target, one.path), one.dtype, one.shape, one.path).astype(
-                        one.own_dtype, copy=False
-                    )
+                found = [
+                    read(target, one.dtype, one.shape, one.path)
                     for one, target in zip(wanted, targets, strict=True)
-                )
+                ]
             except BadOutput as error:
                 raise ProgramFailed(error.message, exit_code=0, stderr_tail=tail) from None
+        return tuple(
+            array.astype(one.own_dtype, copy=False) for one, array in zip(wanted, found, strict=True)
+        )
 
 
 def _files(case: TestCase, settings: Mapping[str, Any], side: str) -> list[TensorFile]:

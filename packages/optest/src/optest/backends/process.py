@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import shlex
 import signal
@@ -20,8 +21,13 @@ from .driver import ProgramFailed
 
 logger = logging.getLogger(__name__)
 
+MOST_OUTPUT = 64 << 20
+"""Bytes that a program may write to stdout and stderr before it is stopped."""
 TAIL_LINES = 20
 TAIL_BYTES = 8192
+_LOOK_S = 0.5
+"""How often the output is measured."""
+_LATE = "did not end within"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -54,29 +60,47 @@ def run_program(
             raise BackendError(
                 f"the command {text} cannot be started in {workdir}: {error.strerror}: {error.filename}"
             ) from None
-        timed_out = False
+        stopped = ""
         try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            stopped = _wait(process, timeout, out, err)
         finally:
             left = _kill_rest(process, known)
         tail = _tail(err) or _tail(out)
-        if left and not timed_out:
+        if left and not stopped:
             logger.warning("%s left %s behind; killed", text, ", ".join(left))
-    if timed_out:
-        raise ProgramFailed(
-            f"the command {text} did not end within {timeout:g} s and was killed",
-            timed_out=True,
-            stderr_tail=tail,
-        )
+    if stopped:
+        message = f"the command {text} {stopped} and was killed"
+        raise ProgramFailed(message, timed_out=stopped.startswith(_LATE), stderr_tail=tail)
     code = process.returncode
     if code < 0:
-        name = signal.Signals(-code).name
+        name = signal_name(-code)
         raise ProgramFailed(f"the command {text} died of {name}", signal=name, stderr_tail=tail)
     if code:
         raise ProgramFailed(f"the command {text} exited with {code}", exit_code=code, stderr_tail=tail)
     return tail
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float | None, *files: BinaryIO) -> str:
+    """Wait for the program's end; why it must be stopped before, or nothing."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            process.wait(max(0.0, min(_LOOK_S, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                return f"{_LATE} {timeout:g} s"
+            if sum(os.fstat(file.fileno()).st_size for file in files) > MOST_OUTPUT:
+                return f"wrote more than {MOST_OUTPUT >> 20} MiB to stdout and stderr"
+        else:
+            return ""
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11; numbers without a name are themselves."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _kill_rest(process: subprocess.Popen[bytes], known: frozenset[int]) -> list[str]:

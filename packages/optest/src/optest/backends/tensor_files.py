@@ -5,6 +5,7 @@ Bytes are in C order and in this machine's byte order, without a header.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.dtypes import kind_of
-from ..errors import OptestError, UsageError
+from ..errors import BackendError, OptestError, UsageError
 from .driver import Unsupported
 
 Array = NDArray[Any]
@@ -53,9 +54,7 @@ def stored(array: Array, dtype: str, tensor: str) -> bytes:
 def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array:
     """The array of ``shape`` that ``data`` holds; raises :class:`BadOutput` if it cannot be that."""
     target = dtype_named(dtype)
-    expected = int(np.prod(shape, dtype=object)) * target.itemsize
-    if len(data) != expected:
-        raise BadOutput(f"{place} has {len(data)} bytes; {dtype} of shape {list(shape)} has {expected}")
+    _check_size(len(data), dtype, shape, place)
     if target == np.bool_:
         numbers = np.frombuffer(data, np.uint8)
         if numbers.size and numbers.max() > 1:
@@ -64,16 +63,39 @@ def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file, with the folders it is in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-
-
-def read(path: Path, place: str) -> bytes:
-    """The bytes of an output file; raises :class:`BadOutput` if it is not there."""
+    """Write a file, with the folders it is in. Raises :class:`BackendError`."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise BadOutput(f"{place} was not written: there is no file {path}") from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise BackendError(f"the input {path} cannot be written: {error.strerror}") from None
+
+
+def make_room(path: Path) -> None:
+    """Take an old output file away, and make the folder for a new one. Raises :class:`BackendError`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise BackendError(
+            f"the output {path} of an earlier run cannot be removed: {error.strerror}"
+        ) from None
+
+
+def read(path: Path, dtype: str, shape: Sequence[int], place: str) -> Array:
+    """The array in an output file; raises :class:`BadOutput` if it is missing or does not hold that."""
+    if not path.exists():
+        raise BadOutput(f"{place} was not written: there is no file {path}")
+    if not path.is_file():
+        raise BadOutput(f"{place} is no file: {path}")
+    try:
+        _check_size(path.stat().st_size, dtype, shape, place)  # before a file of any size is read
+        return restored(path.read_bytes(), dtype, shape, place)
     except OSError as error:
         raise BadOutput(f"{place} cannot be read: {error.strerror}: {path}") from None
+
+
+def _check_size(found: int, dtype: str, shape: Sequence[int], place: str) -> None:
+    expected = math.prod(shape) * dtype_named(dtype).itemsize
+    if found != expected:
+        raise BadOutput(f"{place} has {found} bytes; {dtype} of shape {list(shape)} has {expected}")

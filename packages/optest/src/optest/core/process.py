@@ -20,6 +20,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
+from ..backends.process import signal_name
 from .worker import read_tail
 
 _MARK = "OPTEST_WORKER"
@@ -121,7 +122,7 @@ class WorkerProcess:
         code = self._process.wait()
         os.close(self._lifeline)
         _kill_marked(self._token)
-        return (code, None) if code >= 0 else (None, _signal_name(-code))
+        return (code, None) if code >= 0 else (None, signal_name(-code))
 
     def _let_end(self, patience: float) -> None:
         """Wait without reaping, so that the process group's number stays its own."""
@@ -136,13 +137,6 @@ class WorkerProcess:
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _kill_marked(token: str) -> None:

@@ -95,3 +95,12 @@ def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *requi
             f"the driver {driver!r} needs to know its {missing[0]}",
             f"give {where}.{missing[0]} in a plan; the plan reference shows its form",
         )
+
+
+def merge_config(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Driver settings, later layers over earlier ones, key by key within each driver."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for driver, settings in layer.items():
+            merged[driver] = {**merged.get(driver, {}), **settings}
+    return merged

@@ -21,6 +21,7 @@ from ..generators.base import load_generator
 from ..operators.descriptor import DTypes, OperatorDescriptor, Shape
 from ..operators.registry import operator_registry
 from .document import Document, Keys
+from .driver_settings import merge_config
 
 Combination = tuple[dict[str, Shape], dict[str, Any], str]
 """Input shapes, complete attributes, a note."""
@@ -105,6 +106,13 @@ class Entry:
         return replace(
             self, flags=flags, strict=self.strict and not narrowing, whole=self.whole and not narrowing
         )
+
+    def with_config(self, config: Mapping[str, Any]) -> Entry:
+        """This entry with drivers' settings on top of its own, key by key."""
+        if not config:
+            return self
+        merged = merge_config(self.fields.get("backend_config", {}), config)
+        return replace(self, fields={**self.fields, "backend_config": merged})
 
     def expand(self, backend: BackendTarget, seed: int, table: ToleranceTable) -> Iterator[TestCase]:
         """The cases, in a fixed order. Raises :class:`PlanError` or another :class:`UsageError`."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.tolerance import ToleranceTable
 from .document import Document, read_document
+from .driver_settings import merge_config
 from .entries import Entry, Place
 from .schema import check_plan
 
@@ -92,15 +93,6 @@ def _settings(plan: Plan, document: Document) -> None:
         except ValueError as error:
             raise document.error(("tolerances",), str(error)) from None
         plan.tolerances = _merged(plan.tolerances, table)
-
-
-def merge_config(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Driver settings, later layers over earlier ones, key by key within each driver."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for driver, settings in layer.items():
-            merged[driver] = {**merged.get(driver, {}), **settings}
-    return merged
 
 
 def _located(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..core.case import BackendTarget, TestCase
 from ..errors import UsageError
-from .files import merge_config
+from .driver_settings import merge_config
 from .filters import Filter, nothing_matched
 from .options import RunOptions
 

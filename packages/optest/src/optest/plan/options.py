@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.tolerance import ToleranceTable
 from ..errors import UsageError
+from .driver_settings import DRIVER_FIELDS, check_settings, merge_config
 from .entries import Entry, Flags
 from .files import Plan, read_plan
 
@@ -86,12 +87,12 @@ def resolve(
     ``settings`` are fields of :class:`RunOptions`; None means not given. Raises
     :class:`PlanError` and :class:`UsageError`.
     """
-    flags = flags or Flags()
+    flags, config = _driver_settings(flags or Flags())
     read = read_plan(plan) if plan else Plan()
     suite = suite or read.suite
     if suite is not None and suite not in SUITES:
         raise UsageError(f"unknown suite {suite!r}; there is {', '.join(SUITES)}")
-    entries = _entries(read, suite, flags)
+    entries = tuple(one.with_config(config) for one in _entries(read, suite, flags))
     if not entries:
         raise UsageError(
             "nothing to run: no operator, plan or suite is named",
@@ -147,6 +148,29 @@ def _entries(plan: Plan, suite: str | None, flags: Flags) -> tuple[Entry, ...]:
             raise UnknownName(f"operator of {where}", missing[0], dict.fromkeys(one.op for one in entries))
         entries = [replace(entry, whole=False) for entry in kept]
     return tuple(entries)
+
+
+def _driver_settings(flags: Flags) -> tuple[Flags, dict[str, Any]]:
+    """Flags without the attributes ``backend_config.DRIVER[.KEY]``, and these as drivers' settings."""
+    config: dict[str, Any] = {}
+    rest = {}
+    for name, values in flags.attributes.items():
+        head, _, path = name.partition(".")
+        if head != "backend_config":
+            rest[name] = values
+            continue
+        driver, dot, key = path.partition(".")
+        settings = {key: values[-1]} if dot else values[-1]
+        if not (driver and isinstance(settings, Mapping)):
+            raise UsageError(
+                f"--attr {name} names no setting of a driver",
+                "write backend_config.DRIVER.KEY=value, or backend_config.DRIVER={key: value}",
+            )
+        config = merge_config(config, {driver: settings})
+    for driver, settings in config.items():
+        if driver in DRIVER_FIELDS:
+            check_settings(driver, settings, DRIVER_FIELDS[driver])
+    return replace(flags, attributes=rest), config
 
 
 def _listed(value: Any) -> tuple[str, ...]:
