@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,11 +306,16 @@ def test_a_plan_that_breaks_off_is_reported_to_its_end() -> None:
     assert events.events[-1].ran == 1
 
 
-def test_other_executors(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [ThreadPoolExecutor, partial(ProcessPoolExecutor, mp_context=multiprocessing.get_context("spawn"))],
+    ids=["threads", "processes"],
+)
+def test_other_executors(make: Callable[[int], Executor]) -> None:
     """Any ``concurrent.futures.Executor`` can stand behind a run."""
     events = Events()
     driver = backend_manager.select("numpy")
-    with ThreadPoolExecutor(2) as executor:
+    with make(2) as executor:
         summary = TestRunner(driver, [events], executor=executor).run([case(i) for i in range(20)])
         assert executor.submit(abs, -1).result() == 1  # left open
     assert summary.counts == {Status.PASSED: 20}

@@ -19,7 +19,7 @@ from optest.core.result import Status
 from optest.core.shrink import shrink
 from optest.errors import ReportError, UsageError
 from optest.operators import operator_registry
-from optest.reporting.replay import write_script
+from optest.reporting.replay import script, write_script
 
 Make = Callable[..., TestCase]
 
@@ -82,6 +82,7 @@ def test_a_crash_shrinks_too(driver: BackendDriver, make_case: Make) -> None:
     assert (found.result.status, found.result.signal) == (Status.CRASHED, "SIGSEGV")
     assert found.case.shapes == {"input0": (103,)}
     assert not any(found.inputs[0])
+    assert "Crashes this process while it fails" in script(found, make_case(103), driver)
 
 
 def test_the_script_fails_as_the_case_does(broken: BackendDriver, make_case: Make, tmp_path: Path) -> None:

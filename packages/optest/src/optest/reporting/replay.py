@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..core.dtypes import kind_of
+from ..core.result import Status
 from ..core.shrink import Shrunk, shrink
 from ..errors import ReportError
 from ..plugins import VARIABLE
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
 _WRITTEN_OUT = 256
 """Elements up to which an input is written as numbers."""
 
+_ENDINGS = {
+    Status.CRASHED: "Crashes this process while it fails, and exits with 0 when it passes.",
+    Status.TIMED_OUT: "Hangs while it fails, and exits with 0 when it passes.",
+}
+
 _SCRIPT = '''\
 """{headline}
 
 {told}
-Exits with 1 while it fails and with 0 when it passes.
+{ending}
 """
 
 import os
@@ -105,6 +111,7 @@ def script(shrunk: Shrunk, original: TestCase, driver: BackendDriver) -> str:
         imports += "from math import inf, nan\n"
     return _SCRIPT.format(
         headline=_safe(f"{title(result)} on {driver.name}."),
+        ending=_ENDINGS.get(result.status, "Exits with 1 while it fails and with 0 when it passes."),
         told=_safe("\n".join(textwrap.fill(line, 100) for line in told.splitlines())),
         imports=imports,
         inputs=f"INPUTS = (\n{body})",
