@@ -92,7 +92,8 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     )
     summary = runner.run(cases, run)
     complete = options.complete and not (summary.interrupted or summary.stopped)
-    return Outcome(run, summary, expectations.summary(), expectations.problems(complete=complete))
+    problems = expectations.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
+    return Outcome(run, summary, expectations.summary(), problems)
 
 
 def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:

@@ -163,6 +163,7 @@ def test_some_cases_of_a_partial_gap_pass(plan_file: Write) -> None:
     assert gaps.problems(complete=False) == []
     [problem] = gaps.problems(complete=True)
     assert problem.endswith("is partial, but all its cases pass: remove it")
+    assert gaps.problems(complete=True, usual_values=False) == []
     assert gaps.judge(RESULT).status is Status.XFAILED
     assert gaps.problems(complete=True) == []
     assert gaps.summary()["unexpected_passes"] == 0

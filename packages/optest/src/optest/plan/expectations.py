@@ -11,8 +11,8 @@
 
 A case that fails (or is unsupported) inside a gap is expected to; one that passes is
 an unexpected pass and fails the run, unless the gap is ``partial``. So do a gap that
-matches nothing in a complete run, a partial one in which nothing fails, and one that
-has expired.
+matches nothing in a complete run, a partial one in which nothing fails there with the
+values of the default seed, and one that has expired.
 """
 
 from __future__ import annotations
@@ -132,10 +132,11 @@ class Expectations:
         told = f"{gap.text()} [{result.status}{': ' + result.reason if result.reason else ''}]"
         return replace(result, status=Status.XFAILED, reason=told)
 
-    def problems(self, *, complete: bool) -> list[str]:
+    def problems(self, *, complete: bool, usual_values: bool = True) -> list[str]:
         """What is wrong with the file after a run; ``complete``: the run left nothing out.
 
-        Gaps that met no case (in a complete run) and those that have expired.
+        Gaps that met no case (in a complete run), partial ones in which nothing fails (with
+        ``usual_values``, those of the default seed: others may be kinder) and expired ones.
         """
         found = []
         for gap in self.gaps:
@@ -145,7 +146,7 @@ class Expectations:
                 )
             if complete and not self._met[gap]:
                 found.append(f"{self._place(gap)} matches no case: remove it, or correct its patterns")
-            elif complete and gap.partial and not (self._excused[gap] or self._expired(gap)):
+            elif complete and usual_values and gap.partial and not (self._excused[gap] or self._expired(gap)):
                 found.append(f"{self._place(gap)} is partial, but all its cases pass: remove it")
         return found
 

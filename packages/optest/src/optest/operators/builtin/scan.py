@@ -140,6 +140,7 @@ OPERATORS = (
             setup((0, 4), note="empty"),
         ),
         shapes=_diff_shape,
+        rounding=Stages(),
         attributes={
             "n": AttributeSpec(int, 1, minimum=0, doc="how often"),
             "dim": AttributeSpec(int, -1, doc=DIM.doc),
