@@ -17,6 +17,8 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "standin"
 CALLS = [0]
 """How many kernels have run."""
+LACKING = torch.complex128
+"""A dtype that the device does not have, as MPS has no float64."""
 
 _setup_privateuseone_for_python_backend(NAME)
 _any_operator = torch.library.Library("_", "IMPL")
@@ -71,6 +73,8 @@ def copy_from(source: Any, target: Any, non_blocking: bool = False) -> Any:
 
 @torch.library.impl("aten::_to_copy", "PrivateUse1")
 def to_copy(source: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    if (dtype or source.dtype) is LACKING and device is not None and torch.device(device).type == NAME:
+        raise TypeError(f"Cannot convert a {NAME} Tensor to {LACKING}")
     values = source.host_values if source.device.type == NAME else source
     found = values.to(dtype or source.dtype, copy=True)
     return found if device is not None and torch.device(device).type == "cpu" else on_device(found)

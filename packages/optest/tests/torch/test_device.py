@@ -101,6 +101,7 @@ def test_the_suite_on_a_stand_in_for_an_accelerator(tmp_path: Path) -> None:
     }
     words = ["run", "--suite", "builtin", "--backend", "torch:standin", "--ledger", "none", "--json"]
     words += [word for name in SIMPLE for word in ("--op", name)]
+    words += ["--report", f"json:{tmp_path / 'report.json'}"]
     done = subprocess.run(
         [sys.executable, "-c", "from optest.cli import main; main()", *words],
         env=environment,
@@ -110,8 +111,12 @@ def test_the_suite_on_a_stand_in_for_an_accelerator(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr + done.stdout
     counts = {name: n for name, n in json.loads(done.stdout)["summary"]["counts"].items() if n}
-    assert set(counts) == {"passed"}
+    assert set(counts) == {"passed", "unsupported"}
     assert counts["passed"] > 1000
+    cases = json.loads((tmp_path / "report.json").read_text())["cases"]
+    declined = [one for one in cases if one["status"] == "unsupported"]
+    assert {one["dtypes"][0] for one in declined} == {"complex128"}
+    assert {one["reason"] for one in declined} == {"Cannot convert a standin Tensor to torch.complex128"}
 
 
 def test_the_stand_in_refuses_tensors_of_the_cpu() -> None:

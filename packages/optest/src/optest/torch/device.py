@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..core.case import TestCase
 
 GAPS = Path(__file__).with_name("gaps")
-_MISSING = (NotImplementedError,)
 
 
 def need_torch(name: str) -> None:
@@ -44,8 +43,11 @@ class TorchDriver(BackendDriver):
 
         device = self.device_of(case)
         try:
-            call = self.prepare(call_of(case))
-            outputs = call(*(to_tensor(one, device) for one in inputs))
+            tensors = [to_tensor(one, device) for one in inputs]
+        except (NotImplementedError, TypeError) as error:  # MPS has a TypeError for float64
+            raise Unsupported(_first_line(error)) from None
+        try:
+            outputs = self.prepare(call_of(case))(*tensors)
             return tuple(to_array(one) for one in outputs)
         except NotImplementedError as error:
             raise Unsupported(_first_line(error)) from None
