@@ -100,3 +100,8 @@ def test_a_failure_crosses_processes_whole() -> None:
     failed = ProgramFailed("it died", signal="SIGSEGV", stderr_tail="last words")
     found = pickle.loads(pickle.dumps(failed))
     assert (str(found), vars(found)) == ("it died", vars(failed))
+
+
+def test_a_kind_whose_drivers_come_with_plugins() -> None:
+    with pytest.raises(UsageError, match="no driver of kind 'gpu' is here: its drivers come with plugins"):
+        BackendManager().select("gpu", "a100")

@@ -19,6 +19,10 @@ class Family:
     members: tuple[str, ...] = ()
 
 
+_BROUGHT = ("gpu", "npu")
+"""Kinds that plugins give their drivers, with or without one of them here."""
+
+
 class BackendManager:
     """Drivers by name, in the order of registration."""
 
@@ -81,6 +85,12 @@ class BackendManager:
         known = self.drivers()
         candidates = [one for one in known if one.kind == kind_or_name]
         if not candidates:
+            if kind_or_name in _BROUGHT:
+                raise UsageError(
+                    f"no driver of kind {kind_or_name!r} is here: its drivers come with plugins",
+                    "name your plugin's module in OPTEST_PLUGINS, or install it; `torch:cuda` and "
+                    "other PyTorch devices have drivers already, see `optest backends`",
+                )
             names = dict.fromkeys([*(one.name for one in known), *(one.kind for one in known)])
             raise UnknownName(
                 "backend",
