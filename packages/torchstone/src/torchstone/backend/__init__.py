@@ -1,13 +1,15 @@
 """The ``torch.compile`` backend: ``torch.compile(model, backend="torchstone")``.
 
-This module only holds the entry point, so that registering the backend costs
-nothing; the work is in :mod:`.compile`.
+This module holds the entry point, which PyTorch imports when the backend is
+first asked for, and tells Dynamo about it; the work is in :mod:`.compile`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from .dynamo import keep_recurrent_modules
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -27,3 +29,6 @@ def torchstone(
     from .options import Options
 
     return compile_graph(module, example_inputs, Options.parse(options))
+
+
+keep_recurrent_modules(torchstone)

@@ -1,0 +1,129 @@
+"""The maths of recurrent cells and their derivatives, for tensors and for values alike.
+
+A formula is written once, in arithmetic that PyTorch's tensors and
+``hlo``'s values share and in the few functions of :class:`Maths`. Not here:
+loops over time, and the products with weights (a cell gets what they yield).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Array = Any
+"""A tensor or a value, ``[batch, …]``."""
+State = tuple[Array, ...]
+"""The hidden state, and for an LSTM the cell state."""
+
+
+class Maths(Protocol):
+    """What a cell needs beside ``+``, ``-`` and ``*``."""
+
+    def tanh(self, x: Array) -> Array: ...
+    def sigmoid(self, x: Array) -> Array: ...
+    def relu(self, x: Array) -> Array: ...
+    def where_positive(self, x: Array, then: Array) -> Array:
+        """``then`` where not ``x <= 0``, else zero."""
+
+    def split(self, x: Array, count: int) -> Sequence[Array]:
+        """Equal parts of the last axis."""
+
+    def join(self, parts: Sequence[Array]) -> Array:
+        """One array of parts along the last axis."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of recurrent cell.
+
+    ``forward(maths, x, h, state)`` takes the shares of the input and of the
+    hidden state, ``[batch, gates · hidden]`` each, and returns the next state
+    and the activations that ``backward`` wants.
+    ``backward(maths, grads, activations, state)`` takes the gradients of the
+    next state and the state before the step; it returns the gradients of the
+    two shares (one object if they are equal) and those of the state beside what
+    flows through ``h``, None for none.
+    """
+
+    gates: int
+    activations: int
+    forward: Callable[[Maths, Array, Array, State], tuple[State, Array]]
+    backward: Callable[[Maths, State, Array, State], tuple[Array, Array, tuple[Array | None, ...]]]
+
+    def split_shares(self) -> bool:
+        """True if the gradients of the two shares differ."""
+        return self.gates == 3
+
+
+def _lstm(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
+    write, keep, new, show = m.split(x + h, 4)
+    write, keep, new, show = m.sigmoid(write), m.sigmoid(keep), m.tanh(new), m.sigmoid(show)
+    memory = keep * state[1] + write * new
+    return (show * m.tanh(memory), memory), m.join([write, keep, new, show])
+
+
+def _lstm_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
+    write, keep, new, show = m.split(activations, 4)
+    visible = m.tanh(keep * state[1] + write * new)
+    memory = grads[1] + grads[0] * show * (1 - visible * visible)
+    gates = m.join(
+        [
+            memory * new * write * (1 - write),
+            memory * state[1] * keep * (1 - keep),
+            memory * write * (1 - new * new),
+            grads[0] * visible * show * (1 - show),
+        ]
+    )
+    return gates, gates, (None, memory * keep)
+
+
+def lstm_exposed(m: Maths, activations: Array, memory: Array) -> Array:
+    """What an LSTM shows before its projection, of activations and the cell state before the step."""
+    write, keep, new, show = m.split(activations, 4)
+    return show * m.tanh(keep * memory + write * new)
+
+
+def _gru(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
+    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = m.split(x, 3), m.split(h, 3)
+    reset, update = m.sigmoid(reset_x + reset_h), m.sigmoid(update_x + update_h)
+    new = m.tanh(new_x + reset * new_h)
+    return ((state[0] - new) * update + new,), m.join([reset, update, new, new_h])
+
+
+def _gru_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
+    reset, update, new, new_h = m.split(activations, 4)
+    of_new = grads[0] * (1 - update) * (1 - new * new)
+    of_update = grads[0] * (state[0] - new) * update * (1 - update)
+    of_reset = of_new * new_h * reset * (1 - reset)
+    shares = m.join([of_reset, of_update, of_new]), m.join([of_reset, of_update, of_new * reset])
+    return *shares, (grads[0] * update,)
+
+
+def _tanh(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
+    hidden = m.tanh(x + h)
+    return (hidden,), hidden
+
+
+def _tanh_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
+    gates = grads[0] * (1 - activations * activations)
+    return gates, gates, (None,)
+
+
+def _relu(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
+    hidden = m.relu(x + h)
+    return (hidden,), hidden
+
+
+def _relu_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
+    gates = m.where_positive(activations, grads[0])
+    return gates, gates, (None,)
+
+
+CELLS = {
+    "lstm": Cell(4, 4, _lstm, _lstm_backward),
+    "gru": Cell(3, 4, _gru, _gru_backward),
+    "rnn_tanh": Cell(1, 1, _tanh, _tanh_backward),
+    "rnn_relu": Cell(1, 1, _relu, _relu_backward),
+}
+"""By ATen's name of the network."""

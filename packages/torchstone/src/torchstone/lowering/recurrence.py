@@ -1,0 +1,242 @@
+"""One layer of a recurrent network, in one direction, as a loop over time; and that loop's gradient.
+
+A layer runs over padded sequences, ``[time, batch, …]``, or packed ones,
+``[rows, …]``: :class:`Padded` and :class:`Packed` know where a step's rows are.
+Not here: operators (``lowering.aten.rnn``) and the maths of a cell
+(``lowering.cells``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .. import hlo
+from ..dtypes import INT32, DType
+from ..hlo import Value
+from .cells import Cell, lstm_exposed
+
+
+class ValueMaths:
+    """The functions of :class:`~torchstone.lowering.cells.Maths` for values."""
+
+    tanh = staticmethod(hlo.tanh)
+    sigmoid = staticmethod(hlo.logistic)
+
+    @staticmethod
+    def relu(x: Value) -> Value:
+        return hlo.maximum(x, 0.0)
+
+    @staticmethod
+    def where_positive(x: Value, then: Value) -> Value:
+        return hlo.select(x <= 0, 0, then)
+
+    @staticmethod
+    def split(x: Value, count: int) -> Sequence[Value]:
+        last, size = x.rank - 1, x.shape[-1] // count
+        return [hlo.slice_axis(x, last, i * size, (i + 1) * size) for i in range(count)]
+
+    @staticmethod
+    def join(parts: Sequence[Value]) -> Value:
+        return hlo.concatenate(list(parts), parts[0].rank - 1)
+
+
+_maths = ValueMaths()
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the loop of one layer and direction multiplies the hidden state by: ``[gates, hidden]``, …"""
+
+    of_hidden: Value
+    bias: Value | None
+    projection: Value | None
+
+
+class Rows(Protocol):
+    """Where a step's rows are in a buffer of all steps' rows."""
+
+    @property
+    def steps(self) -> Value:
+        """How many steps there are (0-d int32)."""
+
+    def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
+        """Zeros for every row."""
+
+    def enter(self, rows: Value) -> Value:
+        """A buffer of an operand's rows."""
+
+    def leave(self, buffer: Value) -> Value:
+        """An operand's rows of a buffer."""
+
+    def read(self, buffer: Value, t: Value) -> Value:
+        """The rows of step ``t``, ``[batch, width]``."""
+
+    def write(self, buffer: Value, t: Value, rows: Value) -> Value:
+        """``buffer`` with the rows of step ``t`` replaced."""
+
+    def carry(self, t: Value, new: Value, old: Value) -> Value:
+        """A state after step ``t``: sequences without that step keep the old one."""
+
+
+class Padded:
+    """``[time, batch, …]``: each sequence has a row in each step."""
+
+    def __init__(self, time: hlo.Dim, batch: hlo.Dim) -> None:
+        self._lead = (time, batch)
+        self.steps = hlo.convert(hlo.dim_scalar(time), INT32)
+
+    def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
+        return hlo.full((*self._lead, width), 0, dtype)
+
+    def enter(self, rows: Value) -> Value:
+        return rows
+
+    leave = enter
+
+    def read(self, buffer: Value, t: Value) -> Value:
+        return hlo.take(buffer, t, 0)
+
+    def write(self, buffer: Value, t: Value, rows: Value) -> Value:
+        zero = hlo.scalar(0, INT32)
+        return hlo.dynamic_update_slice(buffer, hlo.expand_dims(rows, [0]), [t, zero, zero])
+
+    def carry(self, t: Value, new: Value, old: Value) -> Value:
+        return new
+
+
+class Packed:
+    """``[rows, …]``, step after step; the first sequences, ``sizes[t]`` of ``batch``, have a row in step ``t``.
+
+    Buffers have ``batch`` more rows at their end, so that a whole batch can be
+    read at every step; what lies beyond the step's rows is another step's.
+    """
+
+    def __init__(self, rows: hlo.Dim, batch: int, sizes: Value) -> None:
+        self._rows, self._batch = rows, batch
+        self._sizes = hlo.convert(sizes, INT32)
+        self.steps = hlo.convert(hlo.dim_scalar(sizes.shape[0]), INT32)
+
+        def place(t: Value, start: Value, starts: Value) -> list[Value]:
+            put = hlo.dynamic_update_slice(starts, hlo.reshape(start, (1,)), [t])
+            return [start + hlo.take(self._sizes, t, 0), put]
+
+        first = [hlo.scalar(0, INT32), hlo.zeros_like(self._sizes)]
+        self._starts = hlo.fori(self.steps, place, first)[1]
+
+    def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
+        return hlo.full((self._rows + self._batch, width), 0, dtype)
+
+    def enter(self, rows: Value) -> Value:
+        return hlo.pad_axis(rows, 0, 0, 0, self._batch)
+
+    def leave(self, buffer: Value) -> Value:
+        return hlo.slice_axis(buffer, 0, 0, self._rows)
+
+    def _start(self, t: Value) -> list[Value]:
+        return [hlo.take(self._starts, t, 0), hlo.scalar(0, INT32)]
+
+    def read(self, buffer: Value, t: Value) -> Value:
+        return hlo.dynamic_slice(buffer, self._start(t), (self._batch, buffer.shape[1]))
+
+    def write(self, buffer: Value, t: Value, rows: Value) -> Value:
+        kept = self.carry(t, rows, self.read(buffer, t))
+        return hlo.dynamic_update_slice(buffer, kept, self._start(t))
+
+    def carry(self, t: Value, new: Value, old: Value) -> Value:
+        size = hlo.broadcast_to(hlo.take(self._sizes, t, 0), new.shape)
+        return hlo.select(hlo.iota(new.shape, 0, INT32) < size, new, old)
+
+
+def product(x: Value, weight: Value, bias: Value | None) -> Value:
+    """``x @ weightᵀ + bias``."""
+    result = hlo.dot_general(x, weight, contract=([x.rank - 1], [1]))
+    return result if bias is None else result + hlo.broadcast_to(bias, result.shape)
+
+
+def run_layer(
+    rows: Rows,
+    shares: Value,
+    initial: Sequence[Value],
+    weights: Weights,
+    cell: Cell,
+    *,
+    reverse: bool,
+    saving: bool = False,
+) -> tuple[Value, list[Value], list[Value]]:
+    """The output, the last states, and, if ``saving``, what :func:`differentiate_layer` wants.
+
+    ``shares`` are the input's shares of the gates, rows of ``[gates · hidden]``;
+    the initial states are ``[batch, hidden]``.
+    """
+    shares, dtype = rows.enter(shares), shares.dtype
+    widths = [initial[0].shape[1]]
+    if saving:
+        hidden = weights.of_hidden.shape[0] // cell.gates
+        widths += [cell.activations * hidden, *(state.shape[1] for state in initial)]
+
+    def step(i: Value, *carried: Value) -> list[Value]:
+        t = rows.steps - 1 - i if reverse else i
+        buffers, state = carried[: len(widths)], carried[len(widths) :]
+        share = product(state[0], weights.of_hidden, weights.bias)
+        new, activations = cell.forward(_maths, rows.read(shares, t), share, state)
+        if weights.projection is not None:
+            new = (product(new[0], weights.projection, None), *new[1:])
+        made = [new[0], activations, *state][: len(widths)]
+        written = [rows.write(buffer, t, value) for buffer, value in zip(buffers, made, strict=True)]
+        return [*written, *(rows.carry(t, a, b) for a, b in zip(new, state, strict=True))]
+
+    empty = [rows.buffer(width, dtype) for width in widths]
+    final = hlo.fori(rows.steps, step, [*empty, *initial])
+    output, *saved = (rows.leave(buffer) for buffer in final[: len(widths)])
+    return output, final[len(widths) :], saved
+
+
+def differentiate_layer(
+    rows: Rows,
+    grad_output: Value,
+    grad_last: Sequence[Value],
+    saved: Sequence[Value],
+    weight: Value,
+    projection: Value | None,
+    cell: Cell,
+    *,
+    reverse: bool,
+) -> list[Value]:
+    """The gradients of shares, initial states, weight, bias, and of the projection if there is one.
+
+    Backpropagation through time: one loop carries the gradient of the state;
+    those of the weights are products over all rows after it.
+    """
+    conjugated = hlo.conj if weight.dtype.is_complex else lambda value: value
+    grads = [conjugated(grad) for grad in grad_last]  # PyTorch's gradients are conjugates
+    outputs = rows.enter(conjugated(grad_output))
+    activations, *previous = (rows.enter(value) for value in saved)
+    widths = [weight.shape[0]] * (2 if cell.split_shares() else 1)
+    widths += [] if projection is None else [grad_output.shape[-1]]
+
+    def step(i: Value, *carried: Value) -> list[Value]:
+        t = i if reverse else rows.steps - 1 - i
+        buffers, old = carried[: len(widths)], carried[len(widths) :]
+        hidden = old[0] + rows.read(outputs, t)
+        shown = hidden if projection is None else hlo.dot_general(hidden, projection, contract=([1], [0]))
+        state = tuple(rows.read(value, t) for value in previous)
+        of_x, of_h, direct = cell.backward(_maths, (shown, *old[1:]), rows.read(activations, t), state)
+        through = hlo.dot_general(of_h, weight, contract=([1], [0]))
+        new = (through if direct[0] is None else through + direct[0], *direct[1:])
+        made = [of_x, *([of_h] if cell.split_shares() else []), *([] if projection is None else [hidden])]
+        written = [rows.write(buffer, t, value) for buffer, value in zip(buffers, made, strict=True)]
+        return [*written, *(rows.carry(t, a, b) for a, b in zip(new, old, strict=True))]
+
+    empty = [rows.buffer(width, weight.dtype) for width in widths]
+    final = hlo.fori(rows.steps, step, [*empty, *grads])
+    made = [rows.leave(buffer) for buffer in final[: len(widths)]]
+    of_x, of_h = made[0], made[1 if cell.split_shares() else 0]
+    lead = list(range(of_h.rank - 1))
+    results = [of_x, *final[len(widths) :]]
+    results += [hlo.dot_general(of_h, saved[1], contract=(lead, lead)), hlo.reduce_sum(of_h, lead)]
+    if projection is not None:
+        exposed = lstm_exposed(_maths, saved[0], saved[2])
+        results.append(hlo.dot_general(made[-1], exposed, contract=(lead, lead)))
+    return [conjugated(value) for value in results]
