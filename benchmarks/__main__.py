@@ -14,12 +14,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from . import call_overhead, compile_time, models
+from . import call_overhead, compile_time, growth, models
 from .measure import Row
 
 SUITES = {
     "calls": call_overhead.rows,
     "compile": compile_time.rows,
+    "growth": growth.rows,
     "inference": models.inference_rows,
     "training": models.training_rows,
 }

@@ -1,4 +1,4 @@
-"""How long capture, normalization and the walk take for the models of the zoo."""
+"""How long capture, normalization and the walk take for the models of the zoo, and loops of any length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from torchstone import hlo
 from torchstone.compiler.capture import capture
 from torchstone.compiler.normalize import normalize
 from torchstone.compiler.program import lower_program
+from torchstone.config import override
 from torchstone.parity import zoo
+from torchstone.runtime import get_engine
 
 from .measure import Row, once
 
@@ -45,7 +47,31 @@ def rows() -> Iterator[Row]:
             "normalize < 3 s, walk < 0.5 s",
             normalizing < 3 and walk < 0.5,
         )
+    yield from _recurrent()
     yield from _import_time()
+
+
+def _recurrent() -> Iterator[Row]:
+    """First forward and backward of a compiled LSTM, without the compilation cache."""
+    with override(cache=False):
+        _first_step(5)  # imports, and what PyTorch builds once
+        samples = [(_first_step(10), _first_step(1_000)) for _ in range(3)]
+    few, many = (statistics.median(column) for column in zip(*samples, strict=True))
+    yield Row(
+        "LSTM: first forward and backward",
+        {"10 steps": few, "1,000 steps": many},
+        "10 steps",
+        "1,000 steps ≤ 1.5 × 10 steps",
+        many <= 1.5 * few,
+    )
+
+
+def _first_step(steps: int) -> float:
+    torch._dynamo.reset()
+    get_engine("pjrt", "cpu").clear_memory_cache()
+    network, x = torch.nn.LSTM(16, 32), torch.randn(steps, 4, 16)
+    compiled = torch.compile(network, backend="torchstone", fullgraph=True)
+    return once(lambda: compiled(x)[0].sum().backward())
 
 
 def _walk(program: ExportedProgram) -> bytes:

@@ -42,14 +42,14 @@ class Cell:
     and the activations that ``backward`` wants.
     ``backward(maths, grads, activations, state)`` takes the gradients of the
     next state and the state before the step; it returns the gradients of the
-    two shares (one object if they are equal) and those of the state beside what
-    flows through ``h``, None for none.
+    two shares (one object if they are equal), that of the hidden state beside
+    what flows through ``h`` (None for none), and that of the cell state.
     """
 
     gates: int
     activations: int
     forward: Callable[[Maths, Array, Array, State], tuple[State, Array]]
-    backward: Callable[[Maths, State, Array, State], tuple[Array, Array, tuple[Array | None, ...]]]
+    backward: Callable[[Maths, State, Array, State], tuple[Array, Array, Array | None, State]]
 
     def split_shares(self) -> bool:
         """True if the gradients of the two shares differ."""
@@ -75,7 +75,7 @@ def _lstm_backward(m: Maths, grads: State, activations: Array, state: State) -> 
             grads[0] * visible * show * (1 - show),
         ]
     )
-    return gates, gates, (None, memory * keep)
+    return gates, gates, None, (memory * keep,)
 
 
 def lstm_exposed(m: Maths, activations: Array, memory: Array) -> Array:
@@ -97,7 +97,7 @@ def _gru_backward(m: Maths, grads: State, activations: Array, state: State) -> A
     of_update = grads[0] * (state[0] - new) * update * (1 - update)
     of_reset = of_new * new_h * reset * (1 - reset)
     shares = m.join([of_reset, of_update, of_new]), m.join([of_reset, of_update, of_new * reset])
-    return *shares, (grads[0] * update,)
+    return *shares, grads[0] * update, ()
 
 
 def _tanh(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
@@ -107,7 +107,7 @@ def _tanh(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
 
 def _tanh_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
     gates = grads[0] * (1 - activations * activations)
-    return gates, gates, (None,)
+    return gates, gates, None, ()
 
 
 def _relu(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
@@ -117,7 +117,7 @@ def _relu(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
 
 def _relu_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
     gates = m.where_positive(activations, grads[0])
-    return gates, gates, (None,)
+    return gates, gates, None, ()
 
 
 CELLS = {

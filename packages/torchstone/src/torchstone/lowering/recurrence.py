@@ -107,7 +107,7 @@ class Padded:
 
 
 class Packed:
-    """``[rows, …]``, step after step; the first sequences, ``sizes[t]`` of ``batch``, have a row in step ``t``.
+    """``[rows, …]``, step after step; the first ``sizes[t]`` of ``batch`` sequences have a row in step ``t``.
 
     Buffers have ``batch`` more rows at their end, so that a whole batch can be
     read at every step; what lies beyond the step's rows is another step's.
@@ -222,9 +222,11 @@ def differentiate_layer(
         hidden = old[0] + rows.read(outputs, t)
         shown = hidden if projection is None else hlo.dot_general(hidden, projection, contract=([1], [0]))
         state = tuple(rows.read(value, t) for value in previous)
-        of_x, of_h, direct = cell.backward(_maths, (shown, *old[1:]), rows.read(activations, t), state)
+        of_x, of_h, direct, memory = cell.backward(
+            _maths, (shown, *old[1:]), rows.read(activations, t), state
+        )
         through = hlo.dot_general(of_h, weight, contract=([1], [0]))
-        new = (through if direct[0] is None else through + direct[0], *direct[1:])
+        new = (through if direct is None else through + direct, *memory)
         made = [of_x, *([of_h] if cell.split_shares() else []), *([] if projection is None else [hidden])]
         written = [rows.write(buffer, t, value) for buffer, value in zip(buffers, made, strict=True)]
         return [*written, *(rows.carry(t, a, b) for a, b in zip(new, old, strict=True))]

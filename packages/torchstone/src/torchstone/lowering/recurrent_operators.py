@@ -100,7 +100,10 @@ def _layer_kernel(
         for buffer, value in zip(previous, before, strict=True):
             buffer[rows] = value
         state = [torch.cat([new, old[size:]]) for new, old in zip(after, state, strict=True)]
-    saved = [value.view(fake.shape) for value, fake in zip([activations, *previous], fakes[1 + len(hx) :], strict=True)]
+    saved = [
+        value.view(fake.shape)
+        for value, fake in zip([activations, *previous], fakes[1 + len(hx) :], strict=True)
+    ]
     return [output.view(fakes[0].shape), *state, *saved]
 
 
@@ -149,9 +152,9 @@ def _backward_kernel(
         if projection is not None:
             now[0] = now[0] @ projection
         before = tuple(value[rows] for value in previous)
-        of_x[rows], of_h[rows], direct = cell.backward(_maths, tuple(now), activations[rows], before)
+        of_x[rows], of_h[rows], direct, memory = cell.backward(_maths, tuple(now), activations[rows], before)
         through = of_h[rows] @ weight
-        made = (through if direct[0] is None else through + direct[0], *direct[1:])
+        made = (through if direct is None else through + direct, *memory)
         grads = [torch.cat([new, old[size:]]) for new, old in zip(made, grads, strict=True)]
     results = [of_x.view(*grad_output.shape[:-1], -1), *grads, of_h.t() @ previous[0], of_h.sum(0)]
     if projection is not None:
@@ -208,6 +211,7 @@ torch.library.register_fake("torchstone::rnn_layer_backward", _backward_shapes, 
 def by_layers(
     mode: str,
     x: Tensor,
+    batch_sizes: Tensor | None,
     hx: Tensors,
     params: Tensors,
     has_biases: bool,
@@ -215,7 +219,6 @@ def by_layers(
     dropout: float,
     train: bool,
     bidirectional: bool,
-    batch_sizes: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """A network over ``[time, batch, inputs]``, or packed ``[rows, inputs]``, layer by layer.
 
@@ -257,13 +260,13 @@ def _layered(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     def padded(input: Tensor, hx: Any, params: Tensors, *options: Any) -> tuple[Tensor, ...]:
         *rest, batch_first = options
         x = input.transpose(0, 1) if batch_first else input
-        output, *lasts = by_layers(mode, x, _listed(hx), params, *rest)
+        output, *lasts = by_layers(mode, x, None, _listed(hx), params, *rest)
         return output.transpose(0, 1) if batch_first else output, *lasts
 
     def packed(
         data: Tensor, batch_sizes: Tensor, hx: Any, params: Tensors, *options: Any
     ) -> tuple[Tensor, ...]:
-        return by_layers(mode, data, _listed(hx), params, *options, batch_sizes)
+        return by_layers(mode, data, batch_sizes, _listed(hx), params, *options)
 
     return packed if original._overloadname == "data" else padded
 
@@ -279,7 +282,9 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     def shapes(input: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
         hx, _, *options = arguments[1:] if packed else arguments
         states, bidirectional = _listed(hx), options[4]
-        torch._check(input.shape[0] > 0 or packed, lambda: "Expected sequence length to be larger than 0 in RNN")
+        if not packed:
+            time = input.shape[1 if options[5] else 0]
+            torch._check(time > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
         width = states[0].shape[2] * (2 if bidirectional else 1)
         return input.new_empty((*input.shape[:-1], width)), *(torch.empty_like(state) for state in states)
 
@@ -305,9 +310,7 @@ def _stand_in(original: OpOverload) -> OpOverload:
     return overload
 
 
-_ORIGINALS = [
-    getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data")
-]
+_ORIGINALS = [getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data")]
 STAND_INS = {original: _stand_in(original) for original in _ORIGINALS}
 """ATen's overload → Torchstone's."""
 

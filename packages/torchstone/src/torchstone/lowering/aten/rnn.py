@@ -74,7 +74,7 @@ def _composite(
     *,
     has_biases: bool,
     bidirectional: bool,
-    batch_first: bool | None,
+    batch_first: bool | None = None,
 ) -> Any:
     """The composite ``torchstone.<name>`` of the input, the initial states and all parameters."""
     # An LSTM's hidden state is narrower than its cell state where it is projected.
@@ -131,7 +131,7 @@ def _lower(mode: str, dtypes: frozenset[DType], gaps: Mapping[DType, str]) -> No
         *,
         out: Sequence[Spec],
     ) -> Any:
-        options = {"has_biases": has_biases, "bidirectional": bidirectional, "batch_first": None}
+        options = {"has_biases": has_biases, "bidirectional": bidirectional}
         return _composite(f"{mode}_packed", data, batch_sizes, _listed(hx), params, out, **options)
 
     padded.__doc__ = f"Outputs and last states of a recurrent network (``{mode}``)."
@@ -166,7 +166,7 @@ def rnn_layer(
 ) -> Any:
     """Outputs and last states of one layer in one direction, and what its gradient needs."""
 
-    def kernel(gates: Value, weight: Value, *rest: Optional) -> list[Value]:
+    def kernel(gates: Value, weight: Value, *rest: Any) -> list[Value]:
         bias, projection, sizes, *initial = rest
         rows = _rows(gates, initial[0].shape[0], sizes)
         weights = Weights(weight, bias, projection)
@@ -194,7 +194,7 @@ def rnn_layer_backward(
 ) -> Any:
     """Gradients of ``rnn_layer``: of gates, initial states, weight, bias and projection."""
 
-    def kernel(grad_output: Value, weight: Value, *rest: Optional) -> list[Value]:
+    def kernel(grad_output: Value, weight: Value, *rest: Any) -> list[Value]:
         projection, sizes, *values = rest
         last, saved = values[: len(grad_last)], values[len(grad_last) :]
         rows = _rows(grad_output, last[0].shape[0], sizes)
