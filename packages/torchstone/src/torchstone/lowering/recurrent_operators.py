@@ -107,6 +107,10 @@ def _layer_kernel(
     return [output.view(fakes[0].shape), *state, *saved]
 
 
+def _check_steps(steps: Any) -> None:
+    torch._check(steps > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
+
+
 def _layer_shapes(
     gates: Tensor,
     hx: Tensors,
@@ -118,6 +122,8 @@ def _layer_shapes(
     reverse: bool,
 ) -> Tensors:
     """Output, last states, activations, and the states before each step."""
+    if batch_sizes is None:
+        _check_steps(gates.shape[0])
     lead, hidden = gates.shape[:-1], weight.shape[0] // CELLS[mode].gates
     previous = [gates.new_empty((*lead, state.shape[-1])) for state in hx]
     activations = gates.new_empty((*lead, CELLS[mode].activations * hidden))
@@ -283,8 +289,7 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
         hx, _, *options = arguments[1:] if packed else arguments
         states, bidirectional = _listed(hx), options[4]
         if not packed:
-            time = input.shape[1 if options[5] else 0]
-            torch._check(time > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
+            _check_steps(input.shape[1 if options[5] else 0])
         width = states[0].shape[2] * (2 if bidirectional else 1)
         return input.new_empty((*input.shape[:-1], width)), *(torch.empty_like(state) for state in states)
 
