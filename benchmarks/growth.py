@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -11,8 +13,8 @@ from torch import nn
 from .measure import Row, paired
 
 STEPS = (10, 100, 1_000, 10_000)
-SLACK = 1.25
-"""What the growth may be above eager's: the spread of two measurements."""
+SLACK = 0.1
+"""How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
 
 Candidates = Mapping[str, Callable[[], object]]
 
@@ -22,26 +24,32 @@ def rows() -> Iterator[Row]:
 
 
 def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
-    """One row per size; the last one says whether ``torchstone`` grew no faster than ``eager``.
+    """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
-    ``make`` gives the candidates for a size.
+    ``make`` gives the candidates for a size. What is compared is the exponent of
+    growth: the slope of log(seconds) over log(size), through all sizes.
     """
-    first: dict[str, float] = {}
+    measured: list[dict[str, float]] = []
     for size in sizes:
-        seconds = paired(make(size))
-        first = first or seconds
-        grown = {candidate: seconds[candidate] / first[candidate] for candidate in seconds}
+        seconds = paired(make(size), budget_s=1.0, rounds=5)
+        measured.append(seconds)
         if size != sizes[-1]:
             yield Row(f"{name}, {size:,}", seconds, "eager")
             continue
+        exponents = {candidate: _slope(sizes, [row[candidate] for row in measured]) for candidate in seconds}
         yield Row(
             f"{name}, {size:,}",
             seconds,
             "eager",
-            f"growth from {sizes[0]:,} ≤ {SLACK} × eager's",
-            grown["torchstone"] <= SLACK * grown["eager"],
-            {f"growth_{candidate}": round(factor) for candidate, factor in grown.items()},
+            f"exponent of growth ≤ eager's + {SLACK}",
+            exponents["torchstone"] <= exponents["eager"] + SLACK,
+            {f"exponent_{candidate}": round(slope, 2) for candidate, slope in exponents.items()},
         )
+
+
+def _slope(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    logarithms = [list(map(math.log, values)) for values in (sizes, seconds)]
+    return statistics.linear_regression(*logarithms).slope
 
 
 def recurrent_rows() -> Iterator[Row]:
