@@ -26,7 +26,7 @@ def spread(make: Make, low: float, high: float) -> torch.Tensor:
     return torch.linspace(low, high, 41, dtype=torch.float64).to(make.dtype)
 
 
-@samples(aten.erf.default, aten.erfc.default, aten.special_log_ndtr.default)
+@samples(aten.erf.default, aten.erfc.default, aten.special_ndtr.default, aten.special_log_ndtr.default)
 def _error_functions(make: Make) -> Iterator[Sample]:
     yield Sample((spread(make, -4, 4),))
     yield from unary(make, -5, 5)

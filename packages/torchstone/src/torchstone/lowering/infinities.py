@@ -2,7 +2,7 @@
 
 StableHLO leaves these open, and engines return NaN where a zero beside an infinity
 settles the result. Here they follow C99, annex G, as PyTorch's CPU kernels do;
-of finite operands, and of real ones, they are the kernels of :mod:`torchstone.hlo`.
+of finite operands, and of real ones, they are the kernels of :mod:`torchstone.hlo` and :mod:`.precise`.
 The sign of a zero or an infinity beside a NaN is open in C99 too.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from .. import hlo
 from ..hlo import Value
+from . import precise
 from .common import copysign, is_infinite
 
 Kernel = Callable[[Value], Value]
@@ -115,10 +116,10 @@ def _sqrt(x: Value, y: Value, u: Value, v: Value) -> tuple[Value, Value]:
 sine = _settled(hlo.sine, _sine)
 cosine = _settled(hlo.cosine, _cosine)
 tan = _settled(hlo.tan, _tan)
-sinh = _settled(hlo.sinh, _sinh)
-cosh = _settled(hlo.cosh, _cosh)
+sinh = _settled(precise.sinh, _sinh)
+cosh = _settled(precise.cosh, _cosh)
 tanh = _settled(hlo.tanh, _tanh)
-asin = _settled(hlo.asin, _asin)
+asin = _settled(precise.asin, _asin)
 acos = _settled(hlo.acos, _acos)
 atan = _settled(hlo.atan, _atan)
 asinh = _settled(hlo.asinh, _asinh)

@@ -19,8 +19,10 @@ from ...dtypes import COMPLEX, FLOATING, REAL
 from ...hlo import Value
 from ..composites import Optional, composed
 from ..factories import lowers_unary
+from ..precise import expm1
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
+from ..series import choose
 
 aten = torch.ops.aten
 
@@ -81,7 +83,8 @@ def _tanh_argument(x: Value) -> Value:
 
 
 def _gelu_tanh(x: Value) -> Value:
-    return x * 0.5 * (hlo.tanh(_tanh_argument(x)) + 1.0)
+    # (1 + tanh u) / 2 is the logistic function of 2u, which does not cancel below zero.
+    return x * hlo.logistic(_tanh_argument(x) * 2.0)
 
 
 def _gelu_tanh_gradient(grad: Value, x: Value) -> Value:
@@ -126,6 +129,14 @@ def _softplus(x: Value) -> Value:
     return hlo.maximum(x, 0.0) + hlo.log_plus_one(hlo.exponential(-hlo.abs_(x)))
 
 
+def _mish(x: Value) -> Value:
+    # tanh(log(1 + e)) = n / (n + 2) with n = e (e + 2); of no use where e² overflows or e is flushed to zero.
+    power = hlo.exponential(hlo.minimum(x, 20.0))
+    numerator = power * (power + 2.0)
+    far_below = x * hlo.exponential(x + 32.0) * math.exp(-32.0)
+    return choose(x * (numerator / (numerator + 2.0)), (x > 20.0, x), (x < -64.0, far_below))
+
+
 def _mish_gradient(grad: Value, x: Value) -> Value:
     inner = hlo.tanh(_softplus(x))
     return grad * (inner + x * hlo.logistic(x) * (1.0 - inner * inner))
@@ -134,7 +145,7 @@ def _mish_gradient(grad: Value, x: Value) -> Value:
 @lowers(aten.mish.default, dtypes=FLOATING)
 def mish(self: Value, out: Spec) -> list[Optional]:
     """``self * tanh(softplus(self))``."""
-    return composed("mish", [self], lambda x: x * hlo.tanh(_softplus(x)), out)
+    return composed("mish", [self], _mish, out)
 
 
 @lowers(aten.mish_backward.default, dtypes=FLOATING)
@@ -178,7 +189,7 @@ def leaky_relu_backward(grad_output: Value, self: Value, negative_slope: Any, ou
 def elu(self: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1, *, out: Spec) -> Value:
     """``scale * self`` where positive, else ``scale * alpha * (exp(input_scale * self) − 1)``."""
     (x,) = _wide(out, self)
-    negative = hlo.exponential_minus_one(x * float(input_scale)) * (float(alpha) * float(scale))
+    negative = expm1(x * float(input_scale)) * (float(alpha) * float(scale))
     return _done(hlo.select(x > 0.0, x * float(scale), negative), out)
 
 

@@ -18,6 +18,7 @@ from ...hlo import Value
 from .. import bessel_tables as tables
 from ..common import is_infinite
 from ..factories import lowers_unary
+from ..precise import in_double
 from ..registry import Spec, lowers
 from ..series import chebyshev, choose, epsilon, polynomial
 
@@ -159,7 +160,8 @@ def j1(x: Value) -> Value:
     size = hlo.abs_(x)
     square = size * size
     rational = ratio(square, tables.J1_RP, tables.J1_RQ)
-    near = rational * size * (square - 14.6819706421238932572) * (square - 49.2184563216946036703)
+    # The operand last: its product with the rational function alone may be flushed to zero.
+    near = rational * (square - 14.6819706421238932572) * (square - 49.2184563216946036703) * size
     result = hlo.select(size <= 5.0, near, _oscillating(size, 1, second_kind=False))
     return hlo.select(x < 0.0, -result, result)
 
@@ -177,8 +179,13 @@ def y0(x: Value) -> Value:
 
 def y1(x: Value) -> Value:
     """Bessel function of the second kind, order 1."""
-    regular = x * ratio(x * x, tables.Y1_YP, tables.Y1_YQ)
-    return _second_kind(x, regular + (j1(x) * hlo.log(x) - 1.0 / x) * (2.0 / math.pi), 1)
+
+    def near(x: Value) -> Value:
+        regular = x * ratio(x * x, tables.Y1_YP, tables.Y1_YQ)
+        return regular + (j1(x) * hlo.log(x) - 1.0 / x) * (2.0 / math.pi)
+
+    # In float64: near the first zero two terms cancel.
+    return _second_kind(x, in_double(near)(x), 1)
 
 
 def spherical_j0(x: Value) -> Value:
@@ -265,5 +272,5 @@ def special_spherical_bessel_j0(x: Value, *, out: Spec) -> Value:
 
 @lowers(aten.special_airy_ai.default, dtypes=NO_HALF)
 def special_airy_ai(x: Value, *, out: Spec) -> Value:
-    """Airy function Ai."""
-    return airy_ai(hlo.convert(x, out.dtype))
+    """Airy function Ai; in float64, since its angle grows as fast as ``|x|`` to the power 3/2."""
+    return in_double(airy_ai)(hlo.convert(x, out.dtype))

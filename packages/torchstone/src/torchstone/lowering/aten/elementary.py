@@ -19,8 +19,9 @@ from ...hlo import Value
 from .. import infinities
 from ..common import truncate
 from ..factories import lowers_unary
+from ..precise import expm1
 from ..promotion import broadcast, opmath
-from ..registry import Spec, lowers
+from ..registry import Spec, decomposes, lowers
 
 aten = torch.ops.aten
 
@@ -57,11 +58,27 @@ def _log10(x: Value) -> Value:
 
 lowers_unary(aten.exp.default, kernel=infinities.exponential, dtypes=_ALL)
 lowers_unary(aten.exp2.default, kernel=_exp2, dtypes=_ALL)
-lowers_unary(aten.expm1.default, kernel=hlo.exponential_minus_one, dtypes=_ALL)
+lowers_unary(aten.expm1.default, kernel=expm1, dtypes=_ALL)
 lowers_unary(aten.log.default, kernel=infinities.log, dtypes=_ALL)
 lowers_unary(aten.log2.default, kernel=_log2, dtypes=_ALL)
 lowers_unary(aten.log10.default, kernel=_log10, dtypes=_ALL)
 lowers_unary(aten.log1p.default, kernel=hlo.log_plus_one, dtypes=_ALL)
+
+
+def _decomposes_in_double(reference: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """PyTorch's decomposition; of float32 operands in float64."""
+
+    def function(*operands: torch.Tensor) -> torch.Tensor:
+        if not all(operand.dtype == torch.float32 for operand in operands):
+            return reference(*operands)
+        return reference(*(operand.double() for operand in operands)).float()
+
+    return function
+
+
+# The sum cancels to almost zero; the sine of a large angle hangs on digits that π has lost.
+decomposes(aten.logaddexp.default)(_decomposes_in_double(torch._refs.logaddexp))
+decomposes(aten.sinc.default)(_decomposes_in_double(torch._refs.sinc))
 
 
 # Roots and powers ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ...hlo import Value
 from ..common import is_infinite
 from ..factories import lowers_binary, lowers_unary
 from ..gamma_tables import TEMME
+from ..precise import in_double
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..series import chebyshev, choose, epsilon, polynomial, table
@@ -159,12 +160,7 @@ _EULER_MACLAURIN = table("""
 
 
 def zeta(x: Value, q: Value) -> Value:
-    """Hurwitz's zeta function in float64, as ATen sums it for float32 too: negative ``q`` cancel digits."""
-    return hlo.convert(_zeta(hlo.convert(x, FLOAT64), hlo.convert(q, FLOAT64)), x.dtype)
-
-
-def _zeta(x: Value, q: Value) -> Value:
-    """Terms up to q + n > 9, then Euler and Maclaurin's formula (Cephes, zeta.c)."""
+    """Hurwitz's zeta function: terms up to q + n > 9, then Euler and Maclaurin's formula (Cephes, zeta.c)."""
     pole = (q <= 0.0) & hlo.eq(q, hlo.floor(q))
     undefined = (x < 1.0) | (q <= 0.0) & ~pole & hlo.ne(x, hlo.floor(x))
     settled = undefined | pole | hlo.eq(x, 1.0)
@@ -191,7 +187,8 @@ def _zeta(x: Value, q: Value) -> Value:
     for i, divisor in enumerate(_EULER_MACLAURIN):
         factor = factor * (x + 2.0 * i)
         power = power / a
-        total = total + factor * power / divisor
+        # For a large x the factor overflows, but the power vanished long before.
+        total = total + hlo.select(hlo.eq(power, 0.0), power, factor * power / divisor)
         factor = factor * (x + (2.0 * i + 1.0))
         power = power / a
     return choose(total, (pole, math.inf), (undefined, math.nan), (hlo.eq(x, 1.0), math.inf))
@@ -199,11 +196,12 @@ def _zeta(x: Value, q: Value) -> Value:
 
 def _polygamma(x: Value, n: int) -> Value:
     if n == 0:
-        return digamma(x)
+        return in_double(digamma)(x)
     if n == 1:
         return trigamma(x)
     factorial = float(math.factorial(n)) if n <= 170 else math.inf
-    return zeta(hlo.full_like(x, n + 1), x) * (factorial if n % 2 else -factorial)
+    sign = factorial if n % 2 else -factorial
+    return in_double(lambda a: zeta(hlo.full_like(a, n + 1), a) * sign)(x)
 
 
 @lowers(aten.polygamma.default, dtypes=DTYPES)
@@ -380,14 +378,14 @@ def igammac(a: Value, x: Value) -> Value:
     return _incomplete(a, x, upper=True)
 
 
-lowers_unary(aten.lgamma.default, kernel=lgamma, dtypes=DTYPES)
-lowers_unary(aten.digamma.default, kernel=digamma, dtypes=DTYPES)
+lowers_unary(aten.lgamma.default, kernel=in_double(lgamma), dtypes=DTYPES)
+lowers_unary(aten.digamma.default, kernel=in_double(digamma), dtypes=DTYPES)
 lowers_binary(
     aten.special_zeta.default,
     aten.special_zeta.self_scalar,
     aten.special_zeta.other_scalar,
-    kernel=zeta,
+    kernel=in_double(zeta),  # as ATen sums it for float32 too: negative ``q`` cancel digits
     dtypes=NO_HALF,
 )
-lowers_binary(aten.igamma.default, kernel=igamma, dtypes=FLOATING)
-lowers_binary(aten.igammac.default, kernel=igammac, dtypes=FLOATING)
+lowers_binary(aten.igamma.default, kernel=in_double(igamma), dtypes=FLOATING)
+lowers_binary(aten.igammac.default, kernel=in_double(igammac), dtypes=FLOATING)

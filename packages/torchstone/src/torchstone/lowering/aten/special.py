@@ -1,8 +1,8 @@
 """The error function and its relatives: the normal distribution's and their inverses.
 
 Not here: gamma functions (``gamma``), Bessel functions (``bessel``), orthogonal
-polynomials (``polynomials``). ``logit``, ``sinc``, ``special_entr``, ``xlogy``
-and ``special_ndtr`` need no lowering: PyTorch decomposes them.
+polynomials (``polynomials``). ``logit``, ``sinc``, ``special_entr`` and ``xlogy``
+need no lowering: PyTorch decomposes them.
 """
 
 from __future__ import annotations
@@ -68,11 +68,14 @@ _NDTRI_Q2 = table("""
 
 
 def _exponential_of_square(x: Value, sign: float = 1.0) -> Value:
-    """``exp(±x²)`` without the rounding error of x²: the square of a shortened x is exact."""
+    """``exp(sign x²)`` without the rounding error of x² (``sign`` is a power of two, or minus one).
+
+    The square of a shortened x is exact.
+    """
     short = hlo.reduce_precision(x, *((11, 25) if x.dtype is FLOAT64 else (8, 11)))
     rest = hlo.exponential((x - short) * (x + short) * sign)
     result = hlo.exponential(short * short * sign)
-    return result * hlo.select(hlo.abs_(x) < 1e3, rest, hlo.full_like(x, 1))
+    return result * hlo.select(hlo.abs_(x) < 1e2, rest, hlo.full_like(x, 1))
 
 
 def _scaled_tail(x: Value) -> Value:
@@ -137,6 +140,14 @@ def ndtri(p: Value) -> Value:
     )
 
 
+def ndtr(x: Value) -> Value:
+    """Distribution function of the normal distribution."""
+    t = x * math.sqrt(0.5)
+    # From the operand itself: a square amplifies the rounding error of t.
+    tail = _exponential_of_square(hlo.abs_(x), -0.5) * _scaled_tail(hlo.abs_(t)) * 0.5
+    return choose(hlo.erf(t) * 0.5 + 0.5, (x > 0.7, 1.0 - tail), (x < -0.7, tail))
+
+
 def log_ndtr(x: Value) -> Value:
     """Logarithm of the normal distribution function."""
     t = x * math.sqrt(0.5)
@@ -148,5 +159,6 @@ lowers_unary(aten.erf.default, kernel=erf, dtypes=DTYPES)
 lowers_unary(aten.erfc.default, kernel=erfc, dtypes=DTYPES)
 lowers_unary(aten.erfinv.default, kernel=erfinv, dtypes=DTYPES)
 lowers_unary(aten.special_erfcx.default, kernel=erfcx, dtypes=DTYPES)
+lowers_unary(aten.special_ndtr.default, kernel=ndtr, dtypes=DTYPES)
 lowers_unary(aten.special_ndtri.default, kernel=ndtri, dtypes=DTYPES)
 lowers_unary(aten.special_log_ndtr.default, kernel=log_ndtr, dtypes=DTYPES)

@@ -1,0 +1,76 @@
+"""Functions whose float32 expansion in StableHLO or XLA loses digits, computed so that it does not.
+
+Each is within a few ULPs over its whole domain (docs: accuracy). float64 and complex
+values take the engine's own functions. Not here: special functions (``lowering.aten``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .. import hlo
+from ..dtypes import FLOAT32, FLOAT64
+from ..hlo import Value
+from .common import copysign
+from .series import choose, polynomial
+
+
+def in_double(kernel: Callable[..., Value]) -> Callable[..., Value]:
+    """``kernel`` of real operands of one dtype, computed in float64 and rounded to that dtype once."""
+
+    def function(*operands: Value) -> Value:
+        wide = [hlo.convert(operand, FLOAT64) for operand in operands]
+        return hlo.convert(kernel(*wide), operands[0].dtype)
+
+    function.__doc__ = kernel.__doc__
+    return function
+
+
+# x² times this is exp(x) - 1 - x: 1/n! for n = 12 … 2, enough for |x| ≤ 1
+_EXPM1 = tuple(1 / math.factorial(n) for n in range(12, 1, -1))
+
+
+def expm1(x: Value) -> Value:
+    """``exp(self) - 1`` without cancellation."""
+    if x.dtype is not FLOAT32:
+        return hlo.exponential_minus_one(x)
+    small = hlo.clamp(-1.0, x, 1.0)
+    near = small + small * small * polynomial(small, _EXPM1)
+    # The exponential of a larger number is at most 1.6 times further from 0 than the result.
+    return hlo.select(hlo.abs_(x) < 1.0, hlo.select(hlo.eq(x, 0.0), x, near), hlo.exponential(x) - 1.0)
+
+
+def _halved_exponential(size: Value) -> Value:
+    """``exp(size) / 2`` for size ≥ 0, finite up to where the quotient overflows."""
+    far = hlo.exponential(size - 1.0) * (math.e / 2)  # the difference is exact from 1 on
+    return hlo.select(size < 80.0, hlo.exponential(size) * 0.5, far)
+
+
+def sinh(x: Value) -> Value:
+    """Hyperbolic sine."""
+    if x.dtype is not FLOAT32:
+        return hlo.sinh(x)
+    size = hlo.abs_(x)
+    less_one = expm1(hlo.minimum(size, 1.0))
+    near = (less_one + less_one / (less_one + 1.0)) * 0.5
+    half = _halved_exponential(size)
+    far = half - 0.25 / half
+    # Squares of the smallest numbers would be flushed to zero.
+    return choose(copysign(hlo.select(size < 1.0, near, far), x), (size < 1e-4, x))
+
+
+def cosh(x: Value) -> Value:
+    """Hyperbolic cosine."""
+    if x.dtype is not FLOAT32:
+        return hlo.cosh(x)
+    half = _halved_exponential(hlo.abs_(x))
+    return half + 0.25 / half
+
+
+def asin(x: Value) -> Value:
+    """Inverse sine."""
+    if x.dtype is not FLOAT32:
+        return hlo.asin(x)
+    # Near zero it is its operand; the expansion halves that, which flushes the smallest numbers to zero.
+    return hlo.select(hlo.abs_(x) < 1e-4, x, hlo.asin(x))

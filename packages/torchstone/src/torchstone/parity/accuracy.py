@@ -1,0 +1,248 @@
+"""How far float32 functions are from the truth, over all they are defined on, beside eager PyTorch.
+
+The truth is eager's float64 result at the same float32 operands, or a formula in float64
+where eager's cancels. Errors are in ULPs
+(units in the last place) of float32 at the truth. The rule: within 4 ULPs, or no
+worse than twice eager's worst error in the same region of operands. Not here: whether
+two arrays agree (``optest.core.comparator``), which says nothing about ULPs of a truth.
+
+Operands and results below the smallest normal number are left out of the count: XLA's
+CPU code flushes them to zero, which StableHLO leaves to an implementation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+from optest.core.ulp import ulp_size
+
+from ..api import export
+
+BOUND = 4.0
+"""Errors up to this many ULPs satisfy the rule."""
+FACTOR = 2.0
+"""So do errors up to this many times eager's worst one in the same region."""
+_TINY = 2.0**-126
+_SLACK = 1 + 2.0**-20
+"""A result this close to the smallest normal number may be flushed too."""
+_BEYOND = 2.0**128
+
+Function = Callable[..., torch.Tensor]
+Floats = NDArray[numpy.float32]
+Doubles = NDArray[numpy.float64]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One function's worst errors in ULPs; ``at`` are the operands at which Torchstone's is found.
+
+    ``breaches`` holds, for each region that breaks the rule, the operands, Torchstone's
+    error and eager's worst one there, the furthest beyond the rule first.
+    """
+
+    name: str
+    points: int
+    error: float
+    at: tuple[float, ...]
+    eager_error: float
+    breaches: tuple[tuple[tuple[float, ...], float, float], ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.breaches
+
+
+def measure(name: str, measured: Measured, operands: Sequence[Floats]) -> Accuracy:
+    """Compile a function for float32 operands of one shape ``[n]``, run it, and judge every element.
+
+    The program is exported, and runs on the configured engine.
+    """
+    tried = numpy.all([(operand >= measured.least) | numpy.isnan(operand) for operand in operands], axis=0)
+    operands = [operand[tried] for operand in operands]
+    tensors = [torch.from_numpy(operand) for operand in operands]
+
+    def call(*given: torch.Tensor) -> torch.Tensor:
+        return measured.function(*given)
+
+    found = export(call, tuple(tensors))(*operands)
+    eager = measured.function(*tensors).numpy()
+    wide = [tensor.double() for tensor in tensors]
+    truth = (measured.truth or measured.function)(*wide).numpy()
+    return judge(name, operands, found, eager, truth)
+
+
+def judge(name: str, operands: Sequence[Floats], found: Floats, eager: Floats, truth: Doubles) -> Accuracy:
+    """Apply the rule to results at ``operands``, all of one shape ``[n]``."""
+    error, eager_error = errors(found, truth), errors(eager, truth)
+    region, limit = _regions(operands), {}
+    for key in numpy.unique(region):
+        limit[key] = float(eager_error[region == key].max())
+    allowed = numpy.maximum(BOUND, FACTOR * numpy.array([limit[key] for key in region.tolist()]))
+    beyond = numpy.flatnonzero(error > allowed)
+    worst_first = beyond[numpy.argsort(-(error[beyond] / allowed[beyond]), kind="stable")]
+    seen: dict[int, int] = {}
+    for i in worst_first.tolist():
+        seen.setdefault(int(region[i]), i)
+    worst = int(numpy.argmax(error))
+    return Accuracy(
+        name,
+        len(error),
+        float(error[worst]),
+        _at(operands, worst),
+        float(eager_error.max()),
+        tuple((_at(operands, i), float(error[i]), limit[key]) for key, i in seen.items()),
+    )
+
+
+def errors(found: Floats, truth: Doubles) -> Doubles:
+    """|found − truth| in ULPs of float32; infinite where only one is NaN, 0 where both are flushed."""
+    got, want = (
+        numpy.clip(numpy.nan_to_num(values.astype(numpy.float64), nan=0.0), -_BEYOND, _BEYOND)
+        for values in (found, truth)
+    )
+    distance: Doubles = numpy.abs(got - want) / ulp_size(numpy.abs(want), numpy.dtype(numpy.float32))
+    distance[(numpy.abs(want) < _TINY * _SLACK) & (numpy.abs(got) <= _TINY * _SLACK)] = 0.0
+    missing, wanted = numpy.isnan(found), numpy.isnan(truth)
+    distance[missing != wanted] = numpy.inf
+    distance[missing & wanted] = 0.0
+    return distance
+
+
+def _regions(operands: Sequence[Floats]) -> NDArray[numpy.int64]:
+    """A number for each element: sign and exponent of one operand, four octaves together of each of two."""
+    octaves = 0 if len(operands) == 1 else 2
+    key = numpy.zeros(len(operands[0]), numpy.int64)
+    for operand in operands:
+        key = key * 512 + (operand.view(numpy.uint32).astype(numpy.int64) >> (23 + octaves))
+    return key
+
+
+def _at(operands: Sequence[Floats], i: int) -> tuple[float, ...]:
+    return tuple(float(operand[i]) for operand in operands)
+
+
+# Operands ----------------------------------------------------------------------------
+
+
+def sweep(mantissas: int = 48) -> Floats:
+    """Every exponent of both signs with ``mantissas`` fractions each, and the neighbours of places of note.
+
+    These are the integers and halves up to 20 (zeros and poles of the gamma functions,
+    ends of domains), the multiples of π/2 up to 64, and zeros, infinities and NaN.
+    """
+    steps = numpy.arange(mantissas, dtype=numpy.uint32)
+    # The golden ratio spreads any number of fractions evenly and hits none twice.
+    fractions = (steps * numpy.uint32(0x9E3779B9)) >> numpy.uint32(9)
+    exponents = numpy.arange(1, 255, dtype=numpy.uint32) << numpy.uint32(23)
+    size = (exponents[:, None] | fractions[None, :]).reshape(-1).view(numpy.float32)
+    notable = numpy.concatenate([numpy.arange(1, 41) / 2, numpy.arange(1, 41) * (numpy.pi / 2)])
+    bits = notable.astype(numpy.float32).view(numpy.int32)
+    away = numpy.concatenate([[0], 2 ** numpy.arange(20)]).astype(numpy.int32)
+    near = numpy.concatenate([bits[:, None] + away, bits[:, None] - away]).reshape(-1).view(numpy.float32)
+    positive = numpy.concatenate([size, near])
+    special = numpy.array([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan], numpy.float32)
+    return numpy.concatenate([positive, -positive, special])
+
+
+def grid(count: int = 220) -> tuple[Floats, Floats]:
+    """Pairs of ``count`` operands each: spread over all exponents, and denser between 1/16 and 64."""
+    wide = numpy.geomspace(2.0**-125, 2.0**126, count // 4)
+    middle = numpy.geomspace(2.0**-4, 64.0, count // 4)
+    side = numpy.concatenate([wide, middle, numpy.arange(1, 9) / 2]).astype(numpy.float32)
+    special = numpy.array([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan], numpy.float32)
+    line = numpy.concatenate([side, -side, special])
+    left, right = numpy.meshgrid(line, line)
+    return left.reshape(-1), right.reshape(-1)
+
+
+# What is measured ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A function of tensors, how its truth is computed in float64, and the least operand to try.
+
+    ``truth`` is None where eager's own float64 kernel has the digits.
+    """
+
+    function: Function
+    truth: Function | None = None
+    least: float = -math.inf
+
+
+def _normal(x: torch.Tensor) -> torch.Tensor:
+    return torch.special.erfc(x * -math.sqrt(0.5)) / 2
+
+
+def _gelu_tanh(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.sigmoid((x + x**3 * 0.044715) * math.sqrt(8 / math.pi))
+
+
+def _zeta(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Eager's, where it divides zero by zero because all its terms vanish: zero."""
+    found = torch.special.zeta(x, q)
+    return torch.where(found.isnan() & (x > 1) & (q > 1), 0.0, found)
+
+
+def unary_functions() -> dict[str, Measured]:
+    """The transcendental and special functions of one operand, and the activations made of them."""
+    elementary = (
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid tanh sin cos tan asin acos atan "
+        "sinh cosh asinh acosh atanh"
+    )
+    special = (
+        "erf erfc erfinv erfcx ndtri log_ndtr gammaln digamma i0 i0e i1 i1e entr sinc logit "
+        "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 "
+        "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 "
+        "spherical_bessel_j0"
+    )
+    functional = torch.nn.functional
+    found = {name: Measured(getattr(torch, name)) for name in elementary.split()}
+    found |= {f"special.{name}": Measured(getattr(torch.special, name)) for name in special.split()}
+    found["special.ndtr"] = Measured(torch.special.ndtr, truth=_normal)
+    # Beyond this not even float64 has a digit of the angle left.
+    found["special.airy_ai"] = Measured(torch.special.airy_ai, least=-1e8)
+    for n in (1, 2, 3):
+        # Below this the series of the zeta function gets too long, in eager PyTorch too.
+        found[f"special.polygamma({n})"] = Measured(partial(torch.special.polygamma, n), least=-1000.0)
+    activations = "silu mish softplus logsigmoid elu celu selu softsign"
+    for name in activations.split():
+        found[name] = Measured(getattr(functional, name))
+    found["gelu"] = Measured(functional.gelu, truth=lambda x: x * _normal(x))
+    found["gelu(approximate='tanh')"] = Measured(partial(functional.gelu, approximate="tanh"), _gelu_tanh)
+    return found
+
+
+def binary_functions() -> dict[str, Measured]:
+    """The transcendental and special functions of two operands."""
+    names = "pow atan2 hypot logaddexp logaddexp2 xlogy"
+    found = {name: Measured(getattr(torch, name)) for name in names.split()}
+    special = "xlog1py gammainc gammaincc"
+    found |= {f"special.{name}": Measured(getattr(torch.special, name)) for name in special.split()}
+    return found | {"special.zeta": Measured(torch.special.zeta, truth=_zeta, least=-1000.0)}
+
+
+def survey(mantissas: int = 48, count: int = 220, *, only: Iterable[str] = ()) -> Iterator[Accuracy]:
+    """Measure every function, or those named in ``only``."""
+    wanted = set(only)
+    points, pairs = sweep(mantissas), grid(count)
+    for functions, operands in ((unary_functions(), (points,)), (binary_functions(), pairs)):
+        for name, function in functions.items():
+            if not wanted or name in wanted:
+                yield measure(name, function, operands)
+
+
+def describe(found: Accuracy, most: int = 3) -> str:
+    """The regions that break the rule, the first ``most`` of them; empty if none does."""
+    return "\n".join(
+        f"{found.name}{at}: {error:.3g} ULP, eager at most {eager:.3g} there"
+        for at, error, eager in islice(found.breaches, most)
+    )
