@@ -36,6 +36,7 @@ from operator_samples import Sample, load_samples  # noqa: E402
 from optest.plan import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, hlo, lowering  # noqa: E402
+from torchstone.compiler.index_checks import RULES  # noqa: E402
 from torchstone.compiler.lower import lower_graph  # noqa: E402
 from torchstone.compiler.support import needs_seed, unsupported_reason  # noqa: E402
 from torchstone.dtypes import DType  # noqa: E402
@@ -93,7 +94,14 @@ Higher-order operators: {higher_order}.
 
 Short names of dtypes:
 
-{legend}"""
+{legend}
+## Indices out of range
+
+A program cannot raise. What it does with an index out of range is in the table; with `config.check_indices`
+it raises `IndexOutOfRange` instead, with the operator and the line of the model. A program is exported or compiled
+with the checks or without them; without them they cost nothing. Bodies of loops and conditions are not checked.
+
+{indices}"""
 
 
 def operators_page() -> str:
@@ -108,6 +116,7 @@ def operators_page() -> str:
         families=len(families),
         higher_order=code(one.name for one in registry.higher_order_lowerings()),
         legend="".join(f"- {line}\n" for line in legend),
+        indices=index_table(),
     )
     parts = [WRITTEN, introduction]
     for family, entries in sorted(families.items()):
@@ -122,6 +131,20 @@ def operators_page() -> str:
         ]
         parts += [f"## {family}\n", table(("overload", "dtypes", "gaps", "what it is"), rows)]
     return "\n".join(parts)
+
+
+def index_table() -> str:
+    """Every operator with index operands: what may be in them, and what happens to the rest."""
+    rows = [
+        (
+            f"`{str(overload).removeprefix('aten.')}`",
+            f"`{rule.operand}`",
+            "from the end" if rule.negative else "out of range",
+            rule.effect,
+        )
+        for overload, rule in sorted(RULES.items(), key=lambda item: str(item[0]))
+    ]
+    return table(("overload", "indices", "negative", "out of range, without checks"), rows)
 
 
 def gap_text(entry: Lowering) -> str:

@@ -16,7 +16,7 @@ import numpy
 
 from .artifact import Artifact, Signature, load_artifact, save_artifact
 from .config import config
-from .errors import ConfigError, InputMismatch, UnsupportedLayout
+from .errors import ConfigError, InputMismatch, UnsupportedLayout, raise_out_of_range
 from .runtime import Buffer, Executable, get_engine, refine
 from .runtime.buffers import check_buffer
 from .shapes import bind, evaluate, is_static
@@ -101,7 +101,11 @@ class Program:
         return {**self._artifact.weights, **{name: buffer.to_numpy() for name, buffer in self._state.items()}}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the engine. Raises :class:`InputMismatch` where an argument differs from the signature."""
+        """Run on the engine.
+
+        Raises :class:`InputMismatch` where an argument differs from the signature, and
+        :class:`IndexOutOfRange` if the program was exported with ``config.check_indices``.
+        """
         leaves = flatten(self.signature.input_tree, (args, kwargs))
         given = [leaves[i] for i in range(len(leaves))]
         self._check_tensors(given)
@@ -113,7 +117,15 @@ class Program:
         return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
 
     def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
-        """Write mutations back; returns the outputs in the caller's kind of array."""
+        """Write mutations back; returns the outputs in the caller's kind of array.
+
+        Raises :class:`IndexOutOfRange` before anything is written.
+        """
+        raise_out_of_range(
+            (str(spec.target), bool(buffer.to_numpy()))
+            for spec, buffer in zip(self.signature.outputs, results, strict=True)
+            if spec.kind == "index_check"
+        )
         by_name = dict(zip((spec.name for spec in self._specs), given, strict=True))
         as_torch = _wants_torch(given)
         outputs = []
@@ -122,7 +134,7 @@ class Program:
                 self._state[str(spec.target)] = buffer
             elif spec.kind == "input_mutation":
                 _overwrite(by_name[str(spec.target)], buffer)
-            else:
+            elif spec.kind == "output":
                 outputs.append(_to_torch(buffer) if as_torch else buffer.to_numpy())
         return outputs
 

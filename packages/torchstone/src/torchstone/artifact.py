@@ -43,7 +43,7 @@ SIGNATURE = "signature.json"
 WEIGHTS = "weights.safetensors"
 
 InputKind = Literal["parameter", "buffer", "constant", "input", "seed"]
-OutputKind = Literal["output", "buffer_mutation", "input_mutation"]
+OutputKind = Literal["output", "buffer_mutation", "input_mutation", "index_check"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class OutputSpec:
     """One result of ``main``, in order.
 
     ``target`` of a mutation is the buffer's name among the weights, or the name
-    of the input that receives the result.
+    of the input that receives the result; of an index check (0-d bool, true if in
+    range) it is what is checked, as the error says it.
     """
 
     kind: OutputKind
@@ -321,7 +322,7 @@ def _check_targets(signature: Signature, weights: Mapping[str, Any]) -> None:
             _require(same, f"weight {spec.target!r} is not the {spec.dtype}{list(spec.shape)} of its input")
     own = {spec.name for spec in signature.inputs if spec.kind == "input"}
     for result in signature.outputs:
-        if result.kind != "output":
+        if result.kind in ("buffer_mutation", "input_mutation"):
             known = own if result.kind == "input_mutation" else weights.keys()
             _require(result.target in known, f"mutation of the unknown {result.target!r}")
 

@@ -50,6 +50,11 @@ class Config:
     fallback: bool = _setting(
         True, "Let `torch.compile` run unsupported operators in eager PyTorch (with one warning)."
     )
+    check_indices: bool = _setting(
+        False,
+        "Let programs that are exported or compiled from now on report an index that is out of range "
+        "instead of reading the nearest element or writing nothing.",
+    )
     specializations: int = _setting(
         16, "Shapes for which one compiled graph with symbolic dimensions keeps executables."
     )

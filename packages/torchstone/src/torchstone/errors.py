@@ -9,7 +9,7 @@ Nothing here imports torch, JAX or any other module of this package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -133,6 +133,20 @@ class DeviceNotFound(EngineError):
 
 class PluginError(EngineError):
     """A PJRT plugin is missing, unreadable or not a PJRT plugin."""
+
+
+class IndexOutOfRange(TorchstoneError, IndexError):
+    """A program that checks its indices was called with one outside its range."""
+
+
+def raise_out_of_range(checks: Iterable[tuple[str, bool]]) -> None:
+    """Raises :class:`IndexOutOfRange` with the texts of the checks that failed: ``(text, in range)``."""
+    failed = [text for text, in_range in checks if not in_range]
+    if failed:
+        raise IndexOutOfRange(
+            "index out of range in " + "; ".join(failed),
+            hint="correct the indices; they are checked because config.check_indices was set",
+        )
 
 
 class BufferDeleted(EngineError):

@@ -18,13 +18,15 @@ class Options:
     parts (with one warning) instead of raising
     :class:`~torchstone.errors.FallbackRefused`. ``engine``, ``device``: where
     compiled parts run. ``specializations``: executables kept per graph with
-    symbolic dimensions.
+    symbolic dimensions. ``check_indices``: raise
+    :class:`~torchstone.errors.IndexOutOfRange` where an index is out of range.
     """
 
     fallback: bool = True
     engine: str = "pjrt"
     device: str = "cpu"
     specializations: int = 16
+    check_indices: bool = False
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:

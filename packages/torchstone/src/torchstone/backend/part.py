@@ -11,8 +11,10 @@ from torch.fx import GraphModule
 
 from .. import dtypes, hlo
 from ..compiler.graphs import operator_nodes, output_values, shape_of
+from ..compiler.index_checks import add_index_checks
 from ..compiler.lower import lower_graph
 from ..compiler.support import needs_seed
+from ..errors import raise_out_of_range
 from ..runtime import get_engine
 from .options import Options
 from .passes import Outputs, arrange_layouts, split_outputs
@@ -43,6 +45,9 @@ class CompiledPart:
             bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
         )
         self._call: Callable[[list[Any]], list[Any]] | None = None
+        self._checks: list[str] = []
+        if options.check_indices:
+            module, self._checks = add_index_checks(module)
         if not output_values(module):
             return
         arguments = [
@@ -68,6 +73,10 @@ class CompiledPart:
         if self._seeded:
             tensors.append(draw_seed())
         results = self._call(tensors) if self._call is not None else []
+        if self._checks:
+            count = len(results) - len(self._checks)
+            results, fits = results[:count], results[count:]
+            raise_out_of_range(zip(self._checks, map(bool, fits), strict=True))
         for position, order in self._orders.outputs:
             results[position] = results[position].permute(order)
         return results if self._outputs.plain else self._outputs.assemble(inputs, results)

@@ -25,10 +25,12 @@ from .._version import __version__
 from ..artifact import Artifact, InputSpec, OutputSpec, Signature
 from ..artifact import InputKind as Kind
 from ..artifact import OutputKind as OutKind
+from ..config import config
 from ..errors import CaptureError, UnsupportedOperators
 from ..trees import Tree
 from .capture import capture
 from .graphs import shape_of, to_numpy
+from .index_checks import add_index_checks
 from .lower import lower_graph
 from .normalize import normalize
 from .support import find_unsupported, needs_seed
@@ -103,6 +105,12 @@ def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") 
     if unsupported:
         raise UnsupportedOperators(unsupported)
     builder = _Builder(exported, weights)
+    if config.check_indices:
+        graph_module, checks = add_index_checks(graph_module)
+        builder.outputs += [
+            OutputSpec("index_check", f"index_check{i}", (), dtypes.BOOL, text)
+            for i, text in enumerate(checks)
+        ]
     seed = needs_seed(graph_module)
     module = lower_graph(
         graph_module,
