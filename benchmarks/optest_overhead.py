@@ -17,8 +17,8 @@ MOST_S, MOST_MIB = 60.0, 500.0
 ISOLATION_MS = 5.0
 
 _OPERATORS = [
-    "abs", "neg", "sign", "ceil", "floor", "square", "sqrt", "exp", "log", "sin", "cos", "atan", "mul", "maximum",
-    "minimum", "atan2", "relu", "silu", "sigmoid", "tanh",
+    "abs", "neg", "sign", "ceil", "floor", "square", "sqrt", "exp", "log", "sin", "cos", "atan", "mul",
+    "maximum", "minimum", "atan2", "relu", "silu", "sigmoid", "tanh",
 ]  # fmt: skip
 _PLAN = """\
 cases:
