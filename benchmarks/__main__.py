@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from . import call_overhead, compile_time, growth, models
+from . import call_overhead, compile_time, growth, models, optest_overhead
 from .measure import Row
 
 SUITES = {
@@ -23,6 +23,7 @@ SUITES = {
     "growth": growth.rows,
     "inference": models.inference_rows,
     "training": models.training_rows,
+    "optest": optest_overhead.rows,
 }
 
 
