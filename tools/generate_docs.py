@@ -97,9 +97,10 @@ Short names of dtypes:
 {legend}
 ## Indices out of range
 
-A program cannot raise. What it does with an index out of range is in the table; with `config.check_indices`
-it raises `IndexOutOfRange` instead, with the operator and the line of the model. A program is exported or compiled
-with the checks or without them; without them they cost nothing. Bodies of loops and conditions are not checked.
+A program cannot raise. What it does with an index out of range is in the table; with
+`config.check_indices` it raises `IndexOutOfRange` instead, with the operator and the line of the
+model. A program is exported or compiled with the checks or without them; without them they cost
+nothing. Bodies of loops and conditions are not checked.
 
 {indices}"""
 

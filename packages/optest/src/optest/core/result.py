@@ -44,7 +44,8 @@ class CaseResult:
 
     ``backend`` has ``kind``, ``name`` and ``chip``; ``comparisons`` one
     ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
-    process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the command that runs exactly this case.
+    process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the
+    command that runs exactly this case.
     """
 
     case_id: str
