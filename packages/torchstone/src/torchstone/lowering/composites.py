@@ -8,6 +8,10 @@ be among the attributes, because equal composites share one decomposition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
 
 from .. import hlo
 from ..dtypes import DType
@@ -66,3 +70,20 @@ def composed(
     }
     made = iter(hlo.composite(f"torchstone.{name}", given, decomposition, {**(attributes or {}), **marks}))
     return [next(made) if spec else None for spec in specs]
+
+
+def composed_whole(
+    name: str,
+    inputs: Sequence[Value],
+    kernel: Callable[..., Value],
+    out: Spec,
+    attributes: Mapping[str, Any],
+) -> Value:
+    """``kernel(*inputs)`` as the composite ``torchstone.<name>``; operands keep their dtypes.
+
+    For operators that move or compare elements. Where an attribute is a symbol, the kernel is inlined.
+    """
+    if any(isinstance(item, torch.SymInt) for item in tree_leaves(dict(attributes))):
+        return kernel(*inputs)
+    marks = {"dtypes": [out.dtype.name]}
+    return hlo.composite(f"torchstone.{name}", inputs, kernel, {**attributes, **marks})[0]

@@ -16,6 +16,7 @@ from ... import hlo
 from ...dtypes import BOOLEAN, INT64, REAL
 from ...hlo import Value
 from ..common import axes_of, axis_of, restore
+from ..composites import composed_whole
 from ..factories import finish, lowers_reduction
 from ..registry import Spec, lowers
 
@@ -66,18 +67,23 @@ def min_dim(self: Value, dim: int, out: tuple[Spec, Spec]) -> tuple[Value, Value
     return _with_index(self, dim, out, hlo.reduce_min)
 
 
-def _position(self: Value, dim: int | None, out: Spec, reduce: Reduce) -> Value:
-    x = hlo.reshape(self, (self.numel,)) if dim is None else self
-    return finish(extreme(x, axis_of(dim or 0, x.rank), reduce)[1], out)
+def _position(name: str, self: Value, dim: int | None, out: Spec, reduce: Reduce) -> Value:
+    def kernel(x: Value) -> Value:
+        x = hlo.reshape(x, (x.numel,)) if dim is None else x
+        return finish(extreme(x, axis_of(dim or 0, x.rank), reduce)[1], out)
+
+    kept = len(out.shape) == self.rank and self.rank > 0
+    attributes = {"axis": None if dim is None else axis_of(dim, self.rank), "keepdims": kept}
+    return composed_whole(name, [self], kernel, out, attributes)
 
 
 @lowers(aten.argmax.default, dtypes=REAL, ignores=("keepdim",))
 def argmax(self: Value, dim: int | None = None, *, out: Spec) -> Value:
     """First index of the largest element along ``dim`` (``None``: of all, in row-major order)."""
-    return _position(self, dim, out, hlo.reduce_max)
+    return _position("argmax", self, dim, out, hlo.reduce_max)
 
 
 @lowers(aten.argmin.default, dtypes=REAL, ignores=("keepdim",))
 def argmin(self: Value, dim: int | None = None, *, out: Spec) -> Value:
     """First index of the smallest element along ``dim`` (``None``: of all, in row-major order)."""
-    return _position(self, dim, out, hlo.reduce_min)
+    return _position("argmin", self, dim, out, hlo.reduce_min)

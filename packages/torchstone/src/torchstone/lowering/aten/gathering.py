@@ -16,6 +16,7 @@ from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
 from ..common import at_least_1d, axis_of, flatten, is_empty
+from ..composites import composed_whole
 from ..registry import Spec, lowers
 
 aten = torch.ops.aten
@@ -119,4 +120,6 @@ def take(self: Value, index: Value, out: Spec) -> Value:
 @lowers(aten.embedding.default, dtypes=COPYABLE, ignores=("padding_idx", "scale_grad_by_freq", "sparse"))
 def embedding(weight: Value, indices: Value, out: Spec) -> Value:
     """The rows of ``weight`` at ``indices``."""
-    return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else hlo.take(weight, indices, 0)
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+    return composed_whole("embedding", [weight, indices], lambda w, i: hlo.take(w, i, 0), out, {})

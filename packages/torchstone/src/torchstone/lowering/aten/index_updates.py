@@ -14,6 +14,7 @@ from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64, REAL, STANDARD
 from ...hlo import Value
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, flatten, is_empty
+from ..composites import composed_whole
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 from .gathering import wrapped
@@ -120,16 +121,25 @@ def embedding_dense_backward(
     """
     if is_empty(grad_output.shape):
         return hlo.full(out.shape, 0, out.dtype)
-    where = hlo.convert(flatten(indices), INT64)
-    rows = hlo.convert(hlo.reshape(grad_output, (where.shape[0], out.shape[1])), opmath(out.dtype))
-    if scale_grad_by_freq:
-        uses = hlo.convert(hlo.take(count_of_each(where, num_weights), where, 0), rows.dtype)
-        rows = rows / hlo.broadcast_in_dim(uses, rows.shape, [0])
-    if not isinstance(padding_idx, int) or padding_idx >= 0:
-        # A position before the first one: scatter drops what is sent there.
-        where = hlo.select(hlo.eq(where, padding_idx), -1, where)
-    total = hlo.put(hlo.full(out.shape, 0, rows.dtype), where, rows, 0, add)
-    return hlo.convert(total, out.dtype)
+
+    def kernel(grad: Value, positions: Value) -> Value:
+        where = hlo.convert(flatten(positions), INT64)
+        rows = hlo.convert(hlo.reshape(grad, (where.shape[0], out.shape[1])), opmath(out.dtype))
+        if scale_grad_by_freq:
+            uses = hlo.convert(hlo.take(count_of_each(where, num_weights), where, 0), rows.dtype)
+            rows = rows / hlo.broadcast_in_dim(uses, rows.shape, [0])
+        if not isinstance(padding_idx, int) or padding_idx >= 0:
+            # A position before the first one: scatter drops what is sent there.
+            where = hlo.select(hlo.eq(where, padding_idx), -1, where)
+        total = hlo.put(hlo.full(out.shape, 0, rows.dtype), where, rows, 0, add)
+        return hlo.convert(total, out.dtype)
+
+    attributes = {
+        "num_weights": num_weights,
+        "padding_idx": padding_idx,
+        "scale_grad_by_freq": scale_grad_by_freq,
+    }
+    return composed_whole("embedding_backward", [grad_output, indices], kernel, out, attributes)
 
 
 @lowers(

@@ -13,6 +13,7 @@ from ... import hlo
 from ...dtypes import COPYABLE
 from ...hlo import Value
 from ..common import axis_of, flatten
+from ..composites import composed_whole
 from ..registry import Spec, aten_overloads, lowers
 
 aten = torch.ops.aten
@@ -88,13 +89,18 @@ def flip(self: Value, dims: list[int]) -> Value:
 
 
 @lowers(aten.roll.default, dtypes=COPYABLE)
-def roll(self: Value, shifts: list[int], dims: list[int]) -> Value:
+def roll(self: Value, shifts: list[int], dims: list[int], out: Spec) -> Value:
     """Elements moved cyclically by ``shifts`` along ``dims`` (of the flattened tensor without dims)."""
-    if not dims:
-        return hlo.reshape(_rolled(flatten(self), 0, shifts[0]), self.shape)
-    for dim, shift in zip(dims, shifts, strict=True):
-        self = _rolled(self, axis_of(dim, self.rank), shift)
-    return self
+    axes = [axis_of(dim, self.rank) for dim in dims]
+
+    def kernel(x: Value) -> Value:
+        if not dims:
+            return hlo.reshape(_rolled(flatten(x), 0, shifts[0]), x.shape)
+        for axis, shift in zip(axes, shifts, strict=True):
+            x = _rolled(x, axis, shift)
+        return x
+
+    return composed_whole("roll", [self], kernel, out, {"axes": axes, "shifts": shifts})
 
 
 def _rolled(x: Value, axis: int, shift: hlo.Dim) -> Value:

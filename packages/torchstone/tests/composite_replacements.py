@@ -1,0 +1,225 @@
+"""Another implementation of each composite, found by its name: eager PyTorch's operator.
+
+It sees the attributes and the operands, nothing else, as a vendor's compiler does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+Tensors = Sequence[torch.Tensor | None]
+Attributes = dict[str, Any]
+
+_FLASH = aten._scaled_dot_product_flash_attention_for_cpu_backward
+OVERLOADS = {
+    "cdist": aten._cdist_forward.default,
+    "cdist_backward": aten._cdist_backward.default,
+    "ctc_loss": aten._ctc_loss.Tensor,
+    "ctc_loss_backward": aten._ctc_loss_backward.Tensor,
+    "embedding_backward": aten.embedding_dense_backward.default,
+    "group_norm": aten.native_group_norm.default,
+    "group_norm_backward": aten.native_group_norm_backward.default,
+    "layer_norm": aten.native_layer_norm.default,
+    "linalg_cholesky": aten.linalg_cholesky_ex.default,
+    "linalg_cholesky_inverse": aten.cholesky_inverse.default,
+    "linalg_cholesky_solve": aten.cholesky_solve.default,
+    "linalg_det": aten._linalg_det.default,
+    "linalg_eigh": aten._linalg_eigh.default,
+    "linalg_eigvals": aten._linalg_eigvals.default,
+    "linalg_geqrf": aten.geqrf.default,
+    "linalg_inv": aten.linalg_inv_ex.default,
+    "linalg_ldl_factor": aten.linalg_ldl_factor_ex.default,
+    "linalg_lu_factor": aten.linalg_lu_factor_ex.default,
+    "linalg_lu_unpack": aten.lu_unpack.default,
+    "linalg_ormqr": aten.ormqr.default,
+    "linalg_pinv": aten.linalg_pinv.atol_rtol_tensor,
+    "linalg_slogdet": aten._linalg_slogdet.default,
+    "linalg_solve": aten._linalg_solve_ex.default,
+    "linalg_svd": aten._linalg_svd.default,
+    "log_softmax": aten._log_softmax.default,
+    "log_softmax_backward": aten._log_softmax_backward_data.default,
+    "masked_softmax": aten._masked_softmax.default,
+    "masked_softmax_backward": aten._masked_softmax_backward.default,
+    "multilabel_margin_loss": aten.multilabel_margin_loss_forward.default,
+    "pdist": aten._pdist_forward.default,
+    "pdist_backward": aten._pdist_backward.default,
+    "rms_norm": aten._fused_rms_norm.default,
+    "rms_norm_backward": aten._fused_rms_norm_backward.default,
+    "scaled_dot_product_attention_forward": aten._scaled_dot_product_flash_attention_for_cpu.default,
+    "scaled_dot_product_attention_backward": _FLASH.default,
+    "softmax": aten._softmax.default,
+    "softmax_backward": aten._softmax_backward_data.default,
+}
+"""Where the composite is not called like its ATen operator."""
+
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+DERIVED: dict[str, Callable[[Attributes, torch.Tensor], Any]] = {
+    "reduction": lambda a, _: REDUCTIONS[a["reduction"]],
+    "dim": lambda a, _: a["axis"] if "axis" in a else a["axes"][0] if a.get("axes") else None,
+    "dims": lambda a, _: a["axes"],
+    "keepdim": lambda a, _: a["keepdims"],
+    "eps": lambda a, _: a["epsilon"],
+    "half_to_float": lambda *_: False,
+    "input_dtype": lambda a, _: getattr(torch, a["dtypes"][0]),
+    "UPLO": lambda a, _: "L" if a["lower"] else "U",
+    "compute_v": lambda a, _: a["vectors"],
+    "normalized_shape": lambda a, x: [x.shape[axis] for axis in a["axes"]],
+    "N": lambda _, x: x.shape[0],
+    "C": lambda _, x: x.shape[1],
+    "HxW": lambda _, x: math.prod(x.shape[2:]),
+    "group": lambda a, _: a["groups"],
+    "train": lambda a, _: a["training"],
+    "output_mask": lambda a, _: [dtype != "none" for dtype in a["dtypes"]],
+    "compute_mode": lambda *_: None,
+    "dropout_p": lambda *_: 0.0,
+    "dtype": lambda a, _: getattr(torch, a["dtype"] if "dtype" in a else a["dtypes"][0]),
+}
+"""How schema parameters are called in attributes; the second argument is the first operand."""
+
+
+def _batch_norm_inference(operands: Tensors, attributes: Attributes) -> Any:
+    return aten.native_batch_norm.default(*operands, False, 0.0, attributes["epsilon"])[0]
+
+
+def _batch_norm_training(operands: Tensors, attributes: Attributes) -> Any:
+    x, weight, bias, mean, var = operands
+    momentum, epsilon = attributes["momentum"], attributes["epsilon"]
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, epsilon)
+    return aten._native_batch_norm_legit_functional.default(
+        x, weight, bias, mean, var, True, momentum, epsilon
+    )
+
+
+def _batch_norm_backward(operands: Tensors, attributes: Attributes) -> Any:
+    grad, x, weight, mean, invstd = operands
+    assert mean is not None
+    assert invstd is not None
+    variance = invstd.double() ** -2  # which makes the square root of it exact, whatever epsilon was
+    running = (None, None) if attributes["training"] else (mean.double(), variance)
+    wide = [one if one is None else one.double() for one in (grad, x, weight)]
+    statistics = (*running, mean.double(), invstd.double())
+    return aten.native_batch_norm_backward.default(
+        *wide, *statistics, attributes["training"], 0.0, [True, True, True]
+    )
+
+
+BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
+
+
+def _embedding_bag(operands: Tensors, attributes: Attributes) -> Any:
+    weight, indices, offsets, scale = operands
+    options = (attributes["include_last_offset"], attributes["padding_idx"])
+    forward = aten._embedding_bag if attributes["with_bags"] else aten._embedding_bag_forward_only
+    mode = BAG_MODES[attributes["mode"]]
+    return forward.default(weight, indices, offsets, False, mode, False, scale, *options)
+
+
+def _embedding_bag_backward(operands: Tensors, attributes: Attributes) -> Any:
+    grad, indices, bag, sizes, maximum, scale = operands
+    return aten._embedding_bag_dense_backward.default(
+        grad,
+        indices,
+        bag,
+        sizes,
+        maximum,
+        attributes["num_weights"],
+        attributes["scale_grad_by_freq"],
+        BAG_MODES[attributes["mode"]],
+        scale,
+        attributes["padding_idx"],
+    )
+
+
+def _nll_loss(operands: Tensors, attributes: Attributes) -> Any:
+    scores, target, weight = operands
+    assert scores is not None
+    forward = aten.nll_loss2d_forward if scores.dim() == 4 else aten.nll_loss_forward
+    options = (REDUCTIONS[attributes["reduction"]], attributes["ignore_index"])
+    return forward.default(scores, target, weight, *options)
+
+
+def _nll_loss_backward(operands: Tensors, attributes: Attributes) -> Any:
+    grad, scores, target, weight, total = operands
+    assert scores is not None
+    backward = aten.nll_loss2d_backward if scores.dim() == 4 else aten.nll_loss_backward
+    options = (REDUCTIONS[attributes["reduction"]], attributes["ignore_index"])
+    return backward.default(grad, scores, target, weight, *options, total)
+
+
+def _layer_norm_backward(operands: Tensors, attributes: Attributes) -> Any:
+    grad, x, mean, rstd, weight = operands
+    assert x is not None
+    shape = [x.shape[axis] for axis in attributes["axes"]]
+    mask = [dtype != "none" for dtype in attributes["dtypes"]]
+    # The bias only has to be there for its gradient to be.
+    bias = torch.zeros(shape, dtype=x.dtype)
+    return aten.native_layer_norm_backward.default(grad, x, shape, mean, rstd, weight, bias, mask)
+
+
+def _recurrent(name: str) -> Callable[[Tensors, Attributes], Any]:
+    states = 2 if name == "lstm" else 1
+
+    def function(operands: Tensors, attributes: Attributes) -> Any:
+        x, hidden, weights = operands[0], operands[1 : 1 + states], operands[1 + states :]
+        directions = 1 + attributes["bidirectional"]
+        each = 2 + 2 * attributes["has_biases"] + attributes["projected"]
+        layers = len(weights) // (each * directions)
+        flags = (0.0, False, attributes["bidirectional"], attributes["batch_first"])
+        initial = hidden if name == "lstm" else hidden[0]
+        return getattr(torch, name)(x, initial, weights, attributes["has_biases"], layers, *flags)
+
+    return function
+
+
+SPECIAL: dict[str, Callable[[Tensors, Attributes], Any]] = {
+    "batch_norm_backward": _batch_norm_backward,
+    "batch_norm_inference": _batch_norm_inference,
+    "batch_norm_training": _batch_norm_training,
+    "embedding_bag": _embedding_bag,
+    "embedding_bag_backward": _embedding_bag_backward,
+    "layer_norm_backward": _layer_norm_backward,
+    "nll_loss": _nll_loss,
+    "nll_loss_backward": _nll_loss_backward,
+    **{name: _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+}
+"""Composites that stand for several overloads, or are called otherwise than their attributes spell."""
+
+
+def replacement(name: str) -> Callable[[Tensors, Attributes], Any]:
+    """The operator that a composite's name stands for, called with nothing but operands and attributes."""
+    if name in SPECIAL:
+        return SPECIAL[name]
+    overload = OVERLOADS.get(name) or getattr(aten, name).default
+
+    def argument(parameter: Any, attributes: Attributes, first: torch.Tensor) -> Any:
+        derive = DERIVED.get(parameter.name)
+        if parameter.name in attributes and parameter.name not in ("reduction", "dtype"):
+            return attributes[parameter.name]
+        try:
+            if derive is not None:
+                return derive(attributes, first)
+        except KeyError:
+            pass
+        assert parameter.has_default_value(), f"{name} does not say {parameter.name}"
+        return parameter.default_value
+
+    def function(operands: Tensors, attributes: Attributes) -> Any:
+        feed = iter(operands)
+        first = next(operand for operand in operands if operand is not None)
+        return overload(
+            **{
+                parameter.name: next(feed, None)
+                if "Tensor" in str(parameter.type)
+                else argument(parameter, attributes, first)
+                for parameter in overload._schema.arguments
+            }
+        )
+
+    return function

@@ -1,0 +1,215 @@
+"""Each composite replaced by name: another implementation gives the same results.
+
+The replacement sees the composite's name, attributes and operands, nothing else, as a
+vendor's compiler does. It is eager PyTorch's operator: so the test fails where attributes do not say
+enough to call it. The program around the composite stays as it was: one program
+computes the composites' operands, another takes their results as arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from composite_replacements import SPECIAL, Attributes, replacement
+from operator_samples import load_samples
+from optest.core.comparator import compare
+from torchstone import hlo, lowering
+from torchstone.compiler.graphs import to_numpy
+from torchstone.compiler.lower import lower_graph
+from torchstone.compiler.support import find_unsupported, needs_seed
+from torchstone.dtypes import FLOAT32, INT64, from_torch
+from torchstone.hlo._mlir import func, ir, jax_interpreters
+from torchstone.hlo.portable import serialize
+from torchstone.lowering import Lowering
+from torchstone.parity.operators import Sample, _graph_of_calls, _to_tensor
+from torchstone.runtime import get_engine
+
+aten = torch.ops.aten
+TABLE = Path(__file__).parents[4] / "docs" / "composites.md"
+REGISTRY = lowering.load()
+SAMPLES = load_samples()
+
+
+# Composites as another compiler sees them ------------------------------------------------------
+
+
+@dataclass
+class Call:
+    """A composite operation of ``main``."""
+
+    name: str
+    version: int
+    attributes: Attributes
+    present: list[bool]
+
+    @classmethod
+    def of(cls, operation: Any) -> Call:
+        given = {a.name: python_value(a.attr) for a in operation.attributes["composite_attributes"]}
+        present = given.pop("operands", [True] * len(operation.operands))
+        name = operation.attributes["name"].value.removeprefix("torchstone.")
+        return cls(name, operation.attributes["version"].value, given, present)
+
+    def results(self, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What the replacement returns, in the order and dtypes that the composite declares."""
+        feed = iter(operands)
+        made = replacement(self.name)(
+            [next(feed) if there else None for there in self.present], self.attributes
+        )
+        listed = [made] if isinstance(made, torch.Tensor) else list(made)
+        declared = self.attributes.get("dtypes", [str(result.dtype)[6:] for result in listed])
+        assert len(listed) >= len(declared)
+        return [
+            result.to(getattr(torch, dtype))
+            for result, dtype in zip(listed, declared, strict=False)
+            if dtype != "none"
+        ]
+
+
+def python_value(attribute: Any) -> Any:
+    if isinstance(attribute, ir.ArrayAttr):
+        return [python_value(item) for item in attribute]
+    return attribute.value
+
+
+def main_of(module: Any) -> Any:
+    return next(op for op in module.body.operations if op.name.value == "main")
+
+
+def composites(function: Any) -> list[Any]:
+    found = [op for op in function.entry_block.operations if op.operation.name == "stablehlo.composite"]
+    return [op for op in found if op.attributes["name"].value.startswith("torchstone.")]
+
+
+def set_results(module: Any, values: Sequence[Any]) -> None:
+    """Let ``main`` return ``values``, and take the arguments that its block has."""
+    function = main_of(module)
+    block = function.entry_block
+    old = list(block.operations)[-1]
+    with ir.InsertionPoint(old), ir.Location.unknown():
+        func.ReturnOp(values)
+    old.operation.erase()
+    retype(function, [value.type for value in values])
+
+
+def retype(function: Any, results: Sequence[Any]) -> None:
+    inputs = [argument.type for argument in function.entry_block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+    for name in ("res_attrs", "arg_attrs"):
+        if name in function.attributes:
+            del function.attributes[name]
+
+
+def run(module: Any, arguments: Sequence[Any]) -> list[numpy.ndarray[Any, Any]]:
+    code = serialize(module, hlo.resolve_version("current"))
+    return [buffer.to_numpy() for buffer in get_engine().compile(code)(*arguments)]
+
+
+def replaced_results(built: hlo.Module, arguments: Sequence[Any]) -> tuple[list[Call], list[Any], list[Any]]:
+    """The composites of ``main``, its results, and its results with all of them replaced."""
+    with built.context:
+        code = jax_interpreters.module_to_bytecode(built.op)
+        whole, before, after = (ir.Module.parse(code, context=built.context) for _ in range(3))
+        calls = [Call.of(operation) for operation in composites(main_of(whole))]
+        operands = [list(operation.operands) for operation in composites(main_of(before))]
+        flat = [value for values in operands for value in values]
+        set_results(before, flat)
+        given = iter(map(_to_tensor, run(before, arguments)))
+        made: list[torch.Tensor] = []
+        for call, values in zip(calls, operands, strict=True):
+            made += call.results([next(given) for _ in values])
+        function = main_of(after)
+        for operation in composites(function):
+            for result in list(operation.results):
+                argument = function.entry_block.add_argument(result.type, ir.Location.unknown())
+                result.replace_all_uses_with(argument)
+            operation.operation.erase()
+        returned = list(list(function.entry_block.operations)[-1].operands)
+        retype(function, [value.type for value in returned])
+        return calls, run(whole, arguments), run(after, [*arguments, *map(to_numpy, made)])
+
+
+# The pass -------------------------------------------------------------------------------------
+
+
+def program(entry: Lowering) -> tuple[hlo.Module, list[Any], Sample] | None:
+    """A module of the first sample of ``entry`` whose ``main`` holds a composite, with its arguments."""
+    dtype = next((d for d in (FLOAT32, INT64) if d in entry.dtypes), None)
+    for sample in SAMPLES[entry.overload].make(dtype.torch) if dtype else ():
+        try:
+            entry.overload(*sample.args, **sample.kwargs)
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
+            continue  # PyTorch does not take this sample
+        graph, inputs = _graph_of_calls(entry.overload, [sample])
+        if find_unsupported(graph) or needs_seed(graph):
+            continue
+        arguments = [
+            hlo.Argument(tuple(tensor.shape), from_torch(tensor.dtype), f"input{i}")
+            for i, tensor in enumerate(inputs)
+        ]
+        module = lower_graph(graph, arguments)
+        with module.context:
+            if composites(main_of(module.op)):
+                return module, [to_numpy(tensor) for tensor in inputs], sample
+    return None
+
+
+def documented() -> dict[str, set[str]]:
+    """Composites of the generated table with the overloads that emit them."""
+    rows = [line.split("|") for line in TABLE.read_text("utf-8").splitlines() if line.startswith("| `torch")]
+    return {
+        cells[1].strip(" `").removeprefix("torchstone."): set(re.findall(r"`([^`]+)`", cells[-2]))
+        for cells in rows
+    }
+
+
+def emitters() -> list[object]:
+    names = set().union(*documented().values())
+    return [
+        pytest.param(entry, id=entry.name)
+        for entry in REGISTRY
+        if entry.name.removeprefix("aten.") in names and entry.overload in SAMPLES
+    ]
+
+
+@pytest.mark.parametrize("entry", emitters())
+def test_replaced_by_name_it_still_agrees(entry: Lowering) -> None:
+    found = program(entry)
+    assert found is not None, "no sample of it holds a composite"
+    module, arguments, sample = found
+    calls, expected, actual = replaced_results(module, arguments)
+    assert {call.name for call in calls} <= documented().keys()
+    assert {call.version for call in calls} == {1}
+    if sample.canonical is not None:
+        expected, actual = (
+            [to_numpy(tensor) for tensor in sample.determined([_to_tensor(array) for array in arrays])]
+            for arrays in (expected, actual)
+        )
+    comparisons = [compare(got, want) for got, want in zip(actual, expected, strict=True)]
+    assert all(one.passed for one in comparisons), "\n".join(one.describe() for one in comparisons)
+
+
+def test_every_documented_composite_is_replaced() -> None:
+    tested = {
+        name
+        for name, overloads in documented().items()
+        if overloads & {entry.name.removeprefix("aten.") for entry in REGISTRY}
+    }
+    assert tested == documented().keys()
+
+
+def test_a_wrong_replacement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass itself: what the replacement returns is what the program goes on with."""
+    monkeypatch.setitem(SPECIAL, "gelu", lambda operands, _: operands[0] * 2)
+    found = program(next(entry for entry in REGISTRY if entry.overload is aten.gelu.default))
+    assert found is not None
+    _, expected, actual = replaced_results(*found[:2])
+    numpy.testing.assert_array_equal(actual[0], found[1][0] * 2)
+    assert not compare(actual[0], expected[0]).passed
