@@ -1,4 +1,4 @@
-"""How the time of loops grows with their size, beside eager: one function per family of operators."""
+"""How time grows with size, beside eager: one function per family of operators."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from .measure import Row, paired
 
 STEPS = (10, 100, 1_000, 10_000)
+ELEMENTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SLACK = 0.1
 """How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
 
 Candidates = Mapping[str, Callable[[], object]]
+Inputs = tuple[torch.Tensor, ...]
+Function = Callable[..., object]
 
 
 def rows() -> Iterator[Row]:
     yield from recurrent_rows()
+    yield from size_rows()
 
 
 def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
@@ -73,3 +78,49 @@ def _recurrent(kind: type[nn.RNNBase], training: bool, steps: int) -> Candidates
             output.sum().backward()
 
     return {"eager": partial(run, network), "torchstone": partial(run, compiled)}
+
+
+def size_rows() -> Iterator[Row]:
+    """Scans, sorts and bags of embeddings over 10³ to 10⁷ elements."""
+    for name, (make, function) in SIZED.items():
+        yield from growth(f"{name}: elements", ELEMENTS, partial(_sized, make, function))
+
+
+def _numbers(size: int) -> Inputs:
+    return (torch.rand(size),)
+
+
+def _rows(size: int) -> Inputs:
+    return (torch.rand(max(size // 1000, 1), 1000),)
+
+
+def _bags(size: int) -> Inputs:
+    """Indices into a table of 1,000 rows of 8, in bags of 10."""
+    return torch.rand(1000, 8), torch.randint(0, 1000, (size // 8,)), torch.arange(0, size // 8, 10)
+
+
+def _bag(mode: str, weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    return functional.embedding_bag(indices, weight, offsets, mode=mode)
+
+
+SIZED: dict[str, tuple[Callable[[int], Inputs], Function]] = {
+    "cumsum": (_numbers, lambda x: x.cumsum(0)),
+    "cumprod": (_numbers, lambda x: x.cumprod(0)),
+    "cummax": (_numbers, lambda x: x.cummax(0)),
+    "logcumsumexp": (_numbers, lambda x: x.logcumsumexp(0)),
+    "cumsum of rows": (_rows, lambda x: x.cumsum(1)),
+    "sort": (_numbers, lambda x: x.sort()),
+    "sort of rows": (_rows, lambda x: x.sort(1)),
+    "topk": (_numbers, lambda x: x.topk(10)),
+    "embedding_bag sum": (_bags, partial(_bag, "sum")),
+    "embedding_bag mean": (_bags, partial(_bag, "mean")),
+    "embedding_bag max": (_bags, partial(_bag, "max")),
+}
+"""By name: the inputs for a number of elements, and the function."""
+
+
+def _sized(make: Callable[[int], Inputs], function: Function, size: int) -> Candidates:
+    torch._dynamo.reset()
+    inputs = make(size)
+    compiled = torch.compile(function, backend="torchstone", fullgraph=True)
+    return {"eager": partial(function, *inputs), "torchstone": partial(compiled, *inputs)}
