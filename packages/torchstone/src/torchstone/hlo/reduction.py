@@ -253,7 +253,7 @@ def _blocked_scan(values: Sequence[Value], axis: int, size: int, combined: Combi
 
 def _in_blocks(x: Value, axis: int, count: int, length: int) -> Value:
     """``(…, n, …)`` as ``(length, …, count, …)``, the last block filled up with the first elements."""
-    surplus = count * length - int(x.shape[axis])  # type: ignore[arg-type]
+    surplus = count * length - int(x.shape[axis])
     if surplus:
         x = concatenate([x, slice_axis(x, axis, 0, surplus)], axis)
     split = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
