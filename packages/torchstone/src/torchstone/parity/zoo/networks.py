@@ -1,4 +1,4 @@
-"""Models to verify, measure and show: random weights, no downloads, dropout 0.
+"""Whole networks to verify, measure and show: random weights, no downloads, dropout 0.
 
 Each factory returns ``(model, args)`` with the model in evaluation mode. Those of
 the ``models`` extra come from Hugging Face transformers, built from a
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import MissingExtra
+from ...errors import MissingExtra
 
 Factory = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
 
@@ -105,7 +105,7 @@ def vit(layers: int = 4, width: int = 192) -> tuple[nn.Module, tuple[Any, ...]]:
     return transformers.ViTForImageClassification(config).eval(), (torch.randn(2, 3, 96, 96),)
 
 
-MODELS: dict[str, Factory] = {
+NETWORKS: dict[str, Factory] = {
     "mlp": mlp,
     "cnn": cnn,
     "resnet18": resnet18,
@@ -113,7 +113,7 @@ MODELS: dict[str, Factory] = {
     "gpt2": gpt2,
     "vit": vit,
 }
-"""The zoo by name."""
+"""The whole networks by name."""
 
 
 def _transformers() -> Any:

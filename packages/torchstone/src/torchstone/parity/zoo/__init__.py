@@ -1,0 +1,37 @@
+"""The model zoo: whole networks, and every model of the inventory, one file per family.
+
+``MODELS`` are whole networks by name, ``INVENTORY`` the small models that show one
+operator or one pattern each. All are built here: random weights, no downloads.
+"""
+
+from __future__ import annotations
+
+from . import (
+    attention,
+    complex,
+    dynamic_shape,
+    embedding,
+    fft,
+    loss,
+    quantization,
+    rnn,
+    scan,
+    sparse,
+)
+from .example import INVENTORY, Example, ZooModel
+from .networks import NETWORKS as MODELS
+from .networks import Factory, bert, cnn, gpt2, mlp, resnet18, vit
+
+__all__ = [
+    "INVENTORY",
+    "MODELS",
+    "Example",
+    "Factory",
+    "ZooModel",
+    "bert",
+    "cnn",
+    "gpt2",
+    "mlp",
+    "resnet18",
+    "vit",
+]

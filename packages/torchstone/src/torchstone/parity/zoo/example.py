@@ -1,0 +1,72 @@
+"""What a model of the zoo is: an :class:`Example`, made by a function that :func:`model` registers.
+
+Not here: the models; each family has its file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model (a module or a function) with everything that is needed to run it.
+
+    ``dynamic_shapes`` is what ``torch.export`` takes; ``others`` are further
+    arguments, of other sizes, that the same program accepts. ``trains`` is False
+    where eager PyTorch differentiates nothing. ``bounded`` says that eager's
+    results have a size that depends on values: the program pads them and ends
+    with the true size.
+    """
+
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    dynamic_shapes: Any = None
+    others: tuple[tuple[Any, ...], ...] = ()
+    trains: bool = True
+    bounded: bool = False
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """One entry of the inventory: family, name, one line about it, and how to make it."""
+
+    family: str
+    name: str
+    documentation: str
+    function: Callable[[], Example] = field(repr=False)
+
+    def make(self) -> Example:
+        """A new copy in evaluation mode, the same at every call; PyTorch's generator is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(zlib.crc32(self.name.encode()))
+            example = self.function()
+        if isinstance(example.model, torch.nn.Module):
+            example.model.eval()
+        return example
+
+    def __call__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """``(model, args)``, as the factories that users write return it."""
+        example = self.make()
+        return example.model, example.args
+
+
+INVENTORY: dict[str, ZooModel] = {}
+"""The models of the inventory by name, family by family."""
+
+Factory = Callable[[], Example]
+
+
+def model(function: Factory) -> Factory:
+    """Register ``function`` under its own name (without a trailing underscore), in the family of its file."""
+    name = function.__name__.rstrip("_")
+    family = function.__module__.rpartition(".")[2]
+    if name in INVENTORY:
+        raise ValueError(f"the zoo has two models called {name}")
+    INVENTORY[name] = ZooModel(family, name, (function.__doc__ or "").partition("\n")[0], function)
+    return function
