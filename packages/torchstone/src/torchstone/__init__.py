@@ -19,11 +19,14 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import config
     from .api import Program, explain, export, load
+    from .compiler import bounds, capture_rule
     from .lowering import lowers
 
 __all__ = [
     "Program",
     "__version__",
+    "bounds",
+    "capture_rule",
     "config",
     "errors",
     "explain",
@@ -34,6 +37,8 @@ __all__ = [
 
 _LAZY = {
     "Program": "api",
+    "bounds": "compiler",
+    "capture_rule": "compiler",
     "explain": "api",
     "export": "api",
     "load": "api",

@@ -1,17 +1,19 @@
-"""From a model to an ``ExportedProgram``: ``torch.export`` with clear errors."""
+"""From a model to an ``ExportedProgram``: ``torch.export`` under capture rules, with clear errors."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from ..errors import CaptureError, UnsupportedDtype, UnsupportedLayout
+from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..lowering.operators import standing_in
+from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
 
 class _FunctionModule(torch.nn.Module):
@@ -87,14 +89,16 @@ def capture(
         _require_plain(f"example input {position}", value)
     for name, value in (kwargs or {}).items():
         _require_plain(f"example input {name!r}", value)
-    module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
+    module = without_replaced_modules(model) if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     try:
-        with standing_in():
+        with standing_in(), replacing(), _dense_results(module):
             return torch.export.export(
                 module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
             )
+    except TorchstoneError:
+        raise
     except Exception as error:
         name = (
             type(model).__name__
@@ -105,3 +109,17 @@ def capture(
             f"torch.export cannot capture {name}: {type(error).__name__}: {error}",
             hint="run it in eager with the same inputs first; for control flow on values use torch.cond",
         ) from error
+
+
+@contextmanager
+def _dense_results(module: torch.nn.Module) -> Iterator[None]:
+    """Inside, ``module`` returns the dense parts of what it returns of sparse and quantized tensors."""
+
+    def replace(_: Any, __: Any, result: Any) -> Any:
+        return without_stand_ins(result)
+
+    handle = module.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()

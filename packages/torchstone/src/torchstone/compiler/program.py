@@ -46,6 +46,7 @@ _INPUT_KINDS: dict[Any, Kind] = {
 _OUTPUT_KINDS: dict[Any, OutKind] = {
     OutputKind.USER_OUTPUT: "output",
     OutputKind.BUFFER_MUTATION: "buffer_mutation",
+    OutputKind.PARAMETER_MUTATION: "buffer_mutation",  # embedding with max_norm
     OutputKind.USER_INPUT_MUTATION: "input_mutation",
 }
 
@@ -134,7 +135,7 @@ class _Builder:
         mutated = {
             spec.target
             for spec in exported.graph_signature.output_specs
-            if spec.kind is OutputKind.BUFFER_MUTATION
+            if _OUTPUT_KINDS.get(spec.kind) == "buffer_mutation"
         }
         user_leaves: list[Tree] = []
         self.weights: dict[str, torch.Tensor] = {}

@@ -52,10 +52,10 @@ def composed(
     specs = [out] if isinstance(out, Spec) else list(out)
     present = [value is not None for value in inputs]
     given = [value for value in inputs if value is not None]
-    wide = compute_dtype(given)
+    wide = compute_dtype(given) if any(map(_is_inexact, given)) else None
 
     def decomposition(*values: Value) -> list[Value]:
-        feed = iter(hlo.convert(value, wide) if _is_inexact(value) else value for value in values)
+        feed = iter(hlo.convert(value, wide) if wide and _is_inexact(value) else value for value in values)
         made = kernel(*(next(feed) if there else None for there in present))
         results = [made] if isinstance(made, Value) else made
         return [

@@ -96,7 +96,8 @@ def embedding_scale_grad() -> Example:
 @model
 def embedding_sparse() -> Example:
     """Sparse gradients"""
-    return Example(table(sparse=True), (tokens(),))
+    build = "aten._sparse_coo_tensor_with_dims_and_tensors.default"
+    return Example(table(sparse=True), (tokens(),), in_eager=(build,))
 
 
 @model
@@ -138,7 +139,8 @@ def embedding_bag_padding() -> Example:
 @model
 def embedding_bag_sparse() -> Example:
     """Sparse gradients"""
-    return Example(nn.EmbeddingBag(VOCABULARY, WIDTH, mode="sum", sparse=True), bags())
+    bag = nn.EmbeddingBag(VOCABULARY, WIDTH, mode="sum", sparse=True)
+    return Example(bag, bags(), in_eager=("aten._embedding_bag_backward.default",))
 
 
 @model
@@ -157,7 +159,11 @@ def one_hot() -> Example:
 @model
 def one_hot_dynamic() -> Example:
     """Auto-detect num_classes"""
-    return Example(F.one_hot, (tokens(),), trains=False, bounded=True)
+
+    def categories(tokens: Tensor) -> tuple[Tensor, Tensor]:
+        return F.one_hot(tokens), tokens.max() + 1
+
+    return Example(categories, (tokens(),), trains=False, ruled=True, bounds={"classes": VOCABULARY})
 
 
 @model

@@ -6,7 +6,7 @@ Not here: the models; each family has its file.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,13 @@ class Example:
 
     ``dynamic_shapes`` is what ``torch.export`` takes; ``others`` are further
     arguments, of other sizes, that the same program accepts. ``trains`` is False
-    where eager PyTorch differentiates nothing. ``bounded`` says that eager's
-    results have a size that depends on values: the program pads them and ends
-    with the true size.
+    where eager PyTorch differentiates nothing; ``held`` are the positions of
+    arguments that it takes no gradient of. ``ruled`` says that capture rules are
+    needed: ``torch.compile`` gets the captured graph then. ``bounds`` are declared
+    while it is captured (an empty dict: the default ones): results whose size depends
+    on values are padded, and the last one is the true size. ``reference`` is what eager
+    runs where PyTorch has the model on accelerators only. ``in_eager`` names the
+    overloads that compiled training leaves to eager PyTorch.
     """
 
     model: Callable[..., Any]
@@ -29,7 +33,11 @@ class Example:
     dynamic_shapes: Any = None
     others: tuple[tuple[Any, ...], ...] = ()
     trains: bool = True
-    bounded: bool = False
+    held: tuple[int, ...] = ()
+    ruled: bool = False
+    bounds: Mapping[str, int] | None = None
+    reference: Callable[..., Any] | None = None
+    in_eager: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

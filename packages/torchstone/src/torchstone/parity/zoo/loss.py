@@ -218,13 +218,13 @@ def poisson_nll_loss() -> Example:
 @model
 def gaussian_nll_loss() -> Example:
     """Uncertainty"""
-    return Example(nn.GaussianNLLLoss(full=True), (scores(), scores(), probabilities()))
+    return Example(nn.GaussianNLLLoss(full=True), (scores(), scores(), probabilities()), ruled=True)
 
 
 @model
 def soft_margin_loss() -> Example:
     """Margin"""
-    return Example(nn.SoftMarginLoss(), (scores(), signs(BATCH, CLASSES)))
+    return Example(nn.SoftMarginLoss(), (scores(), signs(BATCH, CLASSES)), held=(1,))
 
 
 @model

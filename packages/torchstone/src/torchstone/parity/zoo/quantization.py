@@ -17,8 +17,8 @@ BATCH, WIDTH = 4, 16
 def weights(*shape: int) -> Tensor:
     """int8 weights with a scale for each output channel."""
     values = torch.randn(shape) * 0.3
-    scales = values.flatten(1).abs().amax(1) / 127
-    return torch.quantize_per_channel(values, scales, torch.zeros(shape[0]), 0, torch.qint8)
+    scales = values.flatten(1).abs().amax(1).double() / 127
+    return torch.quantize_per_channel(values, scales, torch.zeros(shape[0], dtype=torch.int64), 0, torch.qint8)
 
 
 def linear(inputs: int, outputs: int) -> quantized.Linear:
@@ -83,31 +83,31 @@ def fake_quantize_per_tensor() -> Example:
 @model
 def quantized_linear() -> Example:
     """Quantized linear layer"""
-    return Example(between(linear(WIDTH, 8)), (torch.randn(BATCH, WIDTH),), trains=False)
+    return Example(between(linear(WIDTH, 8)), (torch.randn(BATCH, WIDTH),), trains=False, ruled=True)
 
 
 @model
 def quantized_conv2d() -> Example:
     """Quantized convolution"""
-    return Example(between(convolution(3, 5)), (torch.randn(2, 3, 7, 7),), trains=False)
+    return Example(between(convolution(3, 5)), (torch.randn(2, 3, 7, 7),), trains=False, ruled=True)
 
 
 @model
 def quantized_relu() -> Example:
     """Quantized ReLU activation"""
-    return Example(between(nn.ReLU()), (torch.randn(BATCH, WIDTH),), trains=False)
+    return Example(between(nn.ReLU()), (torch.randn(BATCH, WIDTH),), trains=False, ruled=True)
 
 
 @model
 def quantized_add() -> Example:
     """Quantized elementwise ops"""
-    return Example(Combined(torch.ops.quantized.add), pair(), trains=False)
+    return Example(Combined(torch.ops.quantized.add), pair(), trains=False, ruled=True)
 
 
 @model
 def quantized_mul() -> Example:
     """Quantized elementwise ops"""
-    return Example(Combined(torch.ops.quantized.mul), pair(), trains=False)
+    return Example(Combined(torch.ops.quantized.mul), pair(), trains=False, ruled=True)
 
 
 def pair() -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ def pair() -> tuple[Tensor, Tensor]:
 def int8_linear() -> Example:
     """Full INT8 inference model"""
     layers = between(linear(WIDTH, 32), nn.ReLU(), linear(32, 8))
-    return Example(layers, (torch.randn(BATCH, WIDTH),), trains=False)
+    return Example(layers, (torch.randn(BATCH, WIDTH),), trains=False, ruled=True)
 
 
 @model

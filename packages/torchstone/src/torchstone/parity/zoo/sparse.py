@@ -48,14 +48,14 @@ class Halved(nn.Module):
         return nn.functional.linear(x, to_sparse_semi_structured(self.weight))
 
     def dense(self, x: Tensor) -> Tensor:
-        """The same without the format, which PyTorch has on accelerators only."""
+        """The same without the format."""
         return nn.functional.linear(x, self.weight)
 
 
 @model
 def sparse_coo_tensor() -> Example:
     """Create COO from indices/values"""
-    return Example(lambda indices, values: coo(indices, values).to_dense(), parts())
+    return Example(lambda indices, values: coo(indices, values).to_dense(), parts(), ruled=True)
 
 
 @model
@@ -65,7 +65,7 @@ def sparse_csr_tensor() -> Example:
     def build(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
         return torch.sparse_csr_tensor(rows, columns, values, (ROWS, COLUMNS)).to_dense()
 
-    return Example(build, compressed())
+    return Example(build, compressed(), ruled=True)
 
 
 @model
@@ -76,7 +76,7 @@ def to_sparse_coo() -> Example:
         sparse = x.to_sparse_coo()
         return sparse.indices(), sparse.values(), sparse._nnz()
 
-    return Example(convert, (matrix(),), bounded=True)
+    return Example(convert, (matrix(),), ruled=True, bounds={})
 
 
 @model
@@ -87,7 +87,7 @@ def to_sparse_csr() -> Example:
         sparse = x.to_sparse_csr()
         return sparse.crow_indices(), sparse.col_indices(), sparse.values(), sparse._nnz()
 
-    return Example(convert, (matrix(),), bounded=True)
+    return Example(convert, (matrix(),), ruled=True, bounds={})
 
 
 @model
@@ -100,13 +100,13 @@ def to_sparse_bsr() -> Example:
 
     x = torch.zeros(8, 9)
     x[0, 4], x[3, 0], x[3, 8], x[7, 7] = 1.0, -2.0, 3.0, 4.0
-    return Example(convert, (x,), bounded=True)
+    return Example(convert, (x,), ruled=True, bounds={})
 
 
 @model
 def sparse_mm() -> Example:
     """Sparse matrix multiplication"""
-    return Example(lambda i, v, d: torch.sparse.mm(coo(i, v), d), (*parts(), torch.randn(COLUMNS, 3)))
+    return Example(lambda i, v, d: torch.sparse.mm(coo(i, v), d), (*parts(), torch.randn(COLUMNS, 3)), ruled=True)
 
 
 @model
@@ -116,7 +116,7 @@ def sparse_addmm() -> Example:
     def fused(x: Tensor, indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
         return torch.sparse.addmm(x, coo(indices, values), dense, beta=0.5, alpha=2.0)
 
-    return Example(fused, (torch.randn(ROWS, 3), *parts(), torch.randn(COLUMNS, 3)))
+    return Example(fused, (torch.randn(ROWS, 3), *parts(), torch.randn(COLUMNS, 3)), ruled=True)
 
 
 @model
@@ -127,7 +127,7 @@ def sparse_sum() -> Example:
         x = coo(indices, values)
         return torch.sparse.sum(x), torch.sparse.sum(x, dim=0).to_dense()
 
-    return Example(total, parts())
+    return Example(total, parts(), ruled=True)
 
 
 @model
@@ -137,7 +137,7 @@ def sparse_softmax() -> Example:
     def normalized(indices: Tensor, values: Tensor) -> Tensor:
         return torch.sparse.softmax(coo(indices, values), dim=1).to_dense()
 
-    return Example(normalized, parts())
+    return Example(normalized, parts(), ruled=True)
 
 
 @model
@@ -148,7 +148,7 @@ def sparse_indices() -> Example:
         sparse = x.to_sparse()
         return sparse.indices(), sparse._nnz()
 
-    return Example(access, (matrix(),), trains=False, bounded=True)
+    return Example(access, (matrix(),), trains=False, ruled=True, bounds={})
 
 
 @model
@@ -159,10 +159,11 @@ def sparse_values() -> Example:
         sparse = coo(indices, values).coalesce()
         return sparse.values(), sparse._nnz()
 
-    return Example(access, parts(), bounded=True)
+    return Example(access, parts(), ruled=True, bounds={})
 
 
 @model
 def semi_structured_sparse() -> Example:
     """2:4 sparsity for NVIDIA GPUs"""
-    return Example(Halved(), (torch.randn(8, 64),))
+    layer = Halved()
+    return Example(layer, (torch.randn(8, 64),), ruled=True, reference=layer.dense, trains=False)

@@ -1,0 +1,34 @@
+"""Capture rules: what is called instead of callables that ``torch.export`` cannot trace.
+
+:func:`capture_rule` registers one; :func:`replacing` puts all of them in force for
+a block. Where a result's size depends on values, a rule pads it to a size that
+the user declares with :func:`bounds`. Results that are no dense tensors (sparse,
+quantized and packed ones) are a :class:`StandIn` while a model is traced.
+
+The rules for PyTorch's own callables are in the other modules of this package.
+"""
+
+from __future__ import annotations
+
+from .registry import (
+    RULES,
+    Rules,
+    StandIn,
+    bound,
+    bounds,
+    capture_rule,
+    replacing,
+    without_stand_ins,
+)
+from . import categories, losses, packed, quantized, sparse  # isort: skip - they register with the above
+
+__all__ = [
+    "RULES",
+    "Rules",
+    "StandIn",
+    "bound",
+    "bounds",
+    "capture_rule",
+    "replacing",
+    "without_stand_ins",
+]

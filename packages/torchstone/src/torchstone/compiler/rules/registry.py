@@ -1,0 +1,180 @@
+"""The registry of capture rules, how they come into force, and declared bounds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from ...errors import CaptureError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class Rules:
+    """Rules by what they replace: functions, classes of modules, and attributes of classes and modules."""
+
+    calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    modules: dict[type[torch.nn.Module], Callable[[Any], Callable[..., Any]]] = field(default_factory=dict)
+    attributes: dict[tuple[Any, str], Callable[..., Any]] = field(default_factory=dict)
+
+
+RULES = Rules()
+
+
+def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Function]:
+    """Register a function to be called instead of ``targets`` while a model is captured.
+
+    A target is one of these; a later rule for the same target replaces the earlier one:
+
+    - a function or method that PyTorch's ``__torch_function__`` protocol reaches
+      (``torch.*``, ``torch.nn.functional.*``, ``torch.ops.*``, methods of
+      ``torch.Tensor``): the rule gets its arguments. Where it returns
+      ``NotImplemented``, the original is called.
+    - a class of modules: the rule gets an instance, and returns what is called in its place.
+    - ``(owner, "name")``, an attribute that is looked up when it is called: the
+      rule stands there meanwhile, for every thread.
+    """
+
+    def register(function: Function) -> Function:
+        for target in targets:
+            if isinstance(target, tuple):
+                into.attributes[target] = function
+            elif isinstance(target, type) and issubclass(target, torch.nn.Module):
+                into.modules[target] = function
+            else:
+                into.calls[target] = function
+        return function
+
+    return register
+
+
+class StandIn:
+    """What a rule returns where PyTorch returns a tensor that no program can hold.
+
+    Its methods are those of the tensor, as far as there are rules; ``kind`` says in
+    error messages what it is. A model that returns one returns its dense parts.
+    """
+
+    kind = "tensor"
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        raise CaptureError(
+            f"{getattr(func, '__name__', func)} has no capture rule for a {cls.kind} tensor",
+            hint="make it dense before, or register a rule with torchstone.capture_rule",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no capture rule gives a {self.kind} tensor the attribute {name!r}")
+
+
+class _Calls(TorchFunctionMode):
+    """Calls a rule instead of the function that it replaces."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__()
+        self._rules = rules.calls
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        rule = self._rules.get(func)
+        if rule is not None:
+            result = rule(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def replacing(rules: Rules = RULES) -> Iterator[None]:
+    """Calls and attributes are replaced inside the block; for modules see :func:`without_replaced_modules`."""
+    with ExitStack() as stack:
+        for (owner, name), function in rules.attributes.items():
+            stack.enter_context(patch.object(owner, name, function))
+        stack.enter_context(_Calls(rules))
+        yield
+
+
+def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:
+    """``module`` with what stands in for those of its parts that have a rule; itself if none has.
+
+    Everything else is shared with the original, parameters included.
+    """
+    rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
+    if rule is not None:
+        made = rule(module)
+        return made if isinstance(made, torch.nn.Module) else _Called(made)
+    children = {name: without_replaced_modules(child, rules) for name, child in module.named_children()}
+    if all(child is module._modules[name] for name, child in children.items()):
+        return module
+    twin = copy.copy(module)
+    twin._modules = {**module._modules, **children}
+    return twin
+
+
+class _Called(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def without_stand_ins(value: Any) -> Any:
+    """``value`` with every stand-in replaced by a dict of its dense parts."""
+    return pytree.tree_map(
+        lambda leaf: leaf.parts() if isinstance(leaf, StandIn) else leaf,
+        value,
+        is_leaf=lambda leaf: isinstance(leaf, StandIn),
+    )
+
+
+# Bounds -------------------------------------------------------------------------------
+
+_BOUNDS: ContextVar[Mapping[str, int]] = ContextVar("torchstone_bounds", default={})
+
+
+@contextmanager
+def bounds(**sizes: int) -> Iterator[None]:
+    """Declare how large sizes that depend on values may become, for what is captured inside the block.
+
+    ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
+    many as that has); ``classes``: of ``one_hot`` without ``num_classes``. What a rule
+    makes is padded to the bound; entries beyond it are left out. A rule of your own
+    asks for other names with :func:`bound`.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise CaptureError(f"the bound {name}={size!r} is no positive integer")
+    token = _BOUNDS.set({**_BOUNDS.get(), **sizes})
+    try:
+        yield
+    finally:
+        _BOUNDS.reset(token)
+
+
+def bound(name: str, what: str, default: int | None = None) -> int:
+    """The declared bound, else ``default``; raises :class:`CaptureError` with ``what`` if there is neither."""
+    size = _BOUNDS.get().get(name, default)
+    if size is None:
+        raise CaptureError(
+            f"{what} depends on values, and the shapes of a program do not",
+            hint=f"declare how large it may become: with torchstone.bounds({name}=…): torchstone.export(…)",
+        )
+    return size

@@ -1,0 +1,199 @@
+"""Operators on the integers of quantized tensors: schemas, shape rules, CPU kernels.
+
+A quantized tensor is its integers (int8, uint8 or int32) with scale and zero
+point as Python numbers: one of each, or one for every index along ``axis`` (−1:
+per tensor). The CPU kernels call PyTorch's own quantized operators; none is
+differentiable, as in PyTorch. Not here: the lowerings (``aten/quantization``),
+what replaces PyTorch's calls (``compiler.rules.quantized``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+own = torch.ops.torchstone
+
+_library = torch.library.Library("torchstone", "FRAGMENT")
+_TYPES = {torch.int8: torch.qint8, torch.uint8: torch.quint8, torch.int32: torch.qint32}
+STORAGE = {quantized: integer for integer, quantized in _TYPES.items()}
+"""PyTorch's quantized dtype → the dtype of its integers."""
+
+
+def _operator(schema: str, kernel: Callable[..., Any], shapes: Callable[..., Any]) -> None:
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    _library.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"torchstone::{name}", shapes, lib=_library)
+
+
+def _per_tensor(integers: Tensor, scale: float, zero_point: int) -> Tensor:
+    return torch._make_per_tensor_quantized_tensor(integers, scale, zero_point)
+
+
+def _tensor(integers: Tensor, scale: Sequence[float], zero_point: Sequence[int], axis: int) -> Tensor:
+    """PyTorch's quantized tensor."""
+    if axis < 0:
+        return _per_tensor(integers, scale[0], zero_point[0])
+    scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero_point)
+    return torch._make_per_channel_quantized_tensor(integers, scales, zeros, axis)
+
+
+# From and to floating point -----------------------------------------------------------
+
+
+def _quantize(
+    self: Tensor, scale: Sequence[float], zero_point: Sequence[int], axis: int, dtype: torch.dtype
+) -> Tensor:
+    if axis < 0:
+        return torch.quantize_per_tensor(self, scale[0], zero_point[0], _TYPES[dtype]).int_repr()
+    scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero_point)
+    return torch.quantize_per_channel(self, scales, zeros, axis, _TYPES[dtype]).int_repr()
+
+
+_operator(
+    "quantize(Tensor self, float[] scale, int[] zero_point, int axis, ScalarType dtype) -> Tensor",
+    _quantize,
+    lambda self, scale, zero_point, axis, dtype: torch.empty_like(self, dtype=dtype),
+)
+_operator(
+    "dequantize(Tensor self, float[] scale, int[] zero_point, int axis) -> Tensor",
+    lambda *given: _tensor(*given).dequantize(),
+    lambda self, scale, zero_point, axis: torch.empty_like(self, dtype=torch.float32),
+)
+
+
+# Layers -------------------------------------------------------------------------------
+
+
+def _linear(
+    self: Tensor,
+    scale: float,
+    zero_point: int,
+    weight: Tensor,
+    weight_scale: Sequence[float],
+    weight_zero_point: Sequence[int],
+    bias: Tensor | None,
+    out_scale: float,
+    out_zero_point: int,
+    relu: bool,
+) -> Tensor:
+    axis = 0 if len(weight_scale) > 1 else -1
+    packed = torch.ops.quantized.linear_prepack(_tensor(weight, weight_scale, weight_zero_point, axis), bias)
+    run = torch.ops.quantized.linear_relu if relu else torch.ops.quantized.linear
+    return run(_per_tensor(self, scale, zero_point), packed, out_scale, out_zero_point).int_repr()
+
+
+def _conv(
+    self: Tensor,
+    scale: float,
+    zero_point: int,
+    weight: Tensor,
+    weight_scale: Sequence[float],
+    weight_zero_point: Sequence[int],
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    out_scale: float,
+    out_zero_point: int,
+    relu: bool,
+) -> Tensor:
+    axis = 0 if len(weight_scale) > 1 else -1
+    kernel = _tensor(weight, weight_scale, weight_zero_point, axis)
+    name = f"conv{weight.ndim - 2}d"
+    prepack = getattr(torch.ops.quantized, f"{name}_prepack")
+    packed = prepack(kernel, bias, stride, padding, dilation, groups)
+    run = getattr(torch.ops.quantized, f"{name}_relu" if relu else name)
+    return run(_per_tensor(self, scale, zero_point), packed, out_scale, out_zero_point).int_repr()
+
+
+def _conv_shape(self: Tensor, _: float, __: int, weight: Tensor, *options: Any) -> Tensor:
+    stride, padding, dilation, groups = options[3:7]
+    with torch.device("meta"):
+        like = torch.nn.functional.conv2d if weight.ndim == 4 else torch.nn.functional.conv1d
+        if weight.ndim == 5:
+            like = torch.nn.functional.conv3d
+        shape = like(
+            torch.empty(self.shape), torch.empty(weight.shape), None, stride, padding, dilation, groups
+        ).shape
+    return self.new_empty(shape)
+
+
+def _batch_norm(
+    self: Tensor,
+    scale: float,
+    zero_point: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    out_scale: float,
+    out_zero_point: int,
+    relu: bool,
+) -> Tensor:
+    run = getattr(torch.ops.quantized, f"batch_norm{self.ndim - 2}d{'_relu' * relu}")
+    quantized = _per_tensor(self, scale, zero_point)
+    return run(quantized, weight, bias, mean, var, eps, out_scale, out_zero_point).int_repr()
+
+
+_operator(
+    "quantized_linear(Tensor self, float scale, int zero_point, Tensor weight, float[] weight_scale, "
+    "int[] weight_zero_point, Tensor? bias, float out_scale, int out_zero_point, bool relu) -> Tensor",
+    _linear,
+    lambda self, _, __, weight, *rest: self.new_empty((*self.shape[:-1], weight.shape[0])),
+)
+_operator(
+    "quantized_conv(Tensor self, float scale, int zero_point, Tensor weight, float[] weight_scale, "
+    "int[] weight_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, "
+    "float out_scale, int out_zero_point, bool relu) -> Tensor",
+    _conv,
+    _conv_shape,
+)
+_operator(
+    "quantized_batch_norm(Tensor self, float scale, int zero_point, Tensor? weight, Tensor? bias, "
+    "Tensor mean, Tensor var, float eps, float out_scale, int out_zero_point, bool relu) -> Tensor",
+    _batch_norm,
+    lambda self, *rest: torch.empty_like(self),
+)
+
+
+# Elementwise --------------------------------------------------------------------------
+
+
+def _pairwise(name: str) -> None:
+    def kernel(
+        self: Tensor,
+        scale: float,
+        zero_point: int,
+        other: Tensor,
+        other_scale: float,
+        other_zero_point: int,
+        out_scale: float,
+        out_zero_point: int,
+        relu: bool,
+    ) -> Tensor:
+        run = getattr(torch.ops.quantized, f"{name}_relu" if relu else name)
+        x, y = _per_tensor(self, scale, zero_point), _per_tensor(other, other_scale, other_zero_point)
+        return run(x, y, out_scale, out_zero_point).int_repr()
+
+    _operator(
+        f"quantized_{name}(Tensor self, float scale, int zero_point, Tensor other, float other_scale, "
+        "int other_zero_point, float out_scale, int out_zero_point, bool relu) -> Tensor",
+        kernel,
+        lambda self, _, __, other, *rest: self.new_empty(torch.broadcast_shapes(self.shape, other.shape)),
+    )
+
+
+_pairwise("add")
+_pairwise("mul")
+_operator(
+    "quantized_relu(Tensor self, float scale, int zero_point) -> Tensor",
+    lambda self, scale, zero_point: torch.relu(_per_tensor(self, scale, zero_point)).int_repr(),
+    lambda self, scale, zero_point: torch.empty_like(self),
+)

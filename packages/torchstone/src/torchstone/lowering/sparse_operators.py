@@ -1,0 +1,374 @@
+"""Operators on the dense parts of sparse tensors: schemas, shape rules, CPU kernels, derivatives.
+
+A sparse tensor is int64 ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, …]``.
+The number of entries n is part of the shape. Entries that are not there have the
+index one past the end in every dimension, and values of zero; they come last,
+and ``count`` (0-d int64) says how many are there.
+
+The CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
+(``aten/sparse``), what replaces PyTorch's calls (``compiler.rules.sparse``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+own = torch.ops.torchstone
+
+_library = torch.library.Library("torchstone", "FRAGMENT")
+
+
+def _operator(schema: str, kernel: Callable[..., Any], shapes: Callable[..., Any]) -> None:
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    _library.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"torchstone::{name}", shapes, lib=_library)
+
+
+def _derivative(name: str, backward: Callable[..., Any], keep: Callable[..., Any]) -> None:
+    """``backward(ctx, *gradients)``; ``keep(ctx, inputs, output)`` stores what it needs."""
+    torch.library.register_autograd(f"torchstone::{name}", backward, setup_context=keep, lib=_library)
+
+
+def _there(indices: Tensor, size: Sequence[int]) -> Tensor:
+    """Which entries are no padding: bool ``[n]``."""
+    return (indices < torch.tensor(size)[:, None]).all(0)
+
+
+def _coo(indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
+    """PyTorch's sparse tensor of the entries that are there."""
+    kept = _there(indices, size)
+    shape = (*size, *values.shape[1:])
+    return torch.sparse_coo_tensor(indices[:, kept], values[kept], shape, check_invariants=False)
+
+
+def _padded(sparse: Tensor, size: Sequence[int], bound: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices and values of a coalesced tensor, cut or padded to ``bound`` entries, and their true number."""
+    indices, values = sparse.indices()[:, :bound], sparse.values()[:bound]
+    missing = bound - indices.shape[1]
+    end = torch.tensor(size)[:, None].expand(-1, missing)
+    zeros = values.new_zeros((missing, *values.shape[1:]))
+    return torch.cat([indices, end], 1), torch.cat([values, zeros]), torch.tensor(sparse._nnz())
+
+
+# Conversion ---------------------------------------------------------------------------
+
+
+def _to_coo(self: Tensor, sparse_dim: int, bound: int) -> tuple[Tensor, Tensor, Tensor]:
+    return _padded(self.to_sparse(sparse_dim).coalesce(), self.shape[:sparse_dim], bound)
+
+
+def _to_coo_shapes(self: Tensor, sparse_dim: int, bound: int) -> tuple[Tensor, Tensor, Tensor]:
+    whole = {"dtype": torch.int64}
+    values = self.new_empty((bound, *self.shape[sparse_dim:]))
+    return self.new_empty((sparse_dim, bound), **whole), values, self.new_empty((), **whole)
+
+
+def _to_dense(indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
+    return _coo(indices, values, size).to_dense()
+
+
+def _take(self: Tensor, indices: Tensor) -> Tensor:
+    there = _there(indices, self.shape[: indices.shape[0]])
+    found = self[tuple(torch.where(there, indices, 0))]
+    return torch.where(there.reshape(-1, *[1] * (found.ndim - 1)), found, 0)
+
+
+_operator(
+    "to_sparse_coo(Tensor self, int sparse_dim, int bound) -> (Tensor, Tensor, Tensor)",
+    _to_coo,
+    _to_coo_shapes,
+)
+_operator(
+    "sparse_to_dense(Tensor indices, Tensor values, int[] size) -> Tensor",
+    _to_dense,
+    lambda indices, values, size: values.new_empty((*size, *values.shape[1:])),
+)
+_operator(
+    "sparse_take(Tensor self, Tensor indices) -> Tensor",
+    _take,
+    lambda self, indices: self.new_empty((indices.shape[1], *self.shape[indices.shape[0] :])),
+)
+
+
+def _keep_coo(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[0])
+    ctx.size = inputs[0].shape[: inputs[1]]
+
+
+_derivative(
+    "to_sparse_coo",
+    lambda ctx, _, grad, __: (own.sparse_to_dense(ctx.saved_tensors[0], grad, ctx.size), None, None),
+    _keep_coo,
+)
+_derivative(
+    "sparse_to_dense",
+    lambda ctx, grad: (None, own.sparse_take(grad, ctx.saved_tensors[0]), None),
+    lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+)
+
+
+def _keep_take(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[1])
+    ctx.size = inputs[0].shape[: inputs[1].shape[0]]
+
+
+_derivative(
+    "sparse_take",
+    lambda ctx, grad: (own.sparse_to_dense(ctx.saved_tensors[0], grad, ctx.size), None),
+    _keep_take,
+)
+
+
+# Equal indices ------------------------------------------------------------------------
+
+
+def _sum(
+    indices: Tensor, values: Tensor, size: Sequence[int], dim: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    rest = [axis for axis in range(len(size)) if axis not in dim]
+    there, kept = _there(indices, size), [size[axis] for axis in rest]
+    end = torch.tensor(kept)[:, None]
+    indices = torch.where(there, indices[rest], end)
+    found = _padded(_coo(indices, values, kept).coalesce(), kept, indices.shape[1])
+    same = (indices[:, :, None] == found[0][:, None, :]).all(0)
+    return *found, same.int().argmax(1)
+
+
+def _sum_shapes(
+    indices: Tensor, values: Tensor, size: Sequence[int], dim: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    count = indices.shape[1]
+    kept = indices.new_empty((len(size) - len(dim), count))
+    return kept, torch.empty_like(values), indices.new_empty(()), indices.new_empty((count,))
+
+
+def _coalesce(indices: Tensor, values: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _sum(indices, values, size, [])
+
+
+def _keep_places(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[3])
+
+
+def _spread(ctx: Any, _: Any, grad: Tensor, *__: Any) -> Tensor:
+    return grad.index_select(0, ctx.saved_tensors[0])
+
+
+_operator(
+    "sparse_coalesce(Tensor indices, Tensor values, int[] size) -> (Tensor, Tensor, Tensor, Tensor)",
+    _coalesce,
+    lambda indices, values, size: _sum_shapes(indices, values, size, []),
+)
+_operator(
+    "sparse_sum(Tensor indices, Tensor values, int[] size, int[] dim) -> (Tensor, Tensor, Tensor, Tensor)",
+    _sum,
+    _sum_shapes,
+)
+_derivative("sparse_coalesce", lambda *given: (None, _spread(*given), None), _keep_places)
+_derivative("sparse_sum", lambda *given: (None, _spread(*given), None, None), _keep_places)
+
+
+# Products -----------------------------------------------------------------------------
+
+
+def _mm(indices: Tensor, values: Tensor, size: Sequence[int], mat2: Tensor) -> Tensor:
+    return torch.sparse.mm(_coo(indices, values, size), mat2)
+
+
+def _sampled(indices: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor:
+    return _take(mat1 @ mat2, indices)
+
+
+def _addmm(
+    self: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    mat2: Tensor,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor:
+    return torch.sparse.addmm(self, _coo(indices, values, size), mat2, beta=beta, alpha=alpha)
+
+
+def _sampled_addmm(
+    self: Tensor, indices: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    return beta * self + alpha * _sampled(indices, mat1, mat2)
+
+
+_operator(
+    "sparse_mm(Tensor indices, Tensor values, int[] size, Tensor mat2) -> Tensor",
+    _mm,
+    lambda indices, values, size, mat2: mat2.new_empty((size[0], mat2.shape[1])),
+)
+_operator(
+    "sparse_sampled_mm(Tensor indices, Tensor mat1, Tensor mat2) -> Tensor",
+    _sampled,
+    lambda indices, mat1, mat2: mat1.new_empty((indices.shape[1],)),
+)
+_operator(
+    "sparse_addmm(Tensor self, Tensor indices, Tensor values, int[] size, Tensor mat2, *, Scalar beta=1, "
+    "Scalar alpha=1) -> Tensor",
+    _addmm,
+    lambda self, indices, values, size, mat2, beta=1, alpha=1: mat2.new_empty((size[0], mat2.shape[1])),
+)
+_operator(
+    "sparse_sampled_addmm(Tensor self, Tensor indices, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
+    "Scalar alpha=1) -> Tensor",
+    _sampled_addmm,
+    lambda self, indices, mat1, mat2, beta=1, alpha=1: torch.empty_like(self),
+)
+
+
+def _gradients_of_mm(
+    indices: Tensor, values: Tensor, size: Sequence[int], mat2: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Of ``values`` and of ``mat2``."""
+    of_values = own.sparse_sampled_mm(indices, grad, mat2.mH)
+    return of_values, own.sparse_mm(indices.flip(0), values.conj(), list(size)[::-1], grad)
+
+
+def _keep_mm(ctx: Any, inputs: Any, output: Any) -> None:
+    indices, values, ctx.size, mat2 = inputs
+    ctx.save_for_backward(indices, values, mat2)
+
+
+def _mm_backward(ctx: Any, grad: Tensor) -> Any:
+    indices, values, mat2 = ctx.saved_tensors
+    of_values, of_mat2 = _gradients_of_mm(indices, values, ctx.size, mat2, grad)
+    return None, of_values, None, of_mat2
+
+
+def _keep_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    matrix, indices, values, ctx.size, mat2 = inputs
+    ctx.shape, ctx.factors = matrix.shape, keyword_only_inputs
+    ctx.save_for_backward(indices, values, mat2)
+
+
+def _addmm_backward(ctx: Any, grad: Tensor) -> Any:
+    indices, values, mat2 = ctx.saved_tensors
+    beta, alpha = ctx.factors["beta"], ctx.factors["alpha"]
+    of_values, of_mat2 = _gradients_of_mm(indices, values, ctx.size, mat2, grad * alpha)
+    return (grad * beta).sum_to_size(ctx.shape), None, of_values, None, of_mat2
+
+
+def _gradients_of_sampled(indices: Tensor, mat1: Tensor, mat2: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Of ``mat1`` and of ``mat2``."""
+    size = [mat1.shape[0], mat2.shape[1]]
+    of_mat1 = own.sparse_mm(indices, grad, size, mat2.mH.contiguous())
+    of_mat2 = own.sparse_mm(indices.flip(0), grad, size[::-1], mat1.conj()).mT
+    return of_mat1, of_mat2
+
+
+def _sampled_backward(ctx: Any, grad: Tensor) -> Any:
+    return None, *_gradients_of_sampled(*ctx.saved_tensors, grad)
+
+
+def _keep_sampled_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[1:])
+    ctx.factors = keyword_only_inputs
+
+
+def _sampled_addmm_backward(ctx: Any, grad: Tensor) -> Any:
+    beta, alpha = ctx.factors["beta"], ctx.factors["alpha"]
+    return grad * beta, None, *_gradients_of_sampled(*ctx.saved_tensors, grad * alpha)
+
+
+_derivative("sparse_mm", _mm_backward, _keep_mm)
+_derivative("sparse_addmm", _addmm_backward, _keep_addmm)
+_derivative(
+    "sparse_sampled_mm", _sampled_backward, lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
+_derivative("sparse_sampled_addmm", _sampled_addmm_backward, _keep_sampled_addmm)
+
+
+# Softmax over the entries -------------------------------------------------------------
+
+
+def _softmax(indices: Tensor, values: Tensor, size: Sequence[int], dim: int, log: bool) -> Tensor:
+    function = torch.sparse.log_softmax if log else torch.sparse.softmax
+    kept = _there(indices, size)
+    made = torch.zeros_like(values)
+    made[kept] = function(_coo(indices, values, size)._coalesced_(True), dim).values()
+    return made
+
+
+def _softmax_backward(
+    grad: Tensor, output: Tensor, indices: Tensor, size: Sequence[int], dim: int, log: bool
+) -> Tensor:
+    others = [axis for axis in range(len(size)) if axis != dim]
+    there, rest = _there(indices, size), [size[axis] for axis in others]
+    weight = output.exp() if log else output
+    terms = torch.where(there, grad if log else grad * output, 0)
+    strides = torch.tensor([torch.Size(rest[i + 1 :]).numel() for i in range(len(rest))], dtype=torch.int64)
+    group = torch.where(there, (indices[others] * strides[:, None]).sum(0), 0)
+    sums = values_of(terms, group, torch.Size(rest).numel())
+    made = grad - weight * sums if log else weight * (grad - sums)
+    return torch.where(there, made, 0)
+
+
+def values_of(terms: Tensor, group: Tensor, groups: int) -> Tensor:
+    """For each term the sum over its group."""
+    return terms.new_zeros(groups).index_add_(0, group, terms)[group]
+
+
+_operator(
+    "sparse_softmax(Tensor indices, Tensor values, int[] size, int dim, bool log) -> Tensor",
+    _softmax,
+    lambda indices, values, *_: torch.empty_like(values),
+)
+_operator(
+    "sparse_softmax_backward(Tensor grad, Tensor output, Tensor indices, int[] size, int dim, bool log) "
+    "-> Tensor",
+    _softmax_backward,
+    lambda grad, *_: torch.empty_like(grad),
+)
+
+
+def _keep_softmax(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output, inputs[0])
+    ctx.options = inputs[2:]
+
+
+def _softmax_gradient(ctx: Any, grad: Tensor) -> Any:
+    return None, own.sparse_softmax_backward(grad, *ctx.saved_tensors, *ctx.options), None, None, None
+
+
+_derivative("sparse_softmax", _softmax_gradient, _keep_softmax)
+
+
+# 2:4 sparsity -------------------------------------------------------------------------
+
+
+def _to_semi_structured(self: Tensor) -> tuple[Tensor, Tensor]:
+    groups = self.unflatten(1, (-1, 4))
+    # The nonzero ones first, both halves in the order of their places.
+    places = (groups == 0).int().sort(dim=-1, stable=True).indices[..., :2].sort(-1).values
+    return groups.gather(-1, places).flatten(1), places.to(torch.int8).flatten(1)
+
+
+def _from_semi_structured(values: Tensor, places: Tensor) -> Tensor:
+    columns = values.shape[1] * 2
+    base = torch.arange(0, columns, 4).repeat_interleave(2)
+    return values.new_zeros((values.shape[0], columns)).scatter_(1, base + places.long(), values)
+
+
+_operator(
+    "to_sparse_semi_structured(Tensor self) -> (Tensor values, Tensor places)",
+    _to_semi_structured,
+    lambda self: (
+        self.new_empty((self.shape[0], self.shape[1] // 2)),
+        self.new_empty((self.shape[0], self.shape[1] // 2), dtype=torch.int8),
+    ),
+)
+_operator(
+    "semi_structured_to_dense(Tensor values, Tensor places) -> Tensor",
+    _from_semi_structured,
+    lambda values, places: values.new_empty((values.shape[0], values.shape[1] * 2)),
+)

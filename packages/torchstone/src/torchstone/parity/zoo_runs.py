@@ -1,0 +1,144 @@
+"""One model of the zoo beside eager PyTorch: its artifact, and its gradients through ``torch.compile``.
+
+Quicker and narrower than :mod:`.verify`: no fresh process, one comparison for each tensor.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from optest.core.comparator import compare
+from optest.core.comparison import Comparison
+
+from ..api import Program, export, load
+from ..compiler import bounds
+from ..compiler.capture import capture
+from ..compiler.graphs import to_numpy
+from .compilation import plain_errors, watched
+from .subject import Subject, differentiate, tensors
+from .zoo import Example, ZooModel
+
+Tensors = list[torch.Tensor]
+
+
+def check_forward(model: ZooModel) -> list[Comparison]:
+    """The results of the saved and loaded artifact, for every set of arguments, against eager's."""
+    example = model.make()
+    program = load_saved(example)
+    found = []
+    for args in (example.args, *example.others):
+        expected = _eager(example, args)
+        # Both calls may write to their arguments and weights: each gets its own.
+        actual = tensors(program(*copy.deepcopy(args)))
+        found += _compared(actual, expected, lambda args=args: _eager(example, args, widen=True), example)
+    return found
+
+
+def load_saved(example: Example) -> Program:
+    """The program as another process would have it."""
+    twin = copy.deepcopy(example.model)
+    with torch.no_grad(), bounds(**(example.bounds or {})):
+        program = export(twin, copy.deepcopy(example.args), dynamic_shapes=example.dynamic_shapes)
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        return load(program.save(Path(folder, "model.stone")))
+
+
+def check_backward(model: ZooModel) -> list[Comparison]:
+    """The gradients of all parameters (without any: of the inputs) against eager's.
+
+    Raises :class:`AssertionError` where the compiled model left something to eager
+    PyTorch that the example does not name.
+    """
+    example = model.make()
+    with watched() as compilation, plain_errors():
+        found = _gradients(example, _compiled)
+    fallbacks = set(compilation.fallbacks) - set(example.in_eager)
+    assert not fallbacks, f"left to eager PyTorch: {sorted(fallbacks)}"
+    assert not compilation.breaks, f"graph breaks: {dict(compilation.breaks)}"
+    assert compilation.native, "nothing was compiled"
+    expected = _gradients(example, lambda function, _: function)
+    assert found.keys() == expected.keys(), f"gradients of {found.keys() ^ expected.keys()} on one side only"
+    truth = lambda: list(_gradients(example, lambda function, _: function, widen=True).values())  # noqa: E731
+    return _compared(list(found.values()), list(expected.values()), truth, example)
+
+
+def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., Any]:
+    options = {"fallback": bool(example.in_eager)}
+    if not example.ruled:
+        return torch.compile(function, backend="torchstone", options=options)
+    with bounds(**(example.bounds or {})):
+        captured = capture(function, example.args).module()
+    return torch.compile(captured, backend="torchstone", options=options)
+
+
+def _gradients(
+    example: Example, prepare: Callable[[Callable[..., Any], Example], Callable[..., Any]], *, widen: bool = False
+) -> dict[str, torch.Tensor]:
+    """Dense gradients by the name of what they belong to."""
+    own = Subject(example.model, example.args, {})
+    subject = own.doubled() if widen else own.copy(training=False)
+    if isinstance(subject.model, torch.nn.Module) and not _drops(subject.model):
+        subject.model.train()
+    leaves = _leaves(subject, example.held)
+    function = prepare(subject.model, example)
+    with _quiet():
+        outputs = tensors(function(*subject.args))
+    found = differentiate(outputs, leaves)
+    return {name: each.to_dense() for name, each in found.items() if each is not None}
+
+
+def _leaves(subject: Subject, held: Sequence[int]) -> dict[str, torch.Tensor]:
+    leaves = subject.leaves()
+    for position in held:
+        leaf = leaves.pop(f"input {position}", None)
+        if leaf is not None:
+            leaf.requires_grad_(False)
+    return leaves
+
+
+def _drops(model: torch.nn.Module) -> bool:
+    """True if training would drop something out at random."""
+    return any(getattr(part, "dropout", 0) for part in model.modules()) or any(
+        isinstance(part, torch.nn.Dropout) and part.p for part in model.modules()
+    )
+
+
+def _eager(example: Example, args: tuple[Any, ...], *, widen: bool = False) -> Tensors:
+    subject = Subject(example.reference or example.model, args, {})
+    subject = subject.doubled() if widen else Subject(*copy.deepcopy((subject.model, subject.args, {})))
+    with torch.no_grad(), _quiet():
+        results = subject.model(*subject.args)
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return [torch.as_tensor(leaf) for leaf in leaves if leaf is not None]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _compared(
+    actual: Tensors, expected: Tensors, truth: Callable[[], Tensors], example: Example
+) -> list[Comparison]:
+    """Each pair; where the tolerance is missed, eager in float64 decides."""
+    results = []
+    for place, (have, want) in enumerate(zip(actual, expected, strict=True)):
+        if example.bounds is not None:  # what lies beyond the true size is padding
+            have = have[tuple(slice(size) for size in want.shape)]
+        result = compare(to_numpy(have), to_numpy(want))
+        if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):
+            result = compare(to_numpy(have), to_numpy(want), reference=to_numpy(truth()[place]))
+        results.append(result)
+    return results
