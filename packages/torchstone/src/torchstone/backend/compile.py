@@ -16,7 +16,11 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 
-from ..compiler.normalize import decompositions, without_factorization_checks
+from ..compiler.normalize import (
+    decompositions,
+    without_factorization_checks,
+    without_wrong_expansions,
+)
 from .options import Options
 from .records import GraphRecord, publish
 from .region import Run, compile_region
@@ -33,7 +37,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with without_factorization_checks():
+    with without_factorization_checks(), without_wrong_expansions():
         return compiler(module, example_inputs)
 
 

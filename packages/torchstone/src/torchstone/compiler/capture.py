@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..lowering.operators import standing_in
+from .normalize import without_wrong_expansions
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
 
@@ -93,7 +94,7 @@ def capture(
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     try:
-        with standing_in(), replacing(), _dense_results(module):
+        with standing_in(), without_wrong_expansions(), replacing(), _dense_results(module):
             return torch.export.export(
                 module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
             )

@@ -66,6 +66,29 @@ def without_factorization_checks() -> Iterator[None]:
         effect.register(before)
 
 
+_WRONG_EXPANSIONS = (
+    # counts places behind the first -1 as targets (torch/_decomp/decompositions.py)
+    torch.ops.aten.multilabel_margin_loss_forward.default,
+)
+
+
+@contextmanager
+def without_wrong_expansions() -> Iterator[None]:
+    """Trace these operators whole, with their own derivatives, although PyTorch would expand them wrongly."""
+    autograd = torch._C.DispatchKey.Autograd
+    removed = {}
+    for operator in _WRONG_EXPANSIONS:
+        if autograd in operator.py_kernels:
+            removed[operator] = operator.py_kernels.pop(autograd)
+            operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, kernel in removed.items():
+            operator.py_kernels[autograd] = kernel
+            operator._dispatch_cache.clear()
+
+
 def normalize(program: ExportedProgram) -> ExportedProgram:
     """A functional program that calls only operators with a lowering, as far as decompositions reach.
 

@@ -63,9 +63,8 @@ def _to_coo(self: Tensor, sparse_dim: int, bound: int) -> tuple[Tensor, Tensor, 
 
 
 def _to_coo_shapes(self: Tensor, sparse_dim: int, bound: int) -> tuple[Tensor, Tensor, Tensor]:
-    whole = {"dtype": torch.int64}
-    values = self.new_empty((bound, *self.shape[sparse_dim:]))
-    return self.new_empty((sparse_dim, bound), **whole), values, self.new_empty((), **whole)
+    indices = self.new_empty((sparse_dim, bound), dtype=torch.int64)
+    return indices, self.new_empty((bound, *self.shape[sparse_dim:])), indices.new_empty(())
 
 
 def _to_dense(indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
@@ -267,7 +266,8 @@ def _gradients_of_sampled(indices: Tensor, mat1: Tensor, mat2: Tensor, grad: Ten
 
 
 def _sampled_backward(ctx: Any, grad: Tensor) -> Any:
-    return None, *_gradients_of_sampled(*ctx.saved_tensors, grad)
+    indices, mat1, mat2 = ctx.saved_tensors
+    return None, *_gradients_of_sampled(indices, mat1, mat2, grad)
 
 
 def _keep_sampled_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
@@ -277,7 +277,8 @@ def _keep_sampled_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output:
 
 def _sampled_addmm_backward(ctx: Any, grad: Tensor) -> Any:
     beta, alpha = ctx.factors["beta"], ctx.factors["alpha"]
-    return grad * beta, None, *_gradients_of_sampled(*ctx.saved_tensors, grad * alpha)
+    indices, mat1, mat2 = ctx.saved_tensors
+    return grad * beta, None, *_gradients_of_sampled(indices, mat1, mat2, grad * alpha)
 
 
 _derivative("sparse_mm", _mm_backward, _keep_mm)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def check_forward(model: ZooModel) -> list[Comparison]:
         expected = _eager(example, args)
         # Both calls may write to their arguments and weights: each gets its own.
         actual = tensors(program(*copy.deepcopy(args)))
-        found += _compared(actual, expected, lambda args=args: _eager(example, args, widen=True), example)
+        found += _compared(actual, expected, partial(_eager, example, args, widen=True), example)
     return found
 
 
@@ -71,7 +71,7 @@ def check_backward(model: ZooModel) -> list[Comparison]:
 
 
 def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., Any]:
-    options = {"fallback": bool(example.in_eager)}
+    options: dict[str, Any] = {"fallback": bool(example.in_eager)}
     if not example.ruled:
         return torch.compile(function, backend="torchstone", options=options)
     with bounds(**(example.bounds or {})):
@@ -80,7 +80,10 @@ def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., A
 
 
 def _gradients(
-    example: Example, prepare: Callable[[Callable[..., Any], Example], Callable[..., Any]], *, widen: bool = False
+    example: Example,
+    prepare: Callable[[Callable[..., Any], Example], Callable[..., Any]],
+    *,
+    widen: bool = False,
 ) -> dict[str, torch.Tensor]:
     """Dense gradients by the name of what they belong to."""
     own = Subject(example.model, example.args, {})

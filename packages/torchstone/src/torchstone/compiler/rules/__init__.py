@@ -20,6 +20,7 @@ from .registry import (
     replacing,
     without_stand_ins,
 )
+
 from . import categories, losses, packed, quantized, sparse  # isort: skip - they register with the above
 
 __all__ = [

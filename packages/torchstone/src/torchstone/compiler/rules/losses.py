@@ -25,7 +25,9 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = torch.full_like(input, var)
     elif var.shape != input.shape:
-        differing = [(mine, theirs) for mine, theirs in zip(input.shape, var.shape, strict=False) if mine != theirs]
+        differing = [
+            (mine, theirs) for mine, theirs in zip(input.shape, var.shape, strict=False) if mine != theirs
+        ]
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
         elif input.ndim != var.ndim or [theirs for _, theirs in differing] != [1]:

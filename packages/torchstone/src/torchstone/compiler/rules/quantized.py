@@ -95,9 +95,10 @@ class Quantized(StandIn):
 
 # What moves or selects elements does the same with the integers (if there is one scale).
 _MOVES = (
-    "view reshape flatten unflatten permute transpose contiguous squeeze unsqueeze expand flip repeat narrow select "
-    "index_select chunk t movedim clone detach"
-).split()
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "clone", "detach"),
+    *("permute", "transpose", "t", "movedim", "expand", "repeat", "flip"),
+    *("narrow", "select", "index_select", "chunk"),
+)
 
 
 def _moving(name: str) -> Any:
@@ -115,7 +116,9 @@ for _name in _MOVES:
         if hasattr(_place, _name):
 
             def _rule(self: Any, *args: Any, _name: str = _name, **kwargs: Any) -> Any:
-                return getattr(self, _name)(*args, **kwargs) if isinstance(self, Quantized) else NotImplemented
+                return (
+                    getattr(self, _name)(*args, **kwargs) if isinstance(self, Quantized) else NotImplemented
+                )
 
             capture_rule(getattr(_place, _name))(_rule)
 
@@ -274,12 +277,16 @@ class _Layer(torch.nn.Module):
         self.window: tuple[Any, ...] = ()
         if weight.ndim > 2:
             if module.padding_mode != "zeros":
-                raise CaptureError(f"a quantized convolution with padding_mode={module.padding_mode!r} has no rule")
+                raise CaptureError(
+                    f"a quantized convolution with padding_mode={module.padding_mode!r} has no rule"
+                )
             self.window = (*map(list, (module.stride, module.padding, module.dilation)), module.groups)
 
     def forward(self, x: Any) -> Quantized:
         if not isinstance(x, Quantized):
-            raise CaptureError("a quantized layer got a tensor that is not quantized", hint="quantize its input")
+            raise CaptureError(
+                "a quantized layer got a tensor that is not quantized", hint="quantize its input"
+            )
         operator = own.quantized_conv if self.window else own.quantized_linear
         weights = (self.weight, self.scales, self.zeros, self.bias)
         made = operator(

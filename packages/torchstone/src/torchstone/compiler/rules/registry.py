@@ -100,7 +100,7 @@ class _Calls(TorchFunctionMode):
 
 @contextmanager
 def replacing(rules: Rules = RULES) -> Iterator[None]:
-    """Calls and attributes are replaced inside the block; for modules see :func:`without_replaced_modules`."""
+    """Replaces calls and attributes inside the block; for modules see :func:`without_replaced_modules`."""
     with ExitStack() as stack:
         for (owner, name), function in rules.attributes.items():
             stack.enter_context(patch.object(owner, name, function))
@@ -147,7 +147,7 @@ def without_stand_ins(value: Any) -> Any:
 
 # Bounds -------------------------------------------------------------------------------
 
-_BOUNDS: ContextVar[Mapping[str, int]] = ContextVar("torchstone_bounds", default={})
+_BOUNDS: ContextVar[Mapping[str, int] | None] = ContextVar("torchstone_bounds", default=None)
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def bounds(**sizes: int) -> Iterator[None]:
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
             raise CaptureError(f"the bound {name}={size!r} is no positive integer")
-    token = _BOUNDS.set({**_BOUNDS.get(), **sizes})
+    token = _BOUNDS.set({**(_BOUNDS.get() or {}), **sizes})
     try:
         yield
     finally:
@@ -170,8 +170,8 @@ def bounds(**sizes: int) -> Iterator[None]:
 
 
 def bound(name: str, what: str, default: int | None = None) -> int:
-    """The declared bound, else ``default``; raises :class:`CaptureError` with ``what`` if there is neither."""
-    size = _BOUNDS.get().get(name, default)
+    """The declared bound, else ``default``; raises :class:`CaptureError` about ``what`` without either."""
+    size = (_BOUNDS.get() or {}).get(name, default)
     if size is None:
         raise CaptureError(
             f"{what} depends on values, and the shapes of a program do not",

@@ -23,7 +23,6 @@ from .. import quantized_operators
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
-from ..windows import Windows
 
 aten = torch.ops.aten
 own = quantized_operators.own
@@ -57,7 +56,7 @@ def _float32(*numbers: float) -> numpy.float32:
 
 
 def _clamped(x: Value, dtype: DType, low: int | None = None) -> Value:
-    """Whole numbers in floating point as integers of ``dtype``, at its ends where they lie beyond; NaN is the lower end."""
+    """Whole floats as integers of ``dtype``, at its ends beyond them; NaN is the lower end."""
     lowest, highest = _RANGE[dtype]
     lowest = lowest if low is None else low
     inside = hlo.clamp(float(lowest), x, float(highest))
@@ -81,9 +80,7 @@ def _centered(integers: Value, zero_point: Sequence[int], axis: int = 0) -> Valu
     gaps=dict.fromkeys(EVERY - {FLOAT32}, "PyTorch quantizes float32"),
     ignores=("dtype",),  # the result's own
 )
-def quantize(
-    self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec
-) -> list[Optional]:
+def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec) -> list[Optional]:
     """Integers nearest to ``self / scale + zero_point``, ties to even, at the ends of their type beyond."""
 
     def kernel(x: Value) -> Value:
@@ -204,7 +201,7 @@ def quantized_conv(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """Convolution of quantized ``(n, c, *spatial)`` with ``(o, c / groups, *kernel)``, and its ReLU if ``relu``."""
+    """Convolution of quantized tensors, and its ReLU if ``relu``."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
         left, right = _centered(x, [zero_point]), _centered(weight, weight_zero_point)
@@ -325,9 +322,7 @@ def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> lis
 # Simulation ---------------------------------------------------------------------------
 
 
-def _simulated(
-    x: Value, scale: Value, inverse: Value, zero_point: Value, low: int, high: int
-) -> list[Value]:
+def _simulated(x: Value, scale: Value, inverse: Value, zero_point: Value, low: int, high: int) -> list[Value]:
     """Rounded to the grid and back, and which elements lie within it."""
     near = hlo.round_nearest_even(x * inverse) + zero_point
     inside = (near >= float(low)) & (near <= float(high))
@@ -343,8 +338,8 @@ def fake_quantize_per_tensor_affine(
 
     def kernel(x: Value) -> list[Value]:
         step, inverse = float(numpy.float32(scale)), _inverse([scale])[0]
-        full = [hlo.full_like(x, each) for each in (step, inverse, float(zero_point))]
-        return _simulated(x, *full, quant_min, quant_max)
+        grid = hlo.full_like(x, step), hlo.full_like(x, inverse), hlo.full_like(x, float(zero_point))
+        return _simulated(x, *grid, quant_min, quant_max)
 
     attributes: dict[str, hlo.Attribute] = {
         "scale": scale,

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, EVERY, FLOATING, INT8, INT64, INTEGRAL, NUMERIC, STANDARD
 from ...hlo import Value
@@ -233,9 +231,11 @@ def sparse_sampled_addmm(
 
 # Softmax over the entries -------------------------------------------------------------
 
+_NO_SOFTMAX = dict.fromkeys(EVERY - FLOATING, "there is no softmax of it whose gradient this could be")
+
 
 def _grouped(indices: Value, size: Sequence[int], dim: int) -> tuple[Value, int]:
-    """For each entry the number of its row along ``dim`` (past the end for padding), and how many there are."""
+    """For each entry the number of its row along ``dim`` (past the end: padding), and the number of rows."""
     rest = [axis for axis in range(len(size)) if axis != dim]
     there = _numbered(indices, size) < hlo.product(size)
     groups = hlo.product([size[axis] for axis in rest])
@@ -267,7 +267,7 @@ def sparse_softmax(
     return composed("sparse_softmax", [indices, values], kernel, out, attributes)
 
 
-@lowers(own.sparse_softmax_backward.default, dtypes=FLOATING)
+@lowers(own.sparse_softmax_backward.default, dtypes=FLOATING, gaps=_NO_SOFTMAX)
 def sparse_softmax_backward(
     grad: Value, output: Value, indices: Value, size: list[int], dim: int, log: bool, out: Spec
 ) -> list[Optional]:

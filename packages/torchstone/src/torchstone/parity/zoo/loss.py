@@ -43,9 +43,7 @@ def of_sequences(loss: nn.Module, target_lengths: list[int]) -> Example:
     """Log-probabilities ``[time, batch, classes]``, targets ``[batch, 4]``, and both lengths as tensors."""
     log_probabilities = torch.randn(9, 3, CLASSES).log_softmax(-1)
     targets = torch.randint(1, CLASSES, (3, 4))
-    return Example(
-        loss, (log_probabilities, targets, torch.tensor([9, 7, 3]), torch.tensor(target_lengths))
-    )
+    return Example(loss, (log_probabilities, targets, torch.tensor([9, 7, 3]), torch.tensor(target_lengths)))
 
 
 @model

@@ -1,4 +1,4 @@
-"""Quantized networks: simulated, of PyTorch's quantized modules and operators, and with packed 4-bit weights."""
+"""Quantized networks: simulated, of PyTorch's quantized modules and operators, with packed 4-bit weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def weights(*shape: int) -> Tensor:
     """int8 weights with a scale for each output channel."""
     values = torch.randn(shape) * 0.3
     scales = values.flatten(1).abs().amax(1).double() / 127
-    return torch.quantize_per_channel(values, scales, torch.zeros(shape[0], dtype=torch.int64), 0, torch.qint8)
+    return torch.quantize_per_channel(
+        values, scales, torch.zeros(shape[0], dtype=torch.int64), 0, torch.qint8
+    )
 
 
 def linear(inputs: int, outputs: int) -> quantized.Linear:
@@ -59,6 +61,9 @@ class PackedLinear(nn.Module):
     """A linear layer whose 4-bit weights lie two to a byte, with a scale and a zero point for each group."""
 
     group = 8
+    packed: Tensor
+    scales: Tensor
+    zeros: Tensor
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -106,7 +106,9 @@ def to_sparse_bsr() -> Example:
 @model
 def sparse_mm() -> Example:
     """Sparse matrix multiplication"""
-    return Example(lambda i, v, d: torch.sparse.mm(coo(i, v), d), (*parts(), torch.randn(COLUMNS, 3)), ruled=True)
+    return Example(
+        lambda i, v, d: torch.sparse.mm(coo(i, v), d), (*parts(), torch.randn(COLUMNS, 3)), ruled=True
+    )
 
 
 @model
