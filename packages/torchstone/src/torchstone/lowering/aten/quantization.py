@@ -86,12 +86,12 @@ def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, 
     def kernel(x: Value) -> Value:
         inverse = _spread(_inverse(scale), FLOAT32, x.shape, axis)
         zero = _spread([float(z) for z in zero_point], FLOAT32, x.shape, axis)
-        if axis < 0:
-            # One rounding, as in a fused multiply-add, which decides ties.
-            wide = hlo.convert(x, FLOAT64) * hlo.convert(inverse, FLOAT64) + hlo.convert(zero, FLOAT64)
-            near = hlo.convert(wide, FLOAT32)
-        else:
-            near = hlo.reduce_precision(x * inverse, 8, 23) + zero
+        # Where float32 is rounded decides ties: once per tensor (a fused multiply-add), twice per
+        # channel. In float64 the product is exact, and no compiler can fuse anything.
+        scaled = hlo.convert(x, FLOAT64) * hlo.convert(inverse, FLOAT64)
+        if axis >= 0:
+            scaled = hlo.convert(hlo.convert(scaled, FLOAT32), FLOAT64)
+        near = hlo.convert(scaled + hlo.convert(zero, FLOAT64), FLOAT32)
         return _clamped(hlo.round_nearest_even(near), out.dtype)
 
     return composed("quantize", [self], kernel, out, _parameters(scale, zero_point, axis))
