@@ -1,7 +1,7 @@
 """Artifacts called with flat lists of arrays: from files, at random, in a fresh process.
 
 Everything here works without torch. ``python -m torchstone.parity.replay
-ARTIFACT INPUTS.npz OUTPUTS.npz`` is what the fresh process runs.
+ARTIFACT INPUTS.npz OUTPUTS.npz …`` is what the fresh process runs.
 """
 
 from __future__ import annotations
@@ -128,25 +128,37 @@ def run_fresh(artifact: str | Path, arrays: Sequence[Array], *, timeout_s: float
 
     Raises :class:`EngineError` with what the process said last where it fails.
     """
+    return run_all_fresh([(artifact, arrays)], timeout_s=timeout_s)[0]
+
+
+def run_all_fresh(
+    jobs: Sequence[tuple[str | Path, Sequence[Array]]], *, timeout_s: float = 600.0
+) -> list[list[Array]]:
+    """:func:`run_fresh` for several artifacts, one after the other in the same process."""
+    what = str(jobs[0][0]) if len(jobs) == 1 else f"{len(jobs)} artifacts"
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        inputs, outputs = Path(folder, "inputs.npz"), Path(folder, "outputs.npz")
-        numpy.savez(inputs, *arrays)
-        command = [sys.executable, "-m", __name__, os.fspath(artifact), str(inputs), str(outputs)]
+        command = [sys.executable, "-m", __name__]
+        for place, (artifact, arrays) in enumerate(jobs):
+            inputs = Path(folder, f"inputs{place}.npz")
+            numpy.savez(inputs, *arrays)
+            command += [os.fspath(artifact), str(inputs), str(Path(folder, f"outputs{place}.npz"))]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=timeout_s, env=_environment()
             )
         except subprocess.TimeoutExpired:
-            raise EngineError(
-                f"running {artifact} in a fresh process took longer than {timeout_s:g} s"
-            ) from None
+            raise EngineError(f"running {what} in a fresh process took longer than {timeout_s:g} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines()[-_LINES_OF_FAILURE:] or [f"exit code {done.returncode}"]
-            raise EngineError("\n".join([f"running {artifact} in a fresh process failed:", *said]))
-        from ..artifact import load_artifact
+            raise EngineError("\n".join([f"running {what} in a fresh process failed:", *said]))
+        return [_outputs(artifact, Path(folder, f"outputs{i}.npz")) for i, (artifact, _) in enumerate(jobs)]
 
-        specs = output_specs(load_artifact(artifact).signature).values()
-        return [_declared(array, spec) for array, spec in zip(read_inputs([outputs]), specs, strict=True)]
+
+def _outputs(artifact: str | Path, path: Path) -> list[Array]:
+    from ..artifact import load_artifact
+
+    specs = output_specs(load_artifact(artifact).signature).values()
+    return [_declared(array, spec) for array, spec in zip(read_inputs([path]), specs, strict=True)]
 
 
 _LINES_OF_FAILURE = 8
@@ -161,11 +173,12 @@ def _environment() -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Call ``ARTIFACT`` with the arrays of ``INPUTS.npz`` and write ``OUTPUTS.npz``."""
+    """Call each ``ARTIFACT`` with the arrays of ``INPUTS.npz`` and write ``OUTPUTS.npz``."""
     from ..api import load
 
-    artifact, inputs, outputs = arguments
-    numpy.savez(outputs, *call(load(artifact), read_inputs([inputs])).values())
+    for place in range(0, len(arguments), 3):
+        artifact, inputs, outputs = arguments[place : place + 3]
+        numpy.savez(outputs, *call(load(artifact), read_inputs([inputs])).values())
 
 
 class _NoTorch(MetaPathFinder):

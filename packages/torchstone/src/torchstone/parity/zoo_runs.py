@@ -18,21 +18,23 @@ import torch
 from optest.core.comparator import compare
 from optest.core.comparison import Comparison
 
-from ..api import Program, export, load
+from ..api import export, load
 from ..compiler import bounds
 from ..compiler.capture import capture
 from ..compiler.graphs import to_numpy
 from .compilation import plain_errors, watched
+from .replay import run_all_fresh
 from .subject import Subject, differentiate, tensors
 from .zoo import Example, ZooModel
 
 Tensors = list[torch.Tensor]
 
 
-def check_forward(model: ZooModel) -> list[Comparison]:
+def check_forward(model: ZooModel, *, engine: str | None = None) -> list[Comparison]:
     """The results of the saved and loaded artifact, for every set of arguments, against eager's."""
     example = model.make()
-    program = load_saved(example)
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        program = load(save(example, Path(folder, "model.stone")), engine=engine)
     found = []
     for args in (example.args, *example.others):
         expected = _eager(example, args)
@@ -42,13 +44,31 @@ def check_forward(model: ZooModel) -> list[Comparison]:
     return found
 
 
-def load_saved(example: Example) -> Program:
-    """The program as another process would have it."""
+def save(example: Example, path: Path) -> Path:
+    """Write the artifact of a model of the zoo."""
     twin = copy.deepcopy(example.model)
     with torch.no_grad(), bounds(**(example.bounds or {})):
         program = export(twin, copy.deepcopy(example.args), dynamic_shapes=example.dynamic_shapes)
+    return program.save(path)
+
+
+def check_fresh(models: Sequence[ZooModel]) -> dict[str, list[Comparison]]:
+    """By name, the results of the artifacts in one fresh process without torch against eager's."""
+    examples = [model.make() for model in models]
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        return load(program.save(Path(folder, "model.stone")))
+        jobs = [
+            (save(example, Path(folder, f"{i}.stone")), [to_numpy(t) for t in tensors(example.args)])
+            for i, example in enumerate(examples)
+        ]
+        results = run_all_fresh(jobs)
+    found = {}
+    for model, example, arrays in zip(models, examples, results, strict=True):
+        actual = [torch.from_numpy(array.copy()) for array in arrays]
+        expected = _eager(example, example.args)
+        found[model.name] = _compared(
+            actual, expected, partial(_eager, example, example.args, widen=True), example
+        )
+    return found
 
 
 def check_backward(model: ZooModel) -> list[Comparison]:

@@ -149,6 +149,14 @@ def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
     return self.times(mat2)
 
 
+@capture_rule(torch.add, torch.Tensor.add)
+def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """A dense tensor plus a sparse one."""
+    if not isinstance(other, Sparse) or not isinstance(input, Tensor):
+        return NotImplemented
+    return torch.add(input, other.to_dense(), alpha=alpha)
+
+
 @capture_rule(torch.sparse.addmm, torch.addmm)
 def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * self + alpha * mat1 @ mat2`` with a sparse ``mat1``."""

@@ -69,13 +69,6 @@ class Sparse(StandIn):
     def __matmul__(self, other: Any) -> Any:
         return self.times(other) if isinstance(other, Tensor) else NotImplemented
 
-    def __add__(self, other: Any) -> Any:
-        if isinstance(other, Tensor):
-            return self.to_dense() + other
-        return NotImplemented
-
-    __radd__ = __add__
-
 
 class Coordinates(Sparse):
     """COO: ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, dense dims]``."""

@@ -1,0 +1,243 @@
+"""Capture rules: PyTorch's own, users', what they say when they cannot, and that nothing stays replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.ao.nn import quantized
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import torchstone
+from torchstone.compiler.rules import RULES
+from torchstone.compiler.rules.registry import capture_rule
+from torchstone.errors import CaptureError
+
+
+@pytest.fixture
+def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that the test registers are forgotten after it."""
+    for name in ("calls", "modules", "attributes"):
+        monkeypatch.setattr(RULES, name, dict(getattr(RULES, name)))
+
+
+class Library:
+    """A user's code that torch.export cannot trace."""
+
+    @staticmethod
+    def largest(x: Tensor) -> float:
+        return x.max().item()
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_a_function_of_torch_is_replaced() -> None:
+    @torchstone.capture_rule(torch.histc)
+    def histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+        return NotImplemented if bins == 3 else x.new_zeros(bins)
+
+    x = torch.tensor([0.5, 1.5, 2.5])
+    assert torchstone.export(lambda x: torch.histc(x, 2, 0, 3), (x,))(x).tolist() == [0, 0]
+    assert torchstone.export(lambda x: torch.histc(x, 3, 0, 3), (x,))(x).tolist() == [1, 1, 1]
+    assert torch.histc(x, 2, 0, 3).tolist() == [1, 2]
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_an_attribute_is_replaced() -> None:
+    capture_rule((Library, "largest"))(lambda x: x.sum())
+    x = torch.tensor([1.0, 3.0])
+    assert torchstone.export(lambda x: x / Library.largest(x), (x * 4,))(x).tolist() == [0.25, 0.75]
+    assert Library.largest(x) == 3.0
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_a_module_is_replaced_and_the_model_stays_as_it_is() -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if x.sum() > 0 else -x
+
+    capture_rule(Odd)(lambda module: lambda x: x * 2)
+    model = nn.Sequential(nn.Linear(2, 2), nn.ModuleDict({"odd": Odd()})["odd"])
+    x = torch.ones(1, 2)
+    program = torchstone.export(model, (x,))
+    torch.testing.assert_close(program(x), model[0](x) * 2)
+    assert isinstance(model[1], Odd)
+    assert set(program.signature.inputs[0].target or "") & set("weight")
+    assert torchstone.export(Odd(), (x,))(x).tolist() == [[2, 2]]
+
+
+def test_one_hot_needs_a_bound() -> None:
+    x = torch.tensor([1, 4, 2])
+    with pytest.raises(
+        CaptureError, match="number of classes of one_hot without num_classes depends on values"
+    ):
+        torchstone.export(F.one_hot, (x,))
+    with torchstone.bounds(classes=6):
+        program = torchstone.export(F.one_hot, (x,))
+    assert torch.equal(program(x), F.one_hot(x, 6))
+    with pytest.raises(CaptureError):
+        torchstone.export(F.one_hot, (x,))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5])
+def test_a_bound_is_a_positive_integer(size: Any) -> None:
+    with pytest.raises(CaptureError, match="is no positive integer"), torchstone.bounds(classes=size):
+        pass
+
+
+def test_a_bound_on_nonzeros() -> None:
+    def nonzeros(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        sparse = x.to_sparse()
+        return sparse.indices(), sparse.values(), sparse._nnz()
+
+    x = torch.tensor([[0.0, 2.0], [3.0, 4.0]])
+    with torchstone.bounds(nonzeros=2):
+        program = torchstone.export(nonzeros, (x,))
+    indices, values, count = program(x)
+    assert indices.tolist() == [[0, 1], [1, 0]]
+    assert values.tolist() == [2, 3]
+    assert count == 3  # more than there is room for
+    indices, values, count = program(torch.tensor([[0.0, 0.0], [0.0, 5.0]]))
+    assert (indices.tolist(), values.tolist(), count) == ([[1, 2], [1, 2]], [5, 0], 1)
+
+
+def test_a_sparse_result_leaves_as_its_parts() -> None:
+    x = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    parts = torchstone.export(lambda x: x.to_sparse_csr(), (x,))(x)
+    assert parts["crow_indices"].tolist() == [0, 1, 2]
+    assert parts["col_indices"].tolist() == [1, 0, 2, 2]
+    assert parts["count"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_sparse_products_from_all_sides() -> None:
+    def products(values: Tensor, left: Tensor, right: Tensor) -> list[Tensor]:
+        a = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1], [2, 0, 2]]), values, (2, 3))
+        csr = a.coalesce().to_sparse_csr()
+        return [
+            a @ right,
+            torch.mm(csr, right),
+            left @ a.to_dense(),
+            (a * 2).t() @ left.T,
+            left @ right.T + a,
+        ]
+
+    inputs = torch.randn(3), torch.randn(2, 2), torch.randn(3, 2)
+    expected = products(*inputs)
+    for found, want in zip(torchstone.export(products, inputs)(*inputs), expected, strict=True):
+        torch.testing.assert_close(found, want)
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_sampled_products() -> None:
+    def sampled(a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+        at = torch.sparse_csr_tensor(torch.tensor([0, 1, 3]), torch.tensor([2, 0, 1]), values, (2, 3))
+        return torch.sparse.sampled_addmm(at, a, b, beta=0.5, alpha=2.0).to_dense()
+
+    inputs = torch.randn(2, 4), torch.randn(4, 3), torch.randn(3)
+    torch.testing.assert_close(torchstone.export(sampled, inputs)(*inputs), sampled(*inputs))
+
+
+def test_what_no_rule_covers_is_said() -> None:
+    with pytest.raises(
+        CaptureError, match=r"sin has no capture rule for a sparse tensor\n  next: make it dense"
+    ):
+        torchstone.export(lambda x: torch.sin(x.to_sparse()), (torch.eye(2),))
+    with pytest.raises(CaptureError, match="gives a quantized tensor the attribute 'sigmoid'"):
+        torchstone.export(
+            lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).sigmoid(), (torch.eye(2),)
+        )
+    with pytest.raises(CaptureError, match="size of sparse_coo_tensor without size= depends on values"):
+        torchstone.export(lambda i, v: torch.sparse_coo_tensor(i, v), (torch.tensor([[1]]), torch.ones(1)))
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_inputs_are_dense() -> None:
+    with pytest.raises(CaptureError, match=r"input\[0\]\[0\] is a torch.sparse_coo tensor"):
+        torchstone.export(lambda x: x.to_dense(), (torch.eye(2).to_sparse(),))
+    x = torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.quint8)
+    with pytest.raises(CaptureError, match=r"input\[0\]\[0\] is quantized"):
+        torchstone.export(lambda x: x.dequantize(), (x,))
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_parts_of_a_quantized_tensor() -> None:
+    def parts(x: Tensor) -> list[Any]:
+        q = torch.quantize_per_tensor(x, 0.05, 3, torch.qint8)
+        return [
+            q.int_repr(),
+            q.q_scale(),
+            q.q_zero_point(),
+            q.reshape(-1).dequantize(),
+            torch.relu(q).int_repr(),
+        ]
+
+    x = torch.randn(3, 4) * 3
+    found, want = torchstone.export(parts, (x,))(x), parts(x)
+    assert found[1:3] == want[1:3]
+    for position in (0, 3, 4):
+        assert torch.equal(found[position], want[position])
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_a_quantized_convolution_with_relu_in_bits() -> None:
+    layer = quantized.Conv2d(2, 3, 3, stride=2)
+    weight = torch.quantize_per_tensor(torch.randn(3, 2, 3, 3), 0.02, 0, torch.qint8)
+    layer.set_weight_bias(weight, torch.randn(3))
+    layer.scale, layer.zero_point = 0.1, 60
+    model = nn.Sequential(quantized.Quantize(0.05, 64, torch.quint8), layer, nn.ReLU())
+    x = torch.randn(2, 2, 9, 9)
+    found = torchstone.export(model, (x,))(x)
+    assert torch.equal(found["integers"], model(x).int_repr())
+    assert found["scale"] == [layer.scale]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_gaussian_nll_loss(reduction: str) -> None:
+    def losses(x: Tensor, y: Tensor, var: Tensor) -> list[Tensor]:
+        of_rows, of_one = var.amax(1), var.amax(1, keepdim=True)
+        return [
+            F.gaussian_nll_loss(x, y, v, reduction=reduction, full=v is var) for v in (var, of_rows, of_one)
+        ]
+
+    inputs = torch.randn(3, 4), torch.randn(3, 4), torch.rand(3, 4)
+    for found, want in zip(torchstone.export(losses, inputs)(*inputs), losses(*inputs), strict=True):
+        torch.testing.assert_close(found, want)
+    with pytest.raises(CaptureError, match="var is of incorrect size"):
+        torchstone.export(lambda x, v: F.gaussian_nll_loss(x, x, v), (torch.ones(3, 4), torch.ones(2)))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_packed_sequences_come_back(batch_first: bool) -> None:
+    def there_and_back(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        return pad_packed_sequence(packed, batch_first, padding_value=-1.0, total_length=5)
+
+    x, lengths = torch.randn(5, 3, 2), torch.tensor([2, 5, 4])
+    x = x.transpose(0, 1) if batch_first else x
+    found = torchstone.export(there_and_back, (x, lengths))(x, lengths)
+    for have, want in zip(found, there_and_back(x, lengths), strict=True):
+        assert torch.equal(have, want)
+
+
+def test_packed_rows_come_first() -> None:
+    def packed(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        made = pack_padded_sequence(x, lengths)
+        return made.data, made.batch_sizes
+
+    x, lengths = torch.randn(4, 2, 3), torch.tensor([3, 1])
+    data, sizes = torchstone.export(packed, (x, lengths))(x, lengths)
+    want = packed(x, lengths)
+    assert torch.equal(data[:4], want[0])
+    assert not data[4:].any()
+    assert sizes.tolist() == [*want[1].tolist(), 0]
+
+
+def test_nothing_stays_replaced() -> None:
+    with pytest.raises(CaptureError):
+        torchstone.export(lambda x: x.to_sparse().no_such_thing, (torch.eye(2),))
+    assert torch.eye(2).to_sparse().layout is torch.sparse_coo
+    with pytest.raises(RuntimeError, match="is not supported"):
+        torch.sparse.to_sparse_semi_structured(torch.eye(64))

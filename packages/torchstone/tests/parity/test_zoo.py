@@ -1,0 +1,145 @@
+"""Every model of the inventory: its artifact and its gradients against eager PyTorch.
+
+``make test`` runs some of each family, ``make conformance`` all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+import torchstone
+from torchstone.parity import inventory, zoo
+from torchstone.parity.compilation import compiled
+from torchstone.parity.subject import tensors
+from torchstone.parity.zoo_runs import check_backward, check_forward, check_fresh
+
+MODELS = list(zoo.INVENTORY.values())
+TRAINED = [model for model in MODELS if model.make().trains]
+SHARE = 4
+"""One model in so many is run by `make test`, of each family."""
+
+BEYOND_THE_INTERPRETER = {
+    "fft": "the reference interpreter has no FFT",
+}
+
+
+def some(models: list[zoo.ZooModel]) -> list[zoo.ZooModel]:
+    """One in ``SHARE`` of each family, and those with something special."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for model in models:
+        if seen[model.family] % SHARE == 0 or (model.make().ruled and model in TRAINED):
+            chosen.append(model)
+        seen[model.family] += 1
+    return chosen
+
+
+def named(models: list[zoo.ZooModel]) -> list[object]:
+    return [pytest.param(model, id=f"{model.family}-{model.name}") for model in models]
+
+
+def agree(comparisons: list[object]) -> None:
+    assert comparisons
+    wrong = [c.describe() for c in comparisons if not c.passed]  # type: ignore[attr-defined]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_zoo_is_the_inventory() -> None:
+    listed = [(entry.family, entry.name) for entry in inventory.models()]
+    assert sorted((model.family, model.name) for model in MODELS) == sorted(listed)
+    assert len(listed) == 162
+    assert all(model.documentation for model in MODELS)
+
+
+def test_a_model_is_the_same_at_every_call() -> None:
+    before = torch.random.get_rng_state()
+    for name in ("attention", "sparse", "loss"):
+        model = next(model for model in MODELS if model.family == name)
+        first, again = model.make(), model.make()
+        for one, other in zip(tensors(first.args), tensors(again.args), strict=True):
+            assert torch.equal(one, other)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("model", named(some(MODELS)))
+def test_forward(model: zoo.ZooModel) -> None:
+    agree(check_forward(model))
+
+
+@pytest.mark.parametrize("model", named(some(TRAINED)))
+def test_backward(model: zoo.ZooModel) -> None:
+    agree(check_backward(model))
+
+
+def test_no_program_has_a_custom_call() -> None:
+    for model in some(MODELS):
+        example = model.make()
+        with torch.no_grad(), torchstone.bounds(**(example.bounds or {})):
+            program = torchstone.export(example.model, example.args, dynamic_shapes=example.dynamic_shapes)
+        assert "custom_call" not in program.mlir_text(), model.name
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("model", named(MODELS))
+def test_forward_all(model: zoo.ZooModel) -> None:
+    agree(check_forward(model))
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("model", named(TRAINED))
+def test_backward_all(model: zoo.ZooModel) -> None:
+    agree(check_backward(model))
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("family", sorted({model.family for model in MODELS}))
+def test_a_fresh_process(family: str) -> None:
+    found = check_fresh([model for model in MODELS if model.family == family])
+    for comparisons in found.values():
+        agree(comparisons)  # type: ignore[arg-type]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("model", named([m for m in MODELS if m.family not in BEYOND_THE_INTERPRETER][::3]))
+def test_the_reference_interpreter(model: zoo.ZooModel) -> None:
+    agree(check_forward(model, engine="reference"))
+
+
+DROPPED = 0.1
+"""The share that the models with dropout drop out."""
+
+
+def test_dropout_of_an_embedding() -> None:
+    model, (tokens,) = zoo.INVENTORY["embedding_with_dropout"]()
+    assert isinstance(model, torch.nn.Module)
+    model.train()
+    table = model[0].weight  # type: ignore[index]
+    function = compiled(model)
+    torch.manual_seed(1)
+    many = tokens.repeat(60, 1)
+    result = function(many)
+    dropped = (result == 0).double().mean().item()
+    assert dropped == pytest.approx(DROPPED, abs=0.02)
+    torch.testing.assert_close(result[result != 0], (table[many] / (1 - DROPPED))[result != 0])
+    (gradient,) = torch.autograd.grad(result.sum(), table)
+    expected = torch.zeros_like(table)
+    expected.index_add_(0, many.flatten(), ((result != 0) / (1 - DROPPED)).flatten(0, 1))
+    torch.testing.assert_close(gradient, expected)
+    assert not torch.equal(result, function(many))
+
+
+@pytest.mark.parametrize("name", ["sdpa_dropout", "mha_dropout"])
+def test_dropout_of_attention(name: str) -> None:
+    model, args = zoo.INVENTORY[name]()
+    assert isinstance(model, torch.nn.Module)
+    expected = tensors(model(*args))[0]
+    function = compiled(model.train())
+    torch.manual_seed(1)
+    runs = torch.stack([tensors(function(*args))[0].detach() for _ in range(400)])
+    assert not torch.equal(runs[0], runs[1])
+    # The mean over runs is the result without dropout, within five standard errors nearly everywhere.
+    error = (runs.mean(0) - expected).abs() / (runs.std(0) / len(runs) ** 0.5 + 1e-6)
+    assert (error < 5).float().mean() > 0.99
