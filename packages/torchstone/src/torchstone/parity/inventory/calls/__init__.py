@@ -1,0 +1,11 @@
+"""The PyTorch calls that each operator name of the inventory stands for, one file per group of families.
+
+``CALLS`` has them by family and name. Not here: running them (:mod:`..operator_runs`).
+"""
+
+from __future__ import annotations
+
+from . import elementwise
+from .call import CALLS, Call
+
+__all__ = ["CALLS", "Call"]

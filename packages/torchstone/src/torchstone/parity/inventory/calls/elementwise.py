@@ -1,0 +1,1 @@
+"""Elementwise operators: arithmetic, functions, comparison, selection, activation, conversion."""
