@@ -10,15 +10,14 @@ from collections import Counter
 import pytest
 import torch
 
-import torchstone
 from torchstone.parity import inventory, zoo
 from torchstone.parity.compilation import compiled
+from torchstone.parity.examples import check_backward, check_forward, check_fresh
 from torchstone.parity.subject import tensors
-from torchstone.parity.zoo_runs import check_backward, check_forward, check_fresh
 
 MODELS = list(zoo.INVENTORY.values())
 TRAINED = [model for model in MODELS if model.make().trains]
-SHARE = 4
+SHARE = 5
 """One model in so many is run by `make test`, of each family."""
 
 BEYOND_THE_INTERPRETER = {
@@ -66,32 +65,24 @@ def test_a_model_is_the_same_at_every_call() -> None:
 
 @pytest.mark.parametrize("model", named(some(MODELS)))
 def test_forward(model: zoo.ZooModel) -> None:
-    agree(check_forward(model))
+    agree(check_forward(model.make()))
 
 
 @pytest.mark.parametrize("model", named(some(TRAINED)))
 def test_backward(model: zoo.ZooModel) -> None:
-    agree(check_backward(model))
-
-
-def test_no_program_has_a_custom_call() -> None:
-    for model in some(MODELS):
-        example = model.make()
-        with torch.no_grad(), torchstone.bounds(**(example.bounds or {})):
-            program = torchstone.export(example.model, example.args, dynamic_shapes=example.dynamic_shapes)
-        assert "custom_call" not in program.mlir_text(), model.name
+    agree(check_backward(model.make()))
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("model", named(MODELS))
 def test_forward_all(model: zoo.ZooModel) -> None:
-    agree(check_forward(model))
+    agree(check_forward(model.make()))
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("model", named(TRAINED))
 def test_backward_all(model: zoo.ZooModel) -> None:
-    agree(check_backward(model))
+    agree(check_backward(model.make()))
 
 
 @pytest.mark.conformance
@@ -105,7 +96,7 @@ def test_a_fresh_process(family: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("model", named([m for m in MODELS if m.family not in BEYOND_THE_INTERPRETER][::3]))
 def test_the_reference_interpreter(model: zoo.ZooModel) -> None:
-    agree(check_forward(model, engine="reference"))
+    agree(check_forward(model.make(), engine="reference"))
 
 
 DROPPED = 0.1

@@ -128,8 +128,8 @@ def _batch_norm(
     self: Tensor,
     scale: float,
     zero_point: int,
-    weight: Tensor | None,
-    bias: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
     mean: Tensor,
     var: Tensor,
     eps: float,
@@ -156,7 +156,7 @@ _operator(
     _conv_shape,
 )
 _operator(
-    "quantized_batch_norm(Tensor self, float scale, int zero_point, Tensor? weight, Tensor? bias, "
+    "quantized_batch_norm(Tensor self, float scale, int zero_point, Tensor weight, Tensor bias, "
     "Tensor mean, Tensor var, float eps, float out_scale, int out_zero_point, bool relu) -> Tensor",
     _batch_norm,
     lambda self, *rest: torch.empty_like(self),

@@ -5,7 +5,7 @@ The number of entries n is part of the shape. Entries that are not there have th
 index one past the end in every dimension, and values of zero; they come last,
 and ``count`` (0-d int64) says how many are there.
 
-The CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
+Most CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
 (``aten/sparse``), what replaces PyTorch's calls (``compiler.rules.sparse``).
 """
 
@@ -293,10 +293,12 @@ _derivative("sparse_sampled_addmm", _sampled_addmm_backward, _keep_sampled_addmm
 
 
 def _softmax(indices: Tensor, values: Tensor, size: Sequence[int], dim: int, log: bool) -> Tensor:
-    function = torch.sparse.log_softmax if log else torch.sparse.softmax
-    kept = _there(indices, size)
+    # Dense: PyTorch's sparse one loses its entries when it is called from inside a kernel.
+    there = _there(indices, size)
+    places = tuple(indices[:, there])
+    dense = values.new_full(tuple(size), float("-inf")).index_put_(places, values[there])
     made = torch.zeros_like(values)
-    made[kept] = function(_coo(indices, values, size)._coalesced_(True), dim).values()
+    made[there] = (torch.log_softmax if log else torch.softmax)(dense, dim)[places]
     return made
 
 
@@ -309,12 +311,12 @@ def _softmax_backward(
     terms = torch.where(there, grad if log else grad * output, 0)
     strides = torch.tensor([torch.Size(rest[i + 1 :]).numel() for i in range(len(rest))], dtype=torch.int64)
     group = torch.where(there, (indices[others] * strides[:, None]).sum(0), 0)
-    sums = values_of(terms, group, torch.Size(rest).numel())
+    sums = _sums_of_groups(terms, group, torch.Size(rest).numel())
     made = grad - weight * sums if log else weight * (grad - sums)
     return torch.where(there, made, 0)
 
 
-def values_of(terms: Tensor, group: Tensor, groups: int) -> Tensor:
+def _sums_of_groups(terms: Tensor, group: Tensor, groups: int) -> Tensor:
     """For each term the sum over its group."""
     return terms.new_zeros(groups).index_add_(0, group, terms)[group]
 

@@ -21,7 +21,7 @@ from .registry import (
     without_stand_ins,
 )
 
-from . import categories, losses, packed, quantized, sparse  # isort: skip - they register with the above
+from . import losses, packed, quantized, sized_by_values, sparse  # isort: skip - they register with the above
 
 __all__ = [
     "RULES",

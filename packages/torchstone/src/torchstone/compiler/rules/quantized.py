@@ -218,8 +218,8 @@ for _pair in ("add", "mul"):
 def _normalized(rank: int, *, relu: bool) -> None:
     def batch_norm(
         qx: Quantized,
-        weight: Tensor | None,
-        bias: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
         mean: Tensor,
         var: Tensor,
         eps: float,

@@ -155,7 +155,8 @@ def bounds(**sizes: int) -> Iterator[None]:
     """Declare how large sizes that depend on values may become, for what is captured inside the block.
 
     ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
-    many as that has); ``classes``: of ``one_hot`` without ``num_classes``. What a rule
+    many as that has); ``classes``: of ``one_hot`` without ``num_classes``; ``selected``: elements
+    of ``masked_select``. What a rule
     makes is padded to the bound; entries beyond it are left out. A rule of your own
     asks for other names with :func:`bound`.
     """

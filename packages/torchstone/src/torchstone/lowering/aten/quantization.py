@@ -228,8 +228,8 @@ def quantized_batch_norm(
     self: Value,
     scale: float,
     zero_point: int,
-    weight: Value | None,
-    bias: Value | None,
+    weight: Value,
+    bias: Value,
     mean: Value,
     var: Value,
     eps: float,
@@ -240,9 +240,9 @@ def quantized_batch_norm(
 ) -> list[Optional]:
     """Batch normalization of quantized ``(n, c, …)`` by running statistics, and its ReLU if ``relu``."""
 
-    def kernel(x: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value) -> Value:
-        slope = (1.0 if weight is None else weight) / hlo.sqrt(var + eps)
-        shift = (0.0 if bias is None else bias) - mean * slope
+    def kernel(x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> Value:
+        slope = weight / hlo.sqrt(var + eps)
+        shift = bias - mean * slope
         factor = slope * float(numpy.float32(scale) / numpy.float32(out_scale))
         offset = shift / float(numpy.float32(out_scale))
         centered = hlo.convert(_centered(x, [zero_point]), FLOAT32)

@@ -223,7 +223,8 @@ def transformer_decoder_layer() -> Example:
 @model
 def transformer_encoder() -> Example:
     """Stacked encoder"""
-    return Example(nn.TransformerEncoder(nn.TransformerEncoderLayer(**OPTIONS), 2), (sequence(),))
+    layer = nn.TransformerEncoderLayer(**OPTIONS)
+    return Example(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (sequence(),))
 
 
 @model

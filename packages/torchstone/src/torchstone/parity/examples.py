@@ -1,4 +1,4 @@
-"""One model of the zoo beside eager PyTorch: its artifact, and its gradients through ``torch.compile``.
+"""One example beside eager PyTorch: its artifact, and its gradients through ``torch.compile``.
 
 Quicker and narrower than :mod:`.verify`: no fresh process, one comparison for each tensor.
 """
@@ -30,11 +30,14 @@ from .zoo import Example, ZooModel
 Tensors = list[torch.Tensor]
 
 
-def check_forward(model: ZooModel, *, engine: str | None = None) -> list[Comparison]:
-    """The results of the saved and loaded artifact, for every set of arguments, against eager's."""
-    example = model.make()
+def check_forward(example: Example, *, engine: str | None = None) -> list[Comparison]:
+    """The results of the saved and loaded artifact, for every set of arguments, against eager's.
+
+    Raises :class:`AssertionError` for a program with a custom call.
+    """
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         program = load(save(example, Path(folder, "model.stone")), engine=engine)
+    assert "custom_call" not in program.mlir_text(), "the program has a custom call"
     found = []
     for args in (example.args, *example.others):
         expected = _eager(example, args)
@@ -71,20 +74,19 @@ def check_fresh(models: Sequence[ZooModel]) -> dict[str, list[Comparison]]:
     return found
 
 
-def check_backward(model: ZooModel) -> list[Comparison]:
+def check_backward(example: Example) -> list[Comparison]:
     """The gradients of all parameters (without any: of the inputs) against eager's.
 
     Raises :class:`AssertionError` where the compiled model left something to eager
     PyTorch that the example does not name.
     """
-    example = model.make()
     with watched() as compilation, plain_errors():
         found = _gradients(example, _compiled)
     fallbacks = set(compilation.fallbacks) - set(example.in_eager)
     assert not fallbacks, f"left to eager PyTorch: {sorted(fallbacks)}"
     assert not compilation.breaks, f"graph breaks: {dict(compilation.breaks)}"
     assert compilation.native, "nothing was compiled"
-    expected = _gradients(example, lambda function, _: function)
+    expected = eager_gradients(example)
     assert found.keys() == expected.keys(), f"gradients of {found.keys() ^ expected.keys()} on one side only"
     truth = lambda: list(_gradients(example, lambda function, _: function, widen=True).values())  # noqa: E731
     return _compared(list(found.values()), list(expected.values()), truth, example)
@@ -97,6 +99,16 @@ def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., A
     with bounds(**(example.bounds or {})):
         captured = capture(function, example.args).module()
     return torch.compile(captured, backend="torchstone", options=options)
+
+
+def eager_outputs(example: Example) -> Tensors:
+    """What eager PyTorch returns."""
+    return _eager(example, example.args)
+
+
+def eager_gradients(example: Example) -> dict[str, torch.Tensor]:
+    """Eager's gradients; raises :class:`RuntimeError` where it differentiates nothing."""
+    return _gradients(example, lambda function, _: function)
 
 
 def _gradients(
