@@ -103,6 +103,30 @@ def test_a_bound_on_nonzeros() -> None:
     assert (indices.tolist(), values.tolist(), count) == ([[1, 2], [1, 2]], [5, 0], 1)
 
 
+def test_selections_by_a_mask() -> None:
+    def selected(x: Tensor, mask: Tensor, rows: Tensor) -> list[Tensor]:
+        return [x.masked_select(mask), x[mask], x[rows], mask.nonzero(), mask.sum(), rows.sum()]
+
+    x, mask = torch.randn(3, 4), torch.rand(3, 4) < 0.5
+    rows = torch.tensor([True, False, True])
+    with torchstone.bounds(selected=9):
+        program = torchstone.export(selected, (x, mask, rows))
+    for given in (mask, torch.zeros_like(mask), ~mask):
+        *found, count, whole = program(x, given, rows)
+        expected = selected(x, given, rows)
+        for have, want, size in zip(found, expected, (count, count, whole, count), strict=False):
+            assert torch.equal(have[:size], want)
+        for have, size in zip(found[:3], (count, count, whole), strict=True):
+            assert have.shape[0] == 9
+            assert not have[size:].any()
+        assert (found[3][count:] == -1).all()
+    everything = program(x, torch.ones_like(mask), rows)
+    assert torch.equal(everything[0], x.flatten()[:9])
+    assert everything[4] == 12  # more than there is room for
+    with pytest.raises(torchstone.errors.UnsupportedOperators, match="depends on the values"):
+        torchstone.export(lambda x, m: x[m], (x, mask))
+
+
 def test_a_sparse_result_leaves_as_its_parts() -> None:
     x = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
     parts = torchstone.export(lambda x: x.to_sparse_csr(), (x,))(x)

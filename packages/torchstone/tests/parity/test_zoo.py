@@ -13,6 +13,7 @@ import torch
 from torchstone.parity import inventory, zoo
 from torchstone.parity.compilation import compiled
 from torchstone.parity.examples import check_backward, check_forward, check_fresh
+from torchstone.parity.model import load_model
 from torchstone.parity.subject import tensors
 
 MODELS = list(zoo.INVENTORY.values())
@@ -51,6 +52,12 @@ def test_the_zoo_is_the_inventory() -> None:
     assert sorted((model.family, model.name) for model in MODELS) == sorted(listed)
     assert len(listed) == 162
     assert all(model.documentation for model in MODELS)
+
+
+def test_a_model_has_a_name_for_commands() -> None:
+    loaded = load_model("lstm_cell")
+    assert isinstance(loaded.model, torch.nn.LSTMCell)
+    assert len(loaded.args) == 2
 
 
 def test_a_model_is_the_same_at_every_call() -> None:

@@ -1,7 +1,7 @@
 """From the text that a user types to a model with example inputs.
 
 ``package.module:factory``, ``path/to/file.py:factory`` or the name of a model of
-the zoo. A factory is called without arguments and returns ``(model, args)`` or
+the zoo (a whole network, or a model of the inventory). A factory is called without arguments and returns ``(model, args)`` or
 ``(model, args, kwargs)``. Not here: the models themselves (:mod:`.zoo`).
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from .zoo import MODELS
+from .zoo import INVENTORY, MODELS
 
 _SYNTAX = "package.module:factory, file.py:factory, or one of the zoo: " + ", ".join(MODELS)
 
@@ -45,8 +45,8 @@ def load_model(name: str) -> Model:
 
 def find_factory(name: str) -> Callable[[], Any]:
     """The factory that ``name`` stands for; raises :class:`ModelError`."""
-    if name in MODELS:
-        return MODELS[name]
+    if name in MODELS or name in INVENTORY:
+        return MODELS.get(name) or INVENTORY[name]
     place, colon, attribute = name.rpartition(":")
     if not (place and attribute.isidentifier()):
         what = "names no factory after the colon" if colon else "is neither place:factory nor in the zoo"

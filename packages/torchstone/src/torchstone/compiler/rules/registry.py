@@ -156,7 +156,7 @@ def bounds(**sizes: int) -> Iterator[None]:
 
     ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
     many as that has); ``classes``: of ``one_hot`` without ``num_classes``; ``selected``: elements
-    of ``masked_select``. What a rule
+    of ``masked_select`` and ``x[mask]``, places of ``nonzero``. What a rule
     makes is padded to the bound; entries beyond it are left out. A rule of your own
     asks for other names with :func:`bound`.
     """

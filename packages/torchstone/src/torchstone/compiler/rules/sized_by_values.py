@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn import functional as F
 
 from .registry import bound, capture_rule
 
+Tensor = torch.Tensor
+
 
 @capture_rule(F.one_hot)
-def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """As many classes as are declared, where PyTorch takes one more than the largest value."""
     if num_classes != -1:
         return NotImplemented
     return F.one_hot(tensor, bound("classes", "the number of classes of one_hot without num_classes"))
 
 
-@capture_rule(torch.masked_select, torch.Tensor.masked_select)
-def masked_select(input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """As many elements as are declared (``selected``): those that the mask selects, then zeros."""
-    room = bound("selected", "the number of elements that a mask selects", 0)
-    if not room:
-        return NotImplemented
-    x, chosen = (each.flatten() for each in torch.broadcast_tensors(input, mask))
+def _room() -> int:
+    """How many elements are declared to be selected; 0 if nothing is."""
+    return bound("selected", "the number of elements that a mask selects", 0)
+
+
+def _packed(rows: Tensor, chosen: Tensor, room: int) -> Tensor:
+    """The rows that the 1-d mask ``chosen`` selects, cut or padded with zeros to ``room``."""
     place = chosen.cumsum(0) - 1
     where = torch.where(chosen & (place < room), place, room)
-    return x.new_zeros(room + 1).index_copy(0, where, x)[:room]
+    return rows.new_zeros((room + 1, *rows.shape[1:])).index_copy(0, where, rows)[:room]
+
+
+@capture_rule(torch.masked_select, torch.Tensor.masked_select)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """As many elements as are declared (``selected``): those that the mask selects, then zeros."""
+    if not _room():
+        return NotImplemented
+    x, chosen = torch.broadcast_tensors(input, mask)
+    return _packed(x.flatten(), chosen.flatten(), _room())
+
+
+@capture_rule(torch.Tensor.__getitem__)
+def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
+    """``x[mask]``, as :func:`masked_select`; every other index as PyTorch has it."""
+    if not isinstance(index, Tensor) or index.dtype != torch.bool or not index.ndim or not _room():
+        return NotImplemented
+    return _packed(self.flatten(0, index.ndim - 1), index.flatten(), _room())
+
+
+@capture_rule(torch.nonzero, torch.Tensor.nonzero)
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """As many places as are declared (``selected``); those that are not there are −1."""
+    if not _room():
+        return NotImplemented
+    found = torch.nonzero_static(input, size=_room(), fill_value=-1)
+    return found.unbind(1) if as_tuple else found
