@@ -46,10 +46,7 @@ class Installation:
 def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -> Installation:
     """Look at everything; what does not work is in ``problems`` and never raised."""
     found = Installation()
-    found.versions = {
-        "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES + OPTIONAL},
-    }
+    found.versions = {**installed_versions(), **{name: _version(name) for name in OPTIONAL}}
     found.problems += [f"{name} is not installed" for name in PACKAGES if found.versions[name] is None]
     found.settings = {variable: value for _, variable, value, _ in describe()}
     for stage, look in (
@@ -64,6 +61,11 @@ def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -
             if str(error) not in found.problems:  # an unknown device fails in more than one place
                 found.problems.append(str(error))
     return found
+
+
+def installed_versions() -> dict[str, str | None]:
+    """Of Python and of the packages that Torchstone needs."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 
 def _version(package: str) -> str | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import elementwise
-from .call import CALLS, Call
+from . import arrays, elementwise, formats, layers
+from .call import CALLS, Bound, Call, Operator
 
-__all__ = ["CALLS", "Call"]
+__all__ = ["CALLS", "Bound", "Call", "Operator"]

@@ -1,25 +1,130 @@
 """What a call of the inventory is: its Python text, evaluated on named example inputs.
 
 The text is both what is run and what the inventory shows, so that the two cannot
-differ. A free name in it is an example input (:mod:`.inputs`).
+differ. A name in it is an example input (:mod:`.inputs`), ``dtype`` the dtype it is
+tried in; modules (``nn.LSTM(4, 5)``) are made once, before the call.
 """
 
 from __future__ import annotations
 
+import ast
+import copy
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .inputs import FIXED, FOLLOWING
+
+_GLOBALS = {"torch": torch, "nn": nn, "F": nn.functional}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call with its inputs in one dtype: ``function(*modules, *inputs)``."""
+
+    function: Callable[..., Any]
+    modules: Sequence[nn.Module]
+    inputs: Sequence[torch.Tensor]
+
+    def __call__(self) -> list[torch.Tensor]:
+        """The results in eager PyTorch, of copies of modules and inputs."""
+        modules, inputs = copy.deepcopy((list(self.modules), list(self.inputs)))
+        return results(self.function(*modules, *inputs))
+
+    def to(self, convert: Callable[[torch.Tensor], torch.Tensor]) -> Bound:
+        """A copy with every floating-point or complex tensor converted."""
+        modules = [copy.deepcopy(module)._apply(convert) for module in self.modules]
+        return Bound(self.function, modules, [convert(each.clone()) for each in self.inputs])
 
 
 @dataclass(frozen=True)
 class Call:
     """One call: ``text`` such as ``torch.add(x, y)``.
 
-    ``bounds`` are declared while it is captured. ``reason`` is what a user must know.
+    ``ruled`` says that it needs capture rules, also for its gradients. ``eager`` is
+    the text that eager PyTorch runs instead, where CPU PyTorch has no such kernel.
     """
 
     text: str
-    bounds: tuple[tuple[str, int], ...] | None = None
+    ruled: bool = False
+    eager: str = ""
+
+    @property
+    def follows(self) -> bool:
+        """True if it has an operand whose dtype can be chosen."""
+        tree = ast.parse(self.text, mode="eval")
+        return any(
+            isinstance(node, ast.Name) and (node.id in FOLLOWING or node.id in ("dtype", "nn"))
+            for node in ast.walk(tree)
+        )
+
+    def bind(self, dtype: torch.dtype, *, eager: bool = False) -> Bound:
+        """The call in one dtype; the same at every call. ``eager`` binds what eager PyTorch runs."""
+        tree = ast.parse((eager and self.eager) or self.text, mode="eval")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(zlib.crc32(self.text.encode()))
+            hoisted = _Hoisted()
+            body = ast.unparse(hoisted.visit(tree))
+            modules = [module.eval().to(_inexact(dtype)) for module in hoisted.modules]
+        names = [name for name in (*FOLLOWING, *FIXED) if _mentions(tree, name)]
+        inputs = [FOLLOWING[name](dtype) if name in FOLLOWING else FIXED[name]() for name in names]
+        parameters = ", ".join([*(f"module{i}" for i in range(len(modules))), *names])
+        function = eval(f"lambda {parameters}: {body}", {**_GLOBALS, "dtype": dtype})  # our own text
+        return Bound(function, modules, inputs)
+
+
+def results(value: Any) -> list[torch.Tensor]:
+    """The tensors in what a call returns; numbers become tensors."""
+    return [torch.as_tensor(leaf) for leaf in torch.utils._pytree.tree_leaves(value) if leaf is not None]
+
+
+class _Hoisted(ast.NodeTransformer):
+    """Makes the modules of an expression and leaves names in their place."""
+
+    def __init__(self) -> None:
+        self.modules: list[nn.Module] = []
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - the name that ast looks for
+        text = ast.unparse(node)
+        place, _, kind = ast.unparse(node.func).rpartition(".")
+        if place in ("nn", "torch.ao.nn.quantized") and kind[:1].isupper():
+            self.modules.append(eval(text, dict(_GLOBALS)))  # our own text
+            return ast.Name(f"module{len(self.modules) - 1}", ast.Load())
+        return self.generic_visit(node)
+
+
+def _mentions(tree: ast.AST, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+
+
+def _inexact(dtype: torch.dtype) -> torch.dtype:
+    """What modules can hold: ``dtype``, or float32 for an integer."""
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.float32
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The calls that one operator name stands for.
+
+    ``bounds`` are declared while they are captured, ``reason`` is what a user must know.
+    """
+
+    calls: Sequence[Call]
+    bounds: Mapping[str, int] | None = None
     reason: str = ""
 
 
-CALLS: dict[tuple[str, str], tuple[Call, ...]] = {}
+CALLS: dict[tuple[str, str], Operator] = {}
 """By family and name."""
+
+
+def family(name: str, table: Mapping[str, Sequence[str] | Operator], *, ruled: bool = False) -> None:
+    """Register the operators of one family: the texts of each one's calls by its name."""
+    for operator, found in table.items():
+        if not isinstance(found, Operator):
+            found = Operator([Call(text, ruled) for text in found])
+        CALLS[name, operator] = found

@@ -1,0 +1,88 @@
+"""The models of the inventory: their artifacts in a fresh process, their gradients, as rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from optest.core.comparison import Comparison
+
+from ...api import load
+from ..zoo import INVENTORY, Example, ZooModel
+from ..examples import check_backward, check_fresh, save
+from . import Entry
+from .operator_runs import COMPOSITE, in_halves, quiet
+
+PADDED = "sizes that depend on values are padded to what torchstone.bounds declares"
+ELSEWHERE = "PyTorch has it on accelerators only: compared with its dense form"
+
+
+def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Run the models and describe each."""
+    chosen = [INVENTORY[entry.name] for entry in entries]
+    composites: dict[str, set[str]] = {}
+    compared: dict[str, list[Comparison]] = {}
+    with quiet():
+        failed = {
+            model.name: error
+            for model, error in in_halves(
+                chosen, lambda some: composites.update({each.name: _composites(each) for each in some})
+            )
+        }
+        lowered = [model for model in chosen if model.name not in failed]
+        for model, error in in_halves(lowered, lambda some: compared.update(check_fresh(some))):
+            failed[model.name] = error
+        for name, found in compared.items():
+            wrong = [each.summary() for each in found if not each.passed]
+            if wrong or not found:
+                failed[name] = "; ".join(wrong) or "it has no results"
+        return [_row(model, composites.get(model.name), failed.get(model.name, "")) for model in chosen]
+
+
+def _composites(model: ZooModel) -> set[str]:
+    """Those in the model's program; raises :class:`AssertionError` where that has a custom call."""
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        text = load(save(model.make(), Path(folder, "model.stone"))).mlir_text()
+    if "custom_call" in text:
+        raise AssertionError("its program has a custom call")
+    return set(COMPOSITE.findall(text))
+
+
+def _row(model: ZooModel, composites: set[str] | None, error: str) -> dict[str, Any]:
+    example = model.make()
+    status = "composite" if composites else "lowered"
+    if error:
+        status = "missing" if composites is None else "differs"
+    gradient, complaint = _gradients(model, example)
+    return {
+        "family": model.family,
+        "name": model.name,
+        "status": status,
+        "composites": sorted(composites or ()),
+        "backward": gradient,
+        "reason": "; ".join([*_known(example), *filter(None, (error, complaint))]),
+    }
+
+
+def _gradients(model: ZooModel, example: Example) -> tuple[str, str]:
+    """``equal``, ``none`` or ``differs``, with the complaint."""
+    if not example.trains:
+        return "none", ""
+    wrong: list[str] = []
+
+    def run(models: Sequence[ZooModel]) -> None:
+        wrong.extend(each.summary() for each in check_backward(models[0].make()) if not each.passed)
+
+    wrong += [error for _, error in in_halves([model], run)]
+    return ("differs", f"gradients: {wrong[0]}") if wrong else ("equal", "")
+
+
+def _known(example: Example) -> list[str]:
+    """What a user must know of the example."""
+    found = [PADDED] if example.bounds is not None else []
+    found += [ELSEWHERE] if example.reference is not None else []
+    if example.in_eager:
+        found.append(f"compiled training leaves {', '.join(example.in_eager)} to eager PyTorch")
+    return found

@@ -1,0 +1,44 @@
+"""From runs of operators to rows of the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import Entry
+from .calls import CALLS
+from .operator_runs import Forward, backward, forward
+
+
+def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Run the operators and describe each."""
+    keys = [(entry.family, entry.name) for entry in entries]
+    programs, gradients = forward(keys), backward(keys)
+    return [_row(entry, programs[key], gradients[key]) for entry, key in zip(entries, keys, strict=True)]
+
+
+def _row(entry: Entry, program: Forward, gradient: str) -> dict[str, Any]:
+    operator = CALLS[entry.family, entry.name]
+    complaints: dict[str, list[str]] = {}
+    for item, complaint in program.complaints.items():
+        complaints.setdefault(item.dtype_name, [])
+        if complaint:
+            complaints[item.dtype_name].append(f"{item.call.text}: {complaint}")
+    dtypes = [dtype for dtype, found in complaints.items() if not found]
+    reasons = [operator.reason] if operator.reason else []
+    reasons += [f"{dtype}: {found[0]}" for dtype, found in complaints.items() if found]
+    if gradient not in ("equal", "none"):
+        reasons.append(f"gradient of {gradient}")
+    status = "composite" if program.composites else "lowered"
+    if not dtypes:
+        status = "differs" if program.lowered else "missing"
+    return {
+        "family": entry.family,
+        "name": entry.name,
+        "calls": [call.text for call in operator.calls],
+        "status": status,
+        "composites": sorted(program.composites),
+        "backward": gradient if gradient in ("equal", "none") else "differs",
+        "dtypes": dtypes,
+        "reason": "; ".join(reasons),
+    }

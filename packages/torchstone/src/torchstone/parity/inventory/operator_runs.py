@@ -1,0 +1,298 @@
+"""The operators of the inventory as small programs: artifacts in a fresh process, gradients, against eager.
+
+One program has all calls of one operator in all dtypes. Where it fails, halves of
+it are tried, so that every call and dtype is judged by itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy
+import torch
+
+from optest.core.comparator import compare
+
+from ... import dtypes
+from ...api import export, load
+from ...compiler import bounds
+from ...compiler.capture import capture
+from ...compiler.graphs import to_numpy
+from ..compilation import compiled, plain_errors, watched
+from ..replay import run_all_fresh
+from ..subject import differentiate
+from .calls import CALLS, Bound, Call
+from .calls.call import results
+
+Key = tuple[str, str]
+"""Family and name of an operator."""
+Thing = TypeVar("Thing")
+
+TRIED = [
+    dtype.torch
+    for dtype in sorted(dtypes.STANDARD | dtypes.UNSIGNED, key=lambda each: (each.kind, each.bits, each.name))
+]
+"""The dtypes in which each operator is tried."""
+
+COMPOSITE = re.compile(r'stablehlo\.composite "([^"]+)"')
+NOT_IN_EAGER = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
+"""What eager PyTorch raises where it has no kernel for a dtype."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One call in one dtype, and what eager PyTorch gives for it; ``bound`` is what is compiled."""
+
+    key: Key
+    call: Call
+    dtype: torch.dtype
+    bound: Bound
+    expected: Sequence[torch.Tensor] = ()
+
+    def in_eager(self, *, widen: bool = False) -> Item:
+        """The same with what eager PyTorch runs, in float64 or complex128 if asked for."""
+        bound = self.call.bind(self.dtype, eager=True)
+        return Item(self.key, self.call, self.dtype, bound.to(_widest) if widen else bound)
+
+    @property
+    def dtype_name(self) -> str:
+        """As in ``float32``."""
+        return str(self.dtype).removeprefix("torch.")
+
+    def __str__(self) -> str:
+        return f"{self.call.text} in {self.dtype_name}"
+
+
+class Calls(torch.nn.Module):
+    """The calls of several items, one after the other; takes their inputs, returns all their results."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        super().__init__()
+        self.calls = [(item.bound.function, len(item.bound.inputs)) for item in items]
+        self.parts = torch.nn.ModuleList(
+            torch.nn.ModuleList(copy.deepcopy(list(item.bound.modules))) for item in items
+        )
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        found, place = [], 0
+        for (function, count), modules in zip(self.calls, self.parts, strict=True):
+            found += results(function(*modules, *inputs[place : place + count]))
+            place += count
+        return found
+
+
+@dataclass
+class Forward:
+    """How an operator went: a complaint for each item (empty where equal), the composites it leaves as."""
+
+    complaints: dict[Item, str] = field(default_factory=dict)
+    composites: set[str] = field(default_factory=set)
+    lowered: bool = False
+
+
+def items_of(key: Key) -> list[Item]:
+    """Every call of an operator in every dtype that eager PyTorch has it in."""
+    found = []
+    for dtype in TRIED:
+        for call in CALLS[key].calls:
+            if not call.follows and dtype is not torch.int64:
+                continue  # all its inputs are integers
+            try:
+                expected = call.bind(dtype, eager=True)()
+            except NOT_IN_EAGER:
+                continue
+            found.append(Item(key, call, dtype, call.bind(dtype), expected))
+    return found
+
+
+def forward(keys: Sequence[Key]) -> dict[Key, Forward]:
+    """The saved artifacts of operators in one fresh process without torch, against eager."""
+    found = {key: Forward() for key in keys}
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder, quiet():
+        programs: list[tuple[Path, Sequence[Item]]] = []
+
+        def save(items: Sequence[Item]) -> None:
+            path = Path(folder, f"{len(programs)}.stone")
+            outcome = found[items[0].key]
+            outcome.composites |= _export(items, path)
+            outcome.lowered = True
+            programs.append((path, items))
+
+        def run(chosen: Sequence[tuple[Path, Sequence[Item]]]) -> None:
+            jobs = [(path, [to_numpy(each) for each in _inputs(items)]) for path, items in chosen]
+            for (_, items), arrays in zip(chosen, run_all_fresh(jobs), strict=True):
+                feed = iter(arrays)
+                for item in items:
+                    actual = [next(feed) for _ in item.expected]
+                    truth = item.in_eager(widen=True).bound
+                    found[item.key].complaints[item] = _judged(actual, item.expected, truth)
+
+        for key in keys:
+            for item, error in in_halves(items_of(key), save):
+                found[key].complaints[item] = error
+        for (_, items), error in in_halves(programs, run):
+            for item in items:
+                found[item.key].complaints[item] = error
+    return found
+
+
+def _export(items: Sequence[Item], path: Path) -> set[str]:
+    """Write the artifact of ``items``; the composites that it has."""
+    with torch.no_grad(), bounds(**(CALLS[items[0].key].bounds or {})):
+        export(Calls(items), tuple(_inputs(items))).save(path)
+    text = load(path).mlir_text()
+    if "custom_call" in text:
+        raise AssertionError("its program has a custom call")
+    return set(COMPOSITE.findall(text))
+
+
+def backward(keys: Sequence[Key]) -> dict[Key, str]:
+    """By operator ``equal``, ``none`` (eager differentiates nothing), or where and how gradients are wrong."""
+    complaints: dict[Item, str] = {}
+
+    def run(items: Sequence[Item]) -> None:
+        complaints.update(_judged_gradients(items))
+
+    with quiet():
+        chosen = [item for key in keys for item in _differentiable(key)]
+        groups = [[item for item in chosen if not item.call.ruled]]
+        groups += [[item for item in chosen if item.call.ruled and item.key == key] for key in keys]
+        for group in groups:
+            complaints.update(in_halves(group, run))
+    found = dict.fromkeys(keys, "none")
+    for item, complaint in complaints.items():
+        if found[item.key] in ("none", "equal"):
+            found[item.key] = f"{item}: {complaint}" if complaint else "equal"
+    return found
+
+
+def _differentiable(key: Key) -> list[Item]:
+    """Each call that eager differentiates, in float32, or in complex64 where it takes nothing real."""
+    found = []
+    for call in CALLS[key].calls:
+        for dtype in (torch.float32, torch.complex64) if call.follows else ():
+            try:
+                item = Item(key, call, dtype, call.bind(dtype))
+                if not _gradients([item.in_eager()]):
+                    continue
+            except NOT_IN_EAGER:
+                continue
+            found.append(item)
+            break
+    return found
+
+
+def _judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
+    """The complaint about each item's gradients through ``torch.compile`` without fallback."""
+    with watched() as compilation, plain_errors():
+        found = _gradients(items, _prepared)
+    if compilation.fallbacks or compilation.breaks:
+        raise AssertionError(f"not one graph: {dict(compilation.fallbacks or compilation.breaks)}")
+    expected = _gradients([item.in_eager() for item in items])
+    if found.keys() != expected.keys():
+        raise AssertionError("differentiated other tensors than eager PyTorch")
+    exact = cache(lambda: _gradients([item.in_eager(widen=True) for item in items]))
+    judged = {}
+    for place, item in enumerate(items):
+        mine = [name for name in expected if name[0] == place]
+
+        def truth(mine: Sequence[tuple[int, str]] = mine) -> list[torch.Tensor]:
+            return [exact()[name] for name in mine]
+
+        actual = [to_numpy(found[name]) for name in mine]
+        judged[item] = _judged(actual, [expected[name] for name in mine], truth)
+    return judged
+
+
+Prepare = Callable[[Calls, Sequence[Item]], Callable[..., Sequence[torch.Tensor]]]
+
+
+def _prepared(model: Calls, items: Sequence[Item]) -> Callable[..., Sequence[torch.Tensor]]:
+    """``model`` through ``torch.compile``, captured before where capture rules are needed."""
+    if not items[0].call.ruled:
+        return compiled(model)
+    with bounds(**(CALLS[items[0].key].bounds or {})):
+        return compiled(capture(model, tuple(_inputs(items))).module())
+
+
+def _gradients(
+    items: Sequence[Item], prepare: Prepare = lambda model, items: model
+) -> dict[tuple[int, str], torch.Tensor]:
+    """By position of the item and name, dense gradients of its inputs and parameters.
+
+    Empty where eager differentiates nothing; zeros where a leaf has no influence.
+    """
+    model, inputs = Calls(items), _inputs(items)
+    leaves: dict[tuple[int, str], torch.Tensor] = {}
+    owners = [place for place, item in enumerate(items) for _ in item.bound.inputs]
+    for position, (owner, each) in enumerate(zip(owners, inputs, strict=True)):
+        if each.is_floating_point() or each.is_complex():
+            leaves[owner, f"input {position}"] = each.requires_grad_()
+    for name, parameter in model.named_parameters():
+        leaves[int(name.split(".")[1]), name] = parameter
+    outputs = list(prepare(model, items)(*inputs))
+    if not any(output.requires_grad for output in outputs):
+        return {}
+    names = {f"{place} {name}": (place, name) for place, name in leaves}
+    found = differentiate(outputs, {text: leaves[pair] for text, pair in names.items()})
+    return {
+        pair: torch.zeros_like(leaves[pair]) if gradient is None else gradient.to_dense()
+        for text, pair in names.items()
+        for gradient in [found[text]]
+    }
+
+
+def _inputs(items: Sequence[Item]) -> list[torch.Tensor]:
+    """Copies of the inputs of all items."""
+    return [each.clone() for item in items for each in item.bound.inputs]
+
+
+def _judged(
+    actual: Sequence[numpy.ndarray[Any, Any]],
+    expected: Sequence[torch.Tensor],
+    truth: Callable[[], Sequence[torch.Tensor]],
+) -> str:
+    """What is wrong with the first result that is; where the tolerance is missed, float64 decides."""
+    for place, (have, want) in enumerate(zip(actual, expected, strict=True)):
+        result = compare(have, to_numpy(want))
+        if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):
+            result = compare(have, to_numpy(want), reference=to_numpy(truth()[place]))
+        if not result.passed:
+            return result.summary()
+    return ""
+
+
+def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -> list[tuple[Thing, str]]:
+    """Run all things together; where that fails, halves. Those that fail alone, with what was said."""
+    if not things:
+        return []
+    try:
+        run(things)
+    except Exception as error:  # whatever a compiler raises is the answer
+        if len(things) == 1:
+            return [(things[0], f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")]
+        middle = len(things) // 2
+        return in_halves(things[:middle], run) + in_halves(things[middle:], run)
+    return []
+
+
+def _widest(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

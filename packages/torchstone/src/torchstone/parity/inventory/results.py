@@ -1,0 +1,145 @@
+"""What running the inventory showed: the recorded file, how it is made, resumed and summed up.
+
+``results.json`` is part of the package and is written by :func:`record`. Not here:
+how one operator or model is run (:mod:`.operator_runs`, :mod:`.model_runs`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ...files import replacing
+from ..installation import installed_versions
+from . import Entry, models, operators
+
+Row = dict[str, Any]
+"""One operator: family, name, calls, status, composites, backward, dtypes, reason; a model has neither calls
+nor dtypes. ``status`` is one of ``STATUSES``, ``backward`` ``equal``, ``none`` (eager PyTorch differentiates
+nothing) or ``differs``."""
+
+STATUSES = {
+    "composite": "runs, equal to eager; leaves as a composite that a backend may replace",
+    "lowered": "runs, equal to eager; leaves as plain operations",
+    "differs": "lowers, and does not run or is not equal to eager",
+    "missing": "does not lower",
+}
+RUNS = ("composite", "lowered")
+TOGETHER = 8
+"""Entries in one step of a run: an interrupted run loses at most these."""
+
+
+def recorded() -> dict[str, Any]:
+    """The recorded results: commit, versions, operators, models, summary."""
+    text = resources.files(__package__ or __name__).joinpath("results.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def own_path() -> Path:
+    """Where the package keeps the recorded results."""
+    return Path(__file__).with_name("results.json")
+
+
+def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> dict[str, Any]:
+    """Run the whole inventory, write the results to ``path``, return them.
+
+    What an interrupted run had finished is kept beside ``path`` and taken up
+    again if commit and versions are the same. Raises ``OSError`` where that cannot be written.
+    """
+    origin = {"commit": commit(), "versions": installed_versions()}
+    journal = path.with_name(f".{path.name}.journal")
+    steps = list(_steps())
+    done = _finished(journal, origin)
+    with open(journal, "a" if done else "w", encoding="utf-8") as file:
+        if not done:
+            file.write(json.dumps(origin) + "\n")
+        for place, (kind, entries) in enumerate(steps):
+            if all((kind, entry.family, entry.name) in done for entry in entries):
+                continue
+            names = ", ".join(entry.name for entry in entries)
+            progress(f"{place + 1} of {len(steps)}: {kind} of {entries[0].family}: {names}")
+            for row in run(kind, entries):
+                done[kind, row["family"], row["name"]] = row
+                file.write(json.dumps({"kind": kind, "row": row}) + "\n")
+            file.flush()
+    found = {
+        **origin,
+        **{
+            kind: [done[kind, entry.family, entry.name] for entry in listed]
+            for kind, listed in (("operators", operators()), ("models", models()))
+        },
+    }
+    found["summary"] = summary(found)
+    with replacing(path) as whole:
+        whole.write((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+    journal.unlink()
+    return found
+
+
+def run(kind: str, entries: Sequence[Entry]) -> list[Row]:
+    """The rows of some ``operators`` or ``models``, from running them now."""
+    from . import model_runs, operator_rows
+
+    return (operator_rows if kind == "operators" else model_runs).rows(entries)
+
+
+def summary(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Of operators and of models: how many there are, run, and have gradients equal to eager's."""
+    return {
+        kind: {
+            "total": len(found[kind]),
+            "runs": sum(row["status"] in RUNS for row in found[kind]),
+            **Counter(row["status"] for row in found[kind]),
+            "backward": dict(Counter(row["backward"] for row in found[kind])),
+        }
+        for kind in ("operators", "models")
+    }
+
+
+def commit() -> str:
+    """The commit of the sources, with ``-dirty`` where files differ from it; empty outside of git."""
+    folder = Path(__file__).parent
+    told = []
+    for command in ("rev-parse HEAD", "status --porcelain --untracked-files=no"):
+        try:
+            done = subprocess.run(
+                ["git", "-C", folder, *command.split()], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+        told.append(done.stdout.strip())
+    head, changes = told
+    return head + ("-dirty" if changes else "")
+
+
+def _steps() -> Iterator[tuple[str, list[Entry]]]:
+    """Some entries of one family at a time."""
+    for kind, listed in (("operators", operators()), ("models", models())):
+        for family in dict.fromkeys(entry.family for entry in listed):
+            entries = [entry for entry in listed if entry.family == family]
+            for start in range(0, len(entries), TOGETHER):
+                yield kind, entries[start : start + TOGETHER]
+
+
+def _finished(journal: Path, origin: Mapping[str, Any]) -> dict[tuple[str, str, str], Row]:
+    """What an interrupted run from the same origin had finished."""
+    try:
+        lines = journal.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    found: dict[tuple[str, str, str], Row] = {}
+    try:
+        if json.loads(lines[0]) != origin:
+            return {}
+        for line in lines[1:]:
+            one = json.loads(line)
+            found[one["kind"], one["row"]["family"], one["row"]["name"]] = one["row"]
+    except (ValueError, IndexError):
+        return found  # the last line was being written
+    return found
