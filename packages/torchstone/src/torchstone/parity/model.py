@@ -1,8 +1,9 @@
 """From the text that a user types to a model with example inputs.
 
 ``package.module:factory``, ``path/to/file.py:factory`` or the name of a model of
-the zoo (a whole network, or a model of the inventory). A factory is called without arguments and returns ``(model, args)`` or
-``(model, args, kwargs)``. Not here: the models themselves (:mod:`.zoo`).
+the zoo (a whole network, or a model of the inventory). A factory is called without
+arguments and returns ``(model, args)`` or ``(model, args, kwargs)``. Not here: the
+models themselves (:mod:`.zoo`).
 """
 
 from __future__ import annotations
