@@ -1,0 +1,63 @@
+"""Samples of ``lowering.aten.exported_quantization``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from . import Make, Sample, samples
+from .quantization import NOT_DIFFERENTIABLE, SCALES, ZEROS, integers, ties
+
+decomposed = torch.ops.quantized_decomposed
+RANGES: dict[torch.dtype, tuple[int, int]] = {
+    torch.int8: (-128, 127),
+    torch.uint8: (0, 255),
+    torch.int16: (-(2**15), 2**15 - 1),
+    torch.int32: (-(2**31), 2**31 - 1),
+}
+
+
+@samples(decomposed.quantize_per_tensor.default, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _quantize(make: Make) -> Iterator[Sample]:
+    if not make.is_float or make.dtype == torch.float64:
+        return
+    for dtype in (torch.int8, torch.uint8, torch.int16):
+        yield Sample((make(5, 6), 0.05, 3, *RANGES[dtype], dtype), note=f"{dtype}")
+    yield Sample((make(5, 6), 0.1, 0, -8, 7, torch.int8), note="4 bits")
+    yield Sample((ties(0.05).to(make.dtype)[:600], 0.05, 3, -128, 127, torch.int8), note="ties")
+    yield Sample((make(0, 3), 0.1, 0, -128, 127, torch.int8), note="empty")
+
+
+def parameters() -> tuple[Any, ...]:
+    return torch.tensor(SCALES), torch.tensor(ZEROS)
+
+
+@samples(decomposed.quantize_per_channel.default, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _quantize_channels(make: Make) -> Iterator[Sample]:
+    if not make.is_float or make.dtype == torch.float64:
+        return
+    yield Sample((make(3, 5), *parameters(), 0, -128, 127, torch.int8))
+    yield Sample((make(2, 3, 4), *parameters(), 1, -8, 7, torch.int8), note="4 bits, the middle axis")
+
+
+@samples(decomposed.dequantize_per_tensor.default, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _dequantize(make: Make) -> Iterator[Sample]:
+    if make.dtype not in RANGES:
+        return
+    given = integers(make, 4, 5), 0.05, 3, *RANGES[make.dtype], make.dtype
+    yield Sample(given)
+    yield Sample(given, {"out_dtype": torch.float16}, note="half")
+
+
+@samples(decomposed.dequantize_per_channel.default, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _dequantize_channels(make: Make) -> Iterator[Sample]:
+    if make.dtype not in RANGES:
+        return
+    options = 1, *RANGES[make.dtype], make.dtype
+    yield Sample((integers(make, 2, 3, 4), *parameters(), *options))
+    yield Sample((integers(make, 2, 3, 4), torch.tensor(SCALES), None, *options), note="no zero points")
+    yield Sample(
+        (integers(make, 2, 3, 4), *parameters(), *options), {"out_dtype": torch.float16}, note="half"
+    )
