@@ -1,4 +1,4 @@
-"""Writes the pages of ``docs`` that are tables of the code: operators, composites, settings, errors, plans.
+"""Writes the pages of ``docs`` that are tables of the code: operators, inventory, settings, errors, plans.
 
     python tools/generate_docs.py            # write them (make docs)
     python tools/generate_docs.py --check    # exit 1 and show the difference where one is out of date
@@ -29,8 +29,11 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "packages" / "torchstone" / "tests"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tests")]
 os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
+
+import inventory_docs  # noqa: E402
+from markdown_tables import WRITTEN, code, table  # noqa: E402
 
 from operator_samples import Sample, load_samples  # noqa: E402
 from optest.plan import driver_settings  # noqa: E402
@@ -42,7 +45,6 @@ from torchstone.compiler.support import needs_seed, unsupported_reason  # noqa: 
 from torchstone.dtypes import DType  # noqa: E402
 from torchstone.lowering import Lowering  # noqa: E402
 
-WRITTEN = "<!-- Written by `make docs` from the code: edit that. -->\n"
 DTYPE_GROUPS: Mapping[str, frozenset[DType]] = {
     "bool": dtypes.BOOLEAN,
     "int": dtypes.INTEGRAL,
@@ -53,17 +55,6 @@ DTYPE_GROUPS: Mapping[str, frozenset[DType]] = {
     "4-bit": dtypes.SUB_BYTE,
 }
 """Short names for dtypes that usually come together."""
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a ``|`` inside a cell is escaped."""
-    lines = [header, ["---"] * len(header)]
-    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def code(words: Iterable[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words if word)
 
 
 def dtype_text(found: Iterable[DType]) -> str:
@@ -432,6 +423,7 @@ def replace_section(text: str, name: str, content: str) -> str:
 def generate(root: Path = ROOT) -> dict[Path, str]:
     """Every generated page's path and the text that it should have."""
     pages = {root / name: make() for name, make in PAGES.items()}
+    pages |= {root / name: text for name, text in inventory_docs.pages(dtype_text).items()}
     for name, (section, make) in SECTIONS.items():
         pages[root / name] = replace_section((root / name).read_text("utf-8"), section, make())
     return pages
@@ -458,6 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(stale and f"{stale}\nThe documentation is out of date: run `make docs`.\n")
         return 1 if stale else 0
     for path, text in pages.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +18,79 @@ if TYPE_CHECKING:
 
 @command("ops")
 @click.argument("model", metavar="[MODEL]", required=False)
-def ops(model: str | None, as_json: bool) -> int:
+@click.option(
+    "--inventory",
+    is_flag=True,
+    help="Show the operators and models of the inventory, as run.",
+)
+@click.option("--run", "again", is_flag=True, help="Run the inventory now, and record what that shows.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where --run records it (default: in the package).",
+)
+def ops(model: str | None, inventory: bool, again: bool, output: Path | None, as_json: bool) -> int:
     """List the operators that can be lowered; with MODEL, those it needs and which are missing.
 
-    Nothing is compiled. Exits with 1 if MODEL needs an operator that is missing.
+    Nothing is compiled, except with --run, which takes some twenty minutes; interrupted, it goes on
+    where it stopped when it is started again. Exits with 1 if MODEL needs an operator that is
+    missing, or if --run finds that something in the inventory is not equal to eager PyTorch.
     """
+    if inventory and model is not None:
+        raise click.UsageError("--inventory takes no MODEL: give one of them")
+    if again and not inventory:
+        raise click.UsageError("--run is for the inventory: write --inventory --run")
+    if output is not None and not again:
+        raise click.UsageError("--output says where --run writes: write --inventory --run --output FILE")
+    if inventory:
+        return _inventory(output, again, as_json)
     return _registry(as_json) if model is None else _needs(model, as_json)
+
+
+def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
+    with progress() as stage:
+        stage("loading the inventory")
+        from ..parity.inventory import results
+
+        if again:
+            target = output or results.own_path()
+            try:
+                found = results.record(target, stage)
+            except OSError as error:
+                raise click.FileError(str(target), hint=error.strerror or str(error)) from error
+        else:
+            found = results.recorded()
+    if as_json:
+        print_json(found)
+    else:
+        for kind in ("operators", "models"):
+            header = (kind, "family", "lowered", "runs", "backward", "dtypes", "reason")
+            print_table(header, [_shown(row) for row in found[kind]])
+        click.echo(f"commit {found['commit'] or 'unknown'}, {_versions(found['versions'])}")
+        for kind, counts in found["summary"].items():
+            click.echo(f"{counts['runs']} of {counts['total']} {kind} run and are equal to eager PyTorch")
+    rows = [*found["operators"], *found["models"]]
+    wrong = [row for row in rows if row["status"] not in results.RUNS or row["backward"] == "differs"]
+    return FAILURES if again and wrong else OK
+
+
+def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
+    from .. import dtypes
+    from ..parity.inventory.results import RUNS
+
+    return (
+        row["name"],
+        row["family"],
+        {"missing": "no", "composite": "composite"}.get(row["status"], "yes"),
+        "yes" if row["status"] in RUNS else "no",
+        row["backward"],
+        _short({dtypes.by_name(name) for name in row.get("dtypes", ())}),
+        row["reason"],
+    )
+
+
+def _versions(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
 def _registry(as_json: bool) -> int:

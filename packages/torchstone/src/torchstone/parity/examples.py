@@ -55,14 +55,20 @@ def save(example: Example, path: Path) -> Path:
     return program.save(path)
 
 
-def check_fresh(models: Sequence[ZooModel]) -> dict[str, list[Comparison]]:
-    """By name, the results of the artifacts in one fresh process without torch against eager's."""
+def check_fresh(
+    models: Sequence[ZooModel], inspect: Callable[[ZooModel, Path], None] = lambda model, path: None
+) -> dict[str, list[Comparison]]:
+    """By name, the results of the artifacts in one fresh process without torch against eager's.
+
+    ``inspect`` is called with each model's artifact before it is run.
+    """
     examples = [model.make() for model in models]
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        jobs = [
-            (save(example, Path(folder, f"{i}.stone")), [to_numpy(t) for t in tensors(example.args)])
-            for i, example in enumerate(examples)
-        ]
+        jobs = []
+        for i, (model, example) in enumerate(zip(models, examples, strict=True)):
+            path = save(example, Path(folder, f"{i}.stone"))
+            inspect(model, path)
+            jobs.append((path, [to_numpy(tensor) for tensor in tensors(example.args)]))
         results = run_all_fresh(jobs)
     found = {}
     for model, example, arrays in zip(models, examples, results, strict=True):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from optest.core.comparison import Comparison
 
-from ...api import load
+from ..examples import check_backward, check_fresh
 from ..zoo import INVENTORY, Example, ZooModel
-from ..examples import check_backward, check_fresh, save
 from . import Entry
-from .operator_runs import COMPOSITE, in_halves, quiet
+from .operator_runs import composites_in, in_halves, quiet
 
 PADDED = "sizes that depend on values are padded to what torchstone.bounds declares"
 ELSEWHERE = "PyTorch has it on accelerators only: compared with its dense form"
@@ -24,30 +22,18 @@ def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     chosen = [INVENTORY[entry.name] for entry in entries]
     composites: dict[str, set[str]] = {}
     compared: dict[str, list[Comparison]] = {}
+
+    def inspect(model: ZooModel, path: Path) -> None:
+        composites[model.name] = composites_in(path)
+
     with quiet():
-        failed = {
-            model.name: error
-            for model, error in in_halves(
-                chosen, lambda some: composites.update({each.name: _composites(each) for each in some})
-            )
-        }
-        lowered = [model for model in chosen if model.name not in failed]
-        for model, error in in_halves(lowered, lambda some: compared.update(check_fresh(some))):
-            failed[model.name] = error
+        alone = in_halves(chosen, lambda some: compared.update(check_fresh(some, inspect)))
+        failed = {model.name: error for model, error in alone}
         for name, found in compared.items():
             wrong = [each.summary() for each in found if not each.passed]
             if wrong or not found:
                 failed[name] = "; ".join(wrong) or "it has no results"
         return [_row(model, composites.get(model.name), failed.get(model.name, "")) for model in chosen]
-
-
-def _composites(model: ZooModel) -> set[str]:
-    """Those in the model's program; raises :class:`AssertionError` where that has a custom call."""
-    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        text = load(save(model.make(), Path(folder, "model.stone"))).mlir_text()
-    if "custom_call" in text:
-        raise AssertionError("its program has a custom call")
-    return set(COMPOSITE.findall(text))
 
 
 def _row(model: ZooModel, composites: set[str] | None, error: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ it are tried, so that every call and dtype is judged by itself.
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import tempfile
 import warnings
@@ -84,8 +85,8 @@ class Calls(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         found, place = [], 0
-        for (function, count), modules in zip(self.calls, self.parts, strict=True):
-            found += results(function(*modules, *inputs[place : place + count]))
+        for (function, count), part in zip(self.calls, self.parts, strict=True):
+            found += results(function(*part.children(), *inputs[place : place + count]))
             place += count
         return found
 
@@ -149,6 +150,11 @@ def _export(items: Sequence[Item], path: Path) -> set[str]:
     """Write the artifact of ``items``; the composites that it has."""
     with torch.no_grad(), bounds(**(CALLS[items[0].key].bounds or {})):
         export(Calls(items), tuple(_inputs(items))).save(path)
+    return composites_in(path)
+
+
+def composites_in(path: Path) -> set[str]:
+    """Those in an artifact; raises :class:`AssertionError` where that has a custom call."""
     text = load(path).mlir_text()
     if "custom_call" in text:
         raise AssertionError("its program has a custom call")
@@ -156,7 +162,7 @@ def _export(items: Sequence[Item], path: Path) -> set[str]:
 
 
 def backward(keys: Sequence[Key]) -> dict[Key, str]:
-    """By operator ``equal``, ``none`` (eager differentiates nothing), or where and how gradients are wrong."""
+    """By operator ``equal``, ``none`` (eager differentiates nothing), or which gradient is wrong and how."""
     complaints: dict[Item, str] = {}
 
     def run(items: Sequence[Item]) -> None:
@@ -277,7 +283,7 @@ def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -
         return []
     try:
         run(things)
-    except Exception as error:  # whatever a compiler raises is the answer
+    except Exception as error:  # noqa: BLE001 - whatever a compiler raises is the answer
         if len(things) == 1:
             return [(things[0], f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")]
         middle = len(things) // 2
@@ -293,6 +299,12 @@ def _widest(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def quiet() -> Iterator[None]:
+    """Without PyTorch's warnings and logs: what fails is in the results."""
+    level = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.ERROR)
+        try:
+            yield
+        finally:
+            logging.disable(level)

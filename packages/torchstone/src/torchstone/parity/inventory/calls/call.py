@@ -88,7 +88,7 @@ class _Hoisted(ast.NodeTransformer):
     def __init__(self) -> None:
         self.modules: list[nn.Module] = []
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - the name that ast looks for
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         text = ast.unparse(node)
         place, _, kind = ast.unparse(node.func).rpartition(".")
         if place in ("nn", "torch.ao.nn.quantized") and kind[:1].isupper():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .call import family
 
-
 family(
     "elementwise_binary",
     {

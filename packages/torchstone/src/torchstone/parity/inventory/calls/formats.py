@@ -6,6 +6,9 @@ from .call import Call, Operator, family
 
 _Q = "torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)"
 _P = "torch.quantize_per_tensor(y, 0.1, 50, torch.quint8)"
+_IMAGE = "torch.quantize_per_tensor(image, 0.05, 64, torch.quint8)"
+_KEPT = ("weight", "bias", "running_mean", "running_var")
+_STATISTICS = ", ".join(f"nn.BatchNorm2d(4).{name}" for name in _KEPT)
 
 family(
     "quantization",
@@ -19,15 +22,12 @@ family(
         "fake_quantize_per_channel_affine": [
             "torch.fake_quantize_per_channel_affine(x, scales, zeros, 1, -128, 127)"
         ],
-        "quantized_linear": ["torch.ao.nn.quantized.Linear(4, 2)(" + _Q + ").dequantize()"],
+        "quantized_linear": [f"torch.ao.nn.quantized.Linear(4, 2)({_Q}).dequantize()"],
         "quantized_conv2d": [
-            "torch.ao.nn.quantized.Conv2d(4, 3, 3, padding=1)("
-            "torch.quantize_per_tensor(image, 0.05, 64, torch.quint8)).dequantize()"
+            f"torch.ao.nn.quantized.Conv2d(4, 3, 3, padding=1)({_IMAGE}).dequantize()",
         ],
         "quantized_batch_norm": [
-            "torch.ops.quantized.batch_norm2d(torch.quantize_per_tensor(image, 0.05, 64, torch.quint8), "
-            "nn.BatchNorm2d(4).weight, nn.BatchNorm2d(4).bias, nn.BatchNorm2d(4).running_mean, "
-            "nn.BatchNorm2d(4).running_var, 1e-5, 0.1, 60).dequantize()"
+            f"torch.ops.quantized.batch_norm2d({_IMAGE}, {_STATISTICS}, 1e-5, 0.1, 60).dequantize()",
         ],
         "quantized_add": [f"torch.ops.quantized.add({_Q}, {_P}, 0.1, 60).dequantize()"],
         "quantized_mul": [f"torch.ops.quantized.mul({_Q}, {_P}, 0.2, 60).dequantize()"],
@@ -81,7 +81,7 @@ family(
         "col_indices": [f"{_CSR}.col_indices()"],
         "nnz": ["sparse.to_sparse()._nnz()", f"{_CSR}._nnz()"],
         "sparse.mm": [f"torch.sparse.mm({_COO}, square)"],
-        "sparse.addmm": ["torch.sparse.addmm(base, " + _COO + ", right.mT, beta=0.5, alpha=2.0)"],
+        "sparse.addmm": [f"torch.sparse.addmm(base, {_COO}, right.mT, beta=0.5, alpha=2.0)"],
         "sparse.sampled_addmm": [
             f"torch.sparse.sampled_addmm({_CSR}, left, right, beta=0.5, alpha=2.0).to_dense()"
         ],

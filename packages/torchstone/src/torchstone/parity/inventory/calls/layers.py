@@ -1,4 +1,4 @@
-"""Operators of layers: convolution, pooling, normalization, padding, loss, embedding, attention, recurrence."""
+"""Operators of layers: convolution, pooling, normalization, padding, loss, embedding, attention, RNN."""
 
 from __future__ import annotations
 
@@ -112,6 +112,7 @@ family(
     },
 )
 
+_LAYER = "nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0)"
 _SDPA = "F.scaled_dot_product_attention"
 family(
     "attention",
@@ -123,11 +124,10 @@ family(
             f"{_SDPA}(queries, keys, values, attn_mask=torch.where(allowed, 0, -1).to(queries.dtype))",
         ],
         "nn.MultiheadAttention": ["nn.MultiheadAttention(4, 2)(sequence, memory, memory)"],
-        "nn.TransformerEncoderLayer": ["nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0)(sequence)"],
+        "nn.TransformerEncoderLayer": [f"{_LAYER}(sequence)"],
         "nn.TransformerDecoderLayer": ["nn.TransformerDecoderLayer(4, 2, 8, dropout=0.0)(sequence, memory)"],
         "nn.TransformerEncoder": [
-            "nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0), 2, "
-            "enable_nested_tensor=False)(sequence)"
+            f"nn.TransformerEncoder({_LAYER}, 2, enable_nested_tensor=False)(sequence)",
         ],
         "nn.TransformerDecoder": [
             "nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8, dropout=0.0), 2)(sequence, memory)"
