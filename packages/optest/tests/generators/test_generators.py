@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -307,3 +310,15 @@ def test_paths_that_lead_nowhere(path: str, text: str) -> None:
 def test_a_misspelt_generator_is_recognised() -> None:
     with pytest.raises(UnknownName, match="did you mean EdgeGenerator"):
         load_generator("optest.generators:EdgeGenerater")
+
+
+def test_loaded_modules_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hypothesis takes constants from modules' sources: values would depend on what is loaded."""
+    one, seeds = case("add", (9,), (9,)), range(30)
+    before = [generate(HypothesisGenerator(), one, seed) for seed in seeds]
+    source = tmp_path / "constants_of_a_user.py"
+    source.write_text("".join(f"x{i} = {i * 12.5 + 0.375}\n" for i in range(40)))
+    monkeypatch.setitem(sys.modules, source.stem, SimpleNamespace(__file__=str(source)))
+    after = [generate(HypothesisGenerator(), one, seed) for seed in seeds]
+    for left, right in zip(before, after, strict=True):
+        assert all(map(np.array_equal, left, right))

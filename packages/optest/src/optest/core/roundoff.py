@@ -29,14 +29,16 @@ kept: float32 for narrower floats, else u. t is the reference.
         |error| ≤ count·u · (|t| + max |f(x(1 + hδ)) − f(x)|/h)
 
     where δ are 64 vectors of random signs: the largest change to first order where
-    few inputs matter, about 2½ standard deviations of it where many do.
+    few inputs matter, about 2½ standard deviations of it where many do. An input that
+    is ``shifted`` by s changes to x + hδ(|x| + s).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -69,9 +71,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A few steps, each rounded to the results' dtype."""
+    """A few steps, each rounded to the results' dtype.
+
+    ``shifted``: inputs of which a first step takes the sum with a number, by that
+    number's size: the sum is rounded in proportion to both.
+    """
 
     count: int = 4
+    shifted: Mapping[str, float] = field(default_factory=dict)
 
 
 Rounding = Sums | Stages
@@ -122,11 +129,15 @@ def _stages(case: TestCase, rule: Stages, inputs: Sequence[Array], wide: Sequenc
     centre = _reference(case, [_changed(one, np.positive) for one in inputs])
     changes = [np.zeros(one.shape) for one in wide]
 
-    def moved(values: Array) -> Array:
-        return values * (1 + STEP * rng.choice((-1.0, 1.0), values.shape))
+    def moved(values: Array, shift: float) -> Array:
+        return values + STEP * rng.choice((-1.0, 1.0), values.shape) * (np.abs(values) + shift)
 
+    shifts = [rule.shifted.get(name, 0.0) for name in case.descriptor.inputs]
     for _ in range(PROBES):
-        there = _reference(case, [_changed(one, moved) for one in inputs])
+        there = _reference(
+            case,
+            [_changed(one, partial(moved, shift=shift)) for one, shift in zip(inputs, shifts, strict=True)],
+        )
         for i, (one, base) in enumerate(zip(there, centre, strict=True)):
             changes[i] = np.fmax(changes[i], np.abs(one - base).astype(np.float64))
     return [

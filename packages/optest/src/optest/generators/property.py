@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 from ml_dtypes import finfo
 
 from ..core.dtypes import kind_of, real_part
@@ -25,6 +26,17 @@ _POOL = 12
 """Different values in one array at most."""
 
 
+class Reproducible(providers.HypothesisProvider):
+    """Hypothesis' choices without constants from the source of loaded modules: a seed decides alone."""
+
+    def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_BACKEND = "optest"
+providers.AVAILABLE_PROVIDERS[_BACKEND] = f"{Reproducible.__module__}.{Reproducible.__name__}"
+
+
 class HypothesisGenerator:
     """Values that Hypothesis thinks up: many equal, simple, tiny, huge or special ones."""
 
@@ -34,6 +46,7 @@ class HypothesisGenerator:
 
         @settings(
             max_examples=_EXAMPLES,
+            backend=_BACKEND,
             database=None,
             deadline=None,
             phases=[Phase.generate],

@@ -194,7 +194,7 @@ OPERATORS = (
         },
         domain={"input1": Domain(low=-1.4, high=1.4)},
         # A place: + 1, size, − 1, halved, reflected in three; a weight; two products; a sum of four.
-        rounding=Stages(13),
+        rounding=Stages(13, shifted={"input1": 1.0}),
         tags=("differentiable", "index"),
         aliases=("input", "grid"),
     ),
