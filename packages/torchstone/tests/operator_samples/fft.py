@@ -42,3 +42,10 @@ def _transforms_to_real(make: Make) -> Iterator[Sample]:
     yield Sample((make(0, 3), [1], 1, 4), note="empty")
     yield Sample((make.transposed(4, 6), [1, 0], 1, 7), note="non-contiguous, last axis first")
     yield Sample((make(4, 1), [-1], 2, 1), note="size 1")
+
+
+@samples(aten.fft_fftfreq.default, aten.fft_rfftfreq.default)
+def _frequencies(make: Make) -> Iterator[Sample]:
+    yield Sample((8,), {"dtype": make.dtype})
+    yield Sample((7, 0.1), {"dtype": make.dtype}, note="odd")
+    yield Sample((1, 2.0), {"dtype": make.dtype}, note="one")

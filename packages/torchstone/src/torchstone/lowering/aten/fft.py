@@ -3,7 +3,7 @@
 StableHLO transforms the last one to three axes and divides inverse transforms
 by the number of elements; here the axes are brought there, more of them are
 transformed in turn, and the norm is PyTorch's. Transformed axes have static
-sizes. ``fftshift`` and ``fftfreq`` need no lowering: PyTorch decomposes them.
+sizes. ``fftshift`` needs no lowering: PyTorch decomposes it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Literal
 import torch
 
 from ... import hlo
-from ...dtypes import COMPLEX, FLOAT32, FLOAT64
+from ...dtypes import COMPLEX, FLOAT32, FLOAT64, FLOATING
 from ...hlo import Value
 from ..common import is_empty
+from ..promotion import opmath
 from ..registry import Spec, lowers
 
 aten = torch.ops.aten
@@ -95,3 +96,17 @@ def _fft_c2r(self: Value, dim: list[int], normalization: int, last_dim_size: int
         result = transform(spectrum, "IRFFT", dim[-1:], last_dim_size)
     count = _count(self, dim[:-1]) * last_dim_size
     return normalized(result, count, normalization, forward=False)
+
+
+# The result's own dtype says ``dtype``.
+@lowers(aten.fft_fftfreq.default, dtypes=FLOATING, ignores=("dtype",))
+def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
+    """The frequencies of a complex transform of ``n`` samples at distance ``d``, negative ones last."""
+    index = hlo.iota((n,), 0, opmath(out.dtype))
+    return hlo.convert(hlo.select(index < (n + 1) // 2, index, index - n) * (1.0 / (n * d)), out.dtype)
+
+
+@lowers(aten.fft_rfftfreq.default, dtypes=FLOATING, ignores=("dtype",))
+def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
+    """The frequencies of a real signal's transform, none of them negative."""
+    return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * (1.0 / (n * d)), out.dtype)
