@@ -122,7 +122,7 @@ def test_an_interrupted_run_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         if len(asked) == 3:
             asked.append("interrupted")
             raise KeyboardInterrupt
-        asked.append(entries[0].name)
+        asked.append(f"{kind} {entries[0].family} {entries[0].name}")
         return [
             {"family": e.family, "name": e.name, "status": "lowered", "backward": "none"} for e in entries
         ]

@@ -57,7 +57,10 @@ def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
             try:
                 found = results.record(target, stage)
             except OSError as error:
-                raise click.FileError(str(target), hint=error.strerror or str(error)) from error
+                raise click.UsageError(
+                    f"cannot write {target}: {error.strerror or error}\n"
+                    "  next: name a file that can be written with --output"
+                ) from error
         else:
             found = results.recorded()
     if as_json:

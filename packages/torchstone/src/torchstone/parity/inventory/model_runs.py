@@ -11,7 +11,7 @@ from optest.core.comparison import Comparison
 from ..examples import check_backward, check_fresh
 from ..zoo import INVENTORY, Example, ZooModel
 from . import Entry
-from .operator_runs import composites_in, in_halves, quiet
+from .operator_runs import composites_in, in_eager, in_halves, quiet
 
 PADDED = "sizes that depend on values are padded to what torchstone.bounds declares"
 ELSEWHERE = "PyTorch has it on accelerators only: compared with its dense form"
@@ -70,5 +70,5 @@ def _known(example: Example) -> list[str]:
     found = [PADDED] if example.bounds is not None else []
     found += [ELSEWHERE] if example.reference is not None else []
     if example.in_eager:
-        found.append(f"compiled training leaves {', '.join(example.in_eager)} to eager PyTorch")
+        found.append(in_eager(example.in_eager))
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import Entry
 from .calls import CALLS
-from .operator_runs import Forward, backward, forward
+from .operator_runs import Forward, backward, forward, in_eager
 
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -26,6 +26,8 @@ def _row(entry: Entry, program: Forward, gradient: str) -> dict[str, Any]:
             complaints[item.dtype_name].append(f"{item.call.text}: {complaint}")
     dtypes = [dtype for dtype, found in complaints.items() if not found]
     reasons = [operator.reason] if operator.reason else []
+    if operator.in_eager:
+        reasons.append(in_eager(operator.in_eager))
     reasons += [f"{dtype}: {found[0]}" for dtype, found in complaints.items() if found]
     if gradient not in ("equal", "none"):
         reasons.append(f"gradient of {gradient}")

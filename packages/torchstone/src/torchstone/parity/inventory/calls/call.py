@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.ao.nn import quantized
 
 from .inputs import FIXED, FOLLOWING
 
@@ -63,13 +64,16 @@ class Call:
         )
 
     def bind(self, dtype: torch.dtype, *, eager: bool = False) -> Bound:
-        """The call in one dtype; the same at every call. ``eager`` binds what eager PyTorch runs."""
+        """The call in one dtype; the same at every call. ``eager`` binds what eager PyTorch runs.
+
+        Raises :class:`TypeError` for a module whose parameters cannot have the dtype.
+        """
         tree = ast.parse((eager and self.eager) or self.text, mode="eval")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(zlib.crc32(self.text.encode()))
             hoisted = _Hoisted()
             body = ast.unparse(hoisted.visit(tree))
-            modules = [module.eval().to(_inexact(dtype)) for module in hoisted.modules]
+            modules = [_in_dtype(module.eval(), dtype) for module in hoisted.modules]
         names = [name for name in (*FOLLOWING, *FIXED) if _mentions(tree, name)]
         inputs = [FOLLOWING[name](dtype) if name in FOLLOWING else FIXED[name]() for name in names]
         parameters = ", ".join([*(f"module{i}" for i in range(len(modules))), *names])
@@ -91,7 +95,7 @@ class _Hoisted(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         text = ast.unparse(node)
         place, _, kind = ast.unparse(node.func).rpartition(".")
-        if place in ("nn", "torch.ao.nn.quantized") and kind[:1].isupper():
+        if place in ("nn", "torch.ao.nn.quantized") and kind.isidentifier() and kind[0].isupper():
             self.modules.append(eval(text, dict(_GLOBALS)))  # our own text
             return ast.Name(f"module{len(self.modules) - 1}", ast.Load())
         return self.generic_visit(node)
@@ -101,9 +105,23 @@ def _mentions(tree: ast.AST, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
-def _inexact(dtype: torch.dtype) -> torch.dtype:
-    """What modules can hold: ``dtype``, or float32 for an integer."""
-    return dtype if dtype.is_floating_point or dtype.is_complex else torch.float32
+def _in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """``module`` with parameters of ``dtype``; raises :class:`TypeError` where they cannot have it."""
+    if isinstance(module, (quantized.Linear, quantized.Conv2d)):
+        _fill(module)
+    if dtype.is_floating_point or dtype.is_complex:
+        return module.to(dtype)
+    if list(module.parameters()):
+        raise TypeError(f"parameters cannot be {dtype}")
+    return module
+
+
+def _fill(module: quantized.Linear | quantized.Conv2d) -> None:
+    """Give a quantized module weights, which PyTorch leaves uninitialised, and a scale that suits them."""
+    weight, bias = module._weight_bias()
+    values = torch.quantize_per_tensor(torch.randn(weight.shape) * 0.3, 0.01, 0, torch.qint8)
+    module.set_weight_bias(values, torch.randn(bias.shape) * 0.1)
+    module.scale, module.zero_point = 0.1, 60
 
 
 @dataclass(frozen=True)
@@ -111,11 +129,13 @@ class Operator:
     """The calls that one operator name stands for.
 
     ``bounds`` are declared while they are captured, ``reason`` is what a user must know.
+    ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch.
     """
 
     calls: Sequence[Call]
     bounds: Mapping[str, int] | None = None
     reason: str = ""
+    in_eager: tuple[str, ...] = ()
 
 
 CALLS: dict[tuple[str, str], Operator] = {}

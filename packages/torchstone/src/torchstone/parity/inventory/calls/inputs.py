@@ -87,7 +87,7 @@ FOLLOWING: dict[str, Maker] = {
     "scores": _random("scores", (3, 4), -2, 2),
     "frames": lambda dtype: _random("frames", (6, 2, 5), -2, 2)(dtype).log_softmax(-1),
     "square": _random("square", (6, 6), -2, 2),
-    "sparse": lambda dtype: _random("sparse", (4, 6), -2, 4)(dtype) * (torch.arange(24).view(4, 6) % 3 == 1),
+    "sparse": lambda dtype: _random("sparse", (4, 6), 1, 4)(dtype) * (torch.arange(24).view(4, 6) % 3 == 1),
     "blocky": lambda dtype: (
         _random("blocky", (4, 6), 1, 4)(dtype)
         * torch.tensor([[1, 0], [0, 1]]).repeat_interleave(2, 0).repeat_interleave(3, 1)

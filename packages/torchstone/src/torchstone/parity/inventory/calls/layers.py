@@ -99,7 +99,10 @@ family(
         "nn.Embedding": ["nn.Embedding(10, 4)(tokens)"],
         "nn.Embedding(padding_idx=...)": ["nn.Embedding(10, 4, padding_idx=1)(tokens)"],
         "nn.Embedding(max_norm=...)": ["nn.Embedding(10, 4, max_norm=1.0)(tokens)"],
-        "nn.Embedding(sparse=True)": ["nn.Embedding(10, 4, sparse=True)(tokens)"],
+        "nn.Embedding(sparse=True)": Operator(
+            [Call("nn.Embedding(10, 4, sparse=True)(tokens)")],
+            in_eager=("aten._sparse_coo_tensor_with_dims_and_tensors.default",),
+        ),
         "F.embedding": ["F.embedding(tokens, table)", "F.embedding(tokens, table, scale_grad_by_freq=True)"],
         **{
             f"nn.EmbeddingBag(mode='{mode}')": [
