@@ -259,6 +259,23 @@ def test_packed_rows_come_first() -> None:
     assert sizes.tolist() == [*want[1].tolist(), 0]
 
 
+@pytest.mark.parametrize("network", [nn.LSTM(2, 3, bidirectional=True), nn.GRU(2, 3, num_layers=2)])
+def test_a_network_over_packed_sequences_takes_any_lengths(network: nn.Module) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: Tensor, lengths: Tensor) -> Any:
+            output, last = self.network(pack_padded_sequence(x, lengths, enforce_sorted=False))
+            return pad_packed_sequence(output, total_length=5), last
+
+    model, x = Model().eval(), torch.randn(5, 3, 2)
+    program = torchstone.export(model, (x, torch.tensor([2, 5, 4])))
+    for lengths in ([2, 5, 4], [1, 3, 2], [5, 5, 5]):
+        torch.testing.assert_close(program(x, torch.tensor(lengths)), model(x, torch.tensor(lengths)))
+
+
 def test_nothing_stays_replaced() -> None:
     with pytest.raises(CaptureError):
         torchstone.export(lambda x: x.to_sparse().no_such_thing, (torch.eye(2),))
