@@ -190,7 +190,7 @@ def _differentiable(key: Key) -> list[Item]:
     """Each call that eager differentiates, in float32, or in complex64 where it takes nothing real."""
     found = []
     for call in CALLS[key].calls:
-        for dtype in (torch.float32, torch.complex64) if call.follows else ():
+        for dtype in (torch.float32, torch.complex64) if call.follows and CALLS[key].trains else ():
             try:
                 item = Item(key, call, dtype, call.bind(dtype))
                 if not _gradients([item.in_eager()]):

@@ -129,13 +129,15 @@ class Operator:
     """The calls that one operator name stands for.
 
     ``bounds`` are declared while they are captured, ``reason`` is what a user must know.
-    ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch.
+    ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch;
+    ``trains`` is False where PyTorch differentiates nothing but the text for eager would.
     """
 
     calls: Sequence[Call]
     bounds: Mapping[str, int] | None = None
     reason: str = ""
     in_eager: tuple[str, ...] = ()
+    trains: bool = True
 
 
 CALLS: dict[tuple[str, str], Operator] = {}

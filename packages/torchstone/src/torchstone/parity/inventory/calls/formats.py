@@ -95,6 +95,7 @@ family(
                     eager="F.linear(features, halved)",
                 )
             ],
+            trains=False,
             reason="PyTorch has it on accelerators only: compared with the dense product",
         ),
     },
