@@ -119,7 +119,7 @@ def scatter(
     )
     operation = stablehlo.ScatterOp(
         [value.ir.type for value in values],
-        [_written(value).ir for value in values],
+        [value.ir for value in values],
         indices.ir,
         [update.ir for update in updates],
         numbers,
@@ -127,19 +127,6 @@ def scatter(
     )
     build_region(operation.regions[0], [((), value.dtype) for value in values] * 2, body)
     return results(operation, [(value.shape, value.dtype) for value in values])
-
-
-def _written(value: Value) -> Value:
-    """``value``, or a copy of it if it is a constant.
-
-    The reference interpreter (StableHLO 1.17) writes a scatter's result over its
-    operand, and so over every equal constant of the module.
-    """
-    owner = value.ir.owner
-    if getattr(owner, "name", "") != "stablehlo.constant":
-        return value
-    copy = stablehlo.broadcast_in_dim(value.ir.type, value.ir, list(range(value.rank)))
-    return Value(copy, value.shape, value.dtype)
 
 
 def put_along(x: Value, indices: Value, updates: Value, axis: int, body: Body) -> Value:
