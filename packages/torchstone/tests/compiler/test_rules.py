@@ -178,14 +178,6 @@ def test_what_no_rule_covers_is_said() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_inputs_are_dense() -> None:
-    with pytest.raises(CaptureError, match=r"input\[0\]\[0\] is a torch.sparse_coo tensor"):
-        torchstone.export(lambda x: x.to_dense(), (torch.eye(2).to_sparse(),))
-    x = torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.quint8)
-    with pytest.raises(CaptureError, match=r"input\[0\]\[0\] is quantized"):
-        torchstone.export(lambda x: x.dequantize(), (x,))
-
-
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_parts_of_a_quantized_tensor() -> None:
     def parts(x: Tensor) -> list[Any]:
