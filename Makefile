@@ -10,7 +10,9 @@ CONFORMANCE ?= packages/torchstone/tests
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-SYSTEM_PACKAGES := gcc g++
+# What tests run beside Python, as tool:package. Debian keeps a server's tools off the PATH.
+SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql
+SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check docs bench conformance test-accelerator system-deps clean
@@ -42,9 +44,10 @@ conformance: $(INSTALLED) ## every overload and dtype with all its samples; resu
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator
 
-system-deps: ## the compilers that some tests need, by apt-get where they are missing
-	@missing=; for tool in $(SYSTEM_PACKAGES); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
-	if [ -z "$$missing" ]; then echo "system-deps: nothing to install, found $(SYSTEM_PACKAGES)"; exit 0; fi; \
+system-deps: ## the compilers and the server that some tests need, by apt-get where they are missing
+	@missing=; for pair in $(SYSTEM_TOOLS); do tool=$${pair%%:*}; \
+	command -v $$tool >/dev/null || ls $(SERVER_TOOLS)/$$tool >/dev/null 2>&1 || missing="$$missing $${pair##*:}"; done; \
+	if [ -z "$$missing" ]; then echo "system-deps: nothing to install"; exit 0; fi; \
 	command -v apt-get >/dev/null || { echo "system-deps: missing$$missing, and no apt-get here: install them by hand" >&2; exit 1; }; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	echo "system-deps: $$sudo apt-get install$$missing"; \

@@ -26,6 +26,10 @@ hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
 
+_SERVER_TOOLS = Path("/usr/lib/postgresql")
+"""Where Debian keeps the tools of database servers: not on the PATH."""
+
+
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:
     """``require_tool("gcc")`` is the path of a system tool.
@@ -35,9 +39,9 @@ def require_tool() -> Callable[[str], str]:
     """
 
     def find(name: str) -> str:
-        path = shutil.which(name)
+        path = shutil.which(name) or next(_SERVER_TOOLS.glob(f"*/bin/{name}"), None)
         if path is not None:
-            return path
+            return str(path)
         reason = f"{name} is not installed (make system-deps installs it)"
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             pytest.fail(reason, pytrace=False)

@@ -53,6 +53,8 @@ class Ledger:
     def _connect(self, url: str, create: bool) -> Engine:
         try:
             parsed = make_url(url)
+            if parsed.drivername == "postgresql":  # SQLAlchemy's default is psycopg2
+                parsed = parsed.set(drivername="postgresql+psycopg")
             if parsed.get_backend_name() == "sqlite" and parsed.database:
                 file = Path(parsed.database.removeprefix("file:"))
                 if not create and not file.exists():
@@ -64,7 +66,8 @@ class Ledger:
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise LedgerError(
                 f"the ledger {self.place!r} cannot be used: {error}",
-                "give a file, or a URL such as postgresql+psycopg://user@host/name with its driver installed",
+                "give a file, or a URL such as postgresql://user@host/name with its driver installed "
+                "(pip install 'optest[postgresql]')",
             ) from error
         except OSError as error:
             raise LedgerError(f"the ledger {self.place} cannot be made: {error.strerror}") from error
