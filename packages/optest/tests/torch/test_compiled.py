@@ -27,11 +27,14 @@ FEW = ("add", "gelu", "gather", "layer_norm", "matmul", "max_pool2d", "sum", "so
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    grad = torch.is_grad_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    torch.set_grad_enabled(grad)
+
+
+def test_gradients_of_the_process_stay_on() -> None:
+    run_case(driver_of("aot_eager"), sample("add"))
+    assert torch.is_grad_enabled()
 
 
 def driver_of(backend: str) -> BackendDriver:

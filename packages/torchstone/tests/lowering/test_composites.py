@@ -29,7 +29,7 @@ from torchstone.dtypes import FLOAT32, INT64, from_torch
 from torchstone.hlo._mlir import func, ir, jax_interpreters
 from torchstone.hlo.portable import serialize
 from torchstone.lowering import Lowering
-from torchstone.parity.operators import Sample, _graph_of_calls, _to_tensor
+from torchstone.parity.operators import Sample, graph_of_calls, to_tensor
 from torchstone.runtime import get_engine
 
 aten = torch.ops.aten
@@ -121,7 +121,7 @@ def replaced_results(built: hlo.Module, arguments: Sequence[Any]) -> tuple[list[
         operands = [list(operation.operands) for operation in composites(main_of(before))]
         flat = [value for values in operands for value in values]
         set_results(before, flat)
-        given = iter(map(_to_tensor, run(before, arguments)))
+        given = iter(map(to_tensor, run(before, arguments)))
         made: list[torch.Tensor] = []
         for call, values in zip(calls, operands, strict=True):
             made += call.results([next(given) for _ in values])
@@ -147,7 +147,7 @@ def program(entry: Lowering) -> tuple[hlo.Module, list[Any], Sample] | None:
             entry.overload(*sample.args, **sample.kwargs)
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             continue  # PyTorch does not take this sample
-        graph, inputs = _graph_of_calls(entry.overload, [sample])
+        graph, inputs = graph_of_calls([(entry.overload, sample)])
         if find_unsupported(graph) or needs_seed(graph):
             continue
         arguments = [
@@ -189,7 +189,7 @@ def test_replaced_by_name_it_still_agrees(entry: Lowering) -> None:
     assert {call.version for call in calls} == {1}
     if sample.canonical is not None:
         expected, actual = (
-            [to_numpy(tensor) for tensor in sample.determined([_to_tensor(array) for array in arrays])]
+            [to_numpy(tensor) for tensor in sample.determined([to_tensor(array) for array in arrays])]
             for arrays in (expected, actual)
         )
     comparisons = [compare(got, want) for got, want in zip(actual, expected, strict=True)]

@@ -32,7 +32,6 @@ class TorchCompile(TorchDriver):
             raise BackendError(
                 f"torch.compile has no backend {self.backend!r}; there are {listing(sorted(near))}"
             )
-        torch.set_grad_enabled(False)
 
     def device_of(self, case: TestCase) -> str:
         return case.backend.chip or "cpu"

@@ -38,6 +38,8 @@ class TorchDriver(BackendDriver):
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs of the call in their own dtypes; :class:`Unsupported` where PyTorch has no kernel."""
+        import torch
+
         from .calls import call_of
         from .tensors import to_array, to_tensor
 
@@ -47,8 +49,9 @@ class TorchDriver(BackendDriver):
         except (NotImplementedError, TypeError) as error:  # MPS has a TypeError for float64
             raise Unsupported(_first_line(error)) from None
         try:
-            outputs = self.prepare(call_of(case))(*tensors)
-            return tuple(to_array(one) for one in outputs)
+            with torch.no_grad():
+                outputs = self.prepare(call_of(case))(*tensors)
+                return tuple(to_array(one) for one in outputs)
         except NotImplementedError as error:
             raise Unsupported(_first_line(error)) from None
 
@@ -81,7 +84,6 @@ class TorchDevice(TorchDriver):
                 f"PyTorch {torch.__version__} has no device {self.device!r} here: {_first_line(error)}"
             ) from None
         torch.manual_seed(0)
-        torch.set_grad_enabled(False)
 
     def reset(self) -> None:
         """Wait until the device has nothing in hand and give its cached memory back."""

@@ -98,7 +98,7 @@ class Outcome:
 
 def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
     """Run every sample through one compiled program and compare with eager."""
-    module, inputs = _graph_of_calls([(overload, sample) for sample in samples])
+    module, inputs = graph_of_calls([(overload, sample) for sample in samples])
     promised = (node.meta["val"].dtype for node in output_values(module))
     # Some CPU kernels return another dtype than PyTorch's own metadata promises: the promise is what counts.
     expected = [[tensor.to(next(promised)) for tensor in _eager(overload, sample)] for sample in samples]
@@ -160,11 +160,11 @@ def check_engine(calls: Sequence[Call], engine: str, trusted: str = "pjrt") -> l
 
     Raises :class:`EngineError` where an engine cannot run the program.
     """
-    module, inputs = _graph_of_calls(calls)
+    module, inputs = graph_of_calls(calls)
     found, expected = (iter(run_graph(module, inputs, engine=name)) for name in (engine, trusted))
     outcomes = []
     for overload, sample in calls:
-        want = [_to_tensor(next(expected)) for _ in _eager(overload, sample)]
+        want = [to_tensor(next(expected)) for _ in _eager(overload, sample)]
         outcomes.append(Outcome(sample, tuple(_compare_outputs(overload, sample, found, want))))
     return outcomes
 
@@ -197,7 +197,7 @@ def run_graph(
     return [buffer.to_numpy() for buffer in executable(*feed)]
 
 
-def _graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tensor]]:
+def graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tensor]]:
     """A graph of the given calls, with PyTorch's own metadata on each node."""
     graph = Graph()
     inputs: list[torch.Tensor] = []
@@ -242,7 +242,7 @@ def _eager(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
-def _to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
+def to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
     """The inverse of :func:`to_numpy`; a copy."""
     plain = numpy.array(array)
     try:
@@ -257,7 +257,7 @@ def _compare_outputs(
 ) -> list[Comparison]:
     """The next found arrays against eager's outputs, or what the sample makes of both."""
     if sample.canonical is not None:
-        outputs = [_to_tensor(next(found)) for _ in expected]
+        outputs = [to_tensor(next(found)) for _ in expected]
         found = map(to_numpy, sample.determined(outputs))
     return _compare_all(
         found, sample.determined(expected), lambda: sample.determined(_eager_widened(overload, sample))
