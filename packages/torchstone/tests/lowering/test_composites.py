@@ -170,10 +170,52 @@ def documented() -> dict[str, set[str]]:
     }
 
 
+UNREPLACED = frozenset(
+    {
+        "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+        "aten.fake_quantize_per_channel_affine_cachemask.default",
+        "aten.fake_quantize_per_tensor_affine_cachemask.default",
+        "quantized_decomposed.dequantize_per_channel.default",
+        "quantized_decomposed.dequantize_per_tensor.default",
+        "quantized_decomposed.quantize_per_channel.default",
+        "quantized_decomposed.quantize_per_tensor.default",
+        "torchstone.dequantize.default",
+        "torchstone.gru_packed.default",
+        "torchstone.lstm_packed.default",
+        "torchstone.quantize.default",
+        "torchstone.quantized_add.default",
+        "torchstone.quantized_batch_norm.default",
+        "torchstone.quantized_conv.default",
+        "torchstone.quantized_linear.default",
+        "torchstone.quantized_mul.default",
+        "torchstone.quantized_relu.default",
+        "torchstone.rnn_layer.default",
+        "torchstone.rnn_layer_backward.default",
+        "torchstone.rnn_relu_packed.default",
+        "torchstone.rnn_tanh_packed.default",
+        "torchstone.semi_structured_to_dense.default",
+        "torchstone.sparse_addmm.default",
+        "torchstone.sparse_coalesce.default",
+        "torchstone.sparse_mm.default",
+        "torchstone.sparse_sampled_addmm.default",
+        "torchstone.sparse_sampled_mm.default",
+        "torchstone.sparse_softmax.default",
+        "torchstone.sparse_softmax_backward.default",
+        "torchstone.sparse_sum.default",
+        "torchstone.sparse_take.default",
+        "torchstone.sparse_to_dense.default",
+        "torchstone.to_sparse_coo.default",
+        "torchstone.to_sparse_semi_structured.default",
+    }
+)
+"""Overloads whose composites eager has no operator of the same operands for, or only in other dtypes."""
+
+
 def emitters() -> list[object]:
     names = set().union(*documented().values())
+    unwritten = pytest.mark.xfail(reason="its replacement by name is not written yet", strict=True)
     return [
-        pytest.param(entry, id=entry.name)
+        pytest.param(entry, id=entry.name, marks=[unwritten] if entry.name in UNREPLACED else [])
         for entry in REGISTRY
         if entry.name.removeprefix("aten.") in names and entry.overload in SAMPLES
     ]
