@@ -73,6 +73,8 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     """
     driver, target = select(options)
     cases = list(load(options, target))
+    for case in cases:
+        driver.check(case)
     expectations = _expectations(options, driver)
     run = describe_run(target, options.seed)
     reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []

@@ -207,3 +207,8 @@ def test_mistakes_are_one_message(call: Call, words: tuple[str, ...], told: str)
     assert told in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+def test_a_driver_without_its_settings_is_told_before_anything_runs(call: Call) -> None:
+    done = call("run", "--op", "relu", "--op", "add", "--backend", "npu", "--chip", "ascend310b", code=2)
+    assert done.stderr.count("the driver 'ascend' needs to know its command") == 1

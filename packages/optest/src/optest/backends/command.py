@@ -56,6 +56,9 @@ class CommandDriver(BackendDriver):
     key: ClassVar[str] = "command"
     """The part of ``backend_config`` that is this driver's."""
 
+    def check(self, case: TestCase) -> None:
+        check_settings(self.key, case.backend_config.get(self.key, {}), COMMAND_FIELDS, "command")
+
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs that the program wrote.
 
@@ -63,8 +66,8 @@ class CommandDriver(BackendDriver):
         if the program fails, :class:`BadOutput` for an output file that is missing or of
         the wrong size, and :class:`Unsupported` where a file's dtype cannot hold an input.
         """
-        settings = case.backend_config.get(self.key, {})
-        check_settings(self.key, settings, COMMAND_FIELDS, "command")
+        self.check(case)
+        settings = case.backend_config[self.key]
         given, wanted = _files(case, settings, "inputs"), _files(case, settings, "outputs")
         with tempfile.TemporaryDirectory(prefix="optest-") as scratch, _workdir(settings, scratch) as workdir:
             description = Path(scratch) / "case.json"

@@ -95,6 +95,9 @@ class BackendDriver(ABC):
     def reset(self) -> None:  # noqa: B027  # optional
         """Called after a crash or hang, before the next case: bring the device back to a known state."""
 
+    def check(self, case: TestCase) -> None:  # noqa: B027  # optional
+        """Raise :class:`UsageError` for a case whose settings cannot be used; asked before any case runs."""
+
     def supports(self, case: TestCase) -> str | None:
         """Why ``case`` cannot run here; None if it can. Asked before inputs are made; must be cheap."""
         if case.phase not in self.phases:

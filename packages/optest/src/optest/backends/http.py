@@ -47,6 +47,9 @@ class HttpDriver(BackendDriver):
     kind = "http"
     name = "http"
 
+    def check(self, case: TestCase) -> None:
+        check_settings("http", case.backend_config.get("http", {}), HTTP_FIELDS, "url")
+
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs of the answer.
 
@@ -54,8 +57,8 @@ class HttpDriver(BackendDriver):
         for 501, and :class:`ProgramFailed` if the server cannot be reached, takes too long
         or answers anything but the outputs.
         """
-        settings = case.backend_config.get("http", {})
-        check_settings("http", settings, HTTP_FIELDS, "url")
+        self.check(case)
+        settings = case.backend_config["http"]
         body = pack(dict(zip(case.descriptor.inputs, inputs, strict=True)), {"case": _facts(case)})
         try:
             outputs = unpack(_post(settings, body), settings["url"])
