@@ -292,6 +292,8 @@ def _dtype_of(tensor: torch.Tensor) -> DType:
 
 def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """A function that picks the items at ``positions`` of a sequence, in C where it can."""
+    if positions and list(positions) == list(range(positions[0], positions[-1] + 1)):
+        return itemgetter(slice(positions[0], positions[-1] + 1))
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda items: [items[position] for position in positions]
