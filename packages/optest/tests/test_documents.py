@@ -1,4 +1,4 @@
-"""docs/optest: the tutorial is walked through with a real compiler, examples of other pages are valid."""
+"""docs/optest: pages are walked through as they stand, examples of the others are valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from optest.core.result import Status
+from optest.ledger import Ledger
 from optest.plan.expectations import Expectations
 from optest.plan.loader import load
 from optest.plan.options import resolve
@@ -21,6 +24,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "optest"
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REPAIRED = "            y[j] = x[j] / (1.0f + expf(-x[j]));\n}\n"
 """What the tutorial's ``replace`` block stands in for."""
+Shell = Callable[..., str]
 
 
 def blocks(page: str) -> Iterator[tuple[str, str, str]]:
@@ -29,30 +33,29 @@ def blocks(page: str) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, require_tool: Callable[[str], str]) -> Callable[[str, int], str]:
+def shell(tmp_path: Path) -> Shell:
     """Runs a block of commands in an empty folder, where ``optest`` and ``python`` are this environment's."""
-    require_tool("gcc")
     tools = tmp_path / "bin"
     tools.mkdir()
     python = shlex.quote(sys.executable)
     for name, arguments in (("python", ""), ("optest", "-c 'from optest.cli import main; main()'")):
         (tools / name).write_text(f'#!/bin/sh\nexec {python} {arguments} "$@"\n')
         (tools / name).chmod(0o755)
+    folder = tmp_path / "work"
+    folder.mkdir()
     environment = {
         **os.environ,
         "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(folder)]),
         "OPTEST_HOME": str(tmp_path / "home"),
         "COLUMNS": "200",
     }
-    folder = tmp_path / "work"
-    folder.mkdir()
 
-    def run(commands: str, exit_code: int) -> str:
+    def run(commands: str, exit_code: int = 0, **variables: str) -> str:
         done = subprocess.run(
             ["bash", "-e", "-c", commands],
             cwd=folder,
-            env=environment,
+            env={**environment, **variables},
             capture_output=True,
             text=True,
             check=False,
@@ -63,11 +66,15 @@ def shell(tmp_path: Path, require_tool: Callable[[str], str]) -> Callable[[str, 
     return run
 
 
-def test_the_tutorial(shell: Callable[[str, int], str], tmp_path: Path) -> None:
-    folder = tmp_path / "work"
+def walk(page: str, shell: Shell, folder: Path, *, everything: bool = True) -> tuple[int, int]:
+    """Follow a page: write its files, run its commands, find what it promises; how many of both there were.
+
+    Unless ``everything``, commands marked ``conformance``, and what they promise, are left out.
+    """
     output = ""
     commands = promises = 0
-    for note, language, text in blocks("tutorial.md"):
+    left_out = False
+    for note, language, text in blocks(page):
         if note.startswith("file: "):
             (folder / note.removeprefix("file: ")).write_text(text)
         elif note.startswith("replace in silu.c"):
@@ -75,16 +82,64 @@ def test_the_tutorial(shell: Callable[[str, int], str], tmp_path: Path) -> None:
             assert old.count(REPAIRED) == 1
             (folder / "silu.c").write_text(old.replace(REPAIRED, text))
         elif language == "sh":
-            output = shell(text, int(note.removeprefix("exit ") or 0))
-            commands += 1
-        else:
-            assert language == "text", f"a {language} block that nothing uses"
+            left_out = "conformance" in note and not everything
+            if not left_out:
+                code, *_ = note.removeprefix("exit ").split() or ["0"]
+                output = shell(text, int(code))
+                commands += 1
+        elif language == "text" and not left_out:
             for line in text.splitlines():
                 assert line in output, f"{line!r} is not in:\n{output}"
                 promises += 1
+    return commands, promises
+
+
+def test_the_tutorial(shell: Shell, tmp_path: Path, require_tool: Callable[[str], str]) -> None:
+    require_tool("gcc")
+    commands, promises = walk("tutorial.md", shell, tmp_path / "work")
     assert commands >= 8
     assert promises >= 8
-    assert "<html" in (folder / "report.html").read_text()
+    assert "<html" in (tmp_path / "work" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [("failure_interpretation.md", (1, 11)), ("adding_tests.md", (3, 3)), ("coverage.md", (5, 6))],
+)
+def test_a_page_is_as_it_says(shell: Shell, tmp_path: Path, page: str, found: tuple[int, int]) -> None:
+    assert walk(page, shell, tmp_path / "work", everything=False) == found
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("page", ["failure_interpretation.md", "coverage.md"])
+def test_a_page_is_as_it_says_with_pytorch(shell: Shell, tmp_path: Path, page: str) -> None:
+    walk(page, shell, tmp_path / "work")
+
+
+def test_every_status_has_its_case() -> None:
+    page = (DOCS / "failure_interpretation.md").read_text("utf-8")
+    listed = re.findall(r"^\| (\w[\w ]*?) \| (yes|no) \|", page, re.MULTILINE)
+    assert {name.replace(" ", "_"): fails == "yes" for name, fails in listed} == {
+        one.value: one.failed for one in Status
+    }
+
+
+def test_the_workflow(shell: Shell, tmp_path: Path, serve: Callable[..., str]) -> None:
+    """Its steps, against a server; installing and what GitHub itself brings are left out."""
+    [text] = [text for note, _, text in blocks("coverage.md") if note == "workflow"]
+    job = yaml.safe_load(text)["jobs"]["conformance"]
+    server = Ledger(tmp_path / "server.sqlite")
+    variables = {**job["env"], "RESULTS_URL": serve(server), "OPTEST_TOKEN": "sesame"}
+    steps = [one for one in job["steps"] if "run" in one and not one["run"].startswith("pip ")]
+    for step in steps:
+        shell(step["run"], **variables)
+    assert len(steps) == 4
+    local = Ledger(tmp_path / "work" / "results.sqlite")
+    assert server.runs() == local.runs()
+    [run] = server.runs()
+    assert list(server.results(run.run_id)) == list(local.results(run.run_id))
+    for name in ("COVERAGE.md", "site/index.html", "badges/stage.svg", "results.xml"):
+        assert (tmp_path / "work" / name).exists()
 
 
 def test_the_plan_of_the_reference_is_valid(tmp_path: Path) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .backends import BackendDriver, backend_manager
+from .console import ENVIRONMENT, FAILURES, INTERRUPTED, OK
 from .core.case import BackendTarget
 from .core.environment import describe_run
+from .core.executors import opened
 from .core.journal import Journal
 from .core.result import CaseResult, RunInfo
 from .core.runner import TestRunner
@@ -27,14 +29,10 @@ from .names import listing
 from .paths import state_dir
 from .plan.expectations import Expectations
 from .plan.loader import load
-from .plan.options import RunOptions
+from .plan.options import ReportRequest, RunOptions
 from .plan.rerun import rerun_command
 from .reporting import Reporter, TerminalReporter, make_reporter
 from .reporting.replay import write_script
-
-FAILED = 1
-UNWRITTEN = 3
-INTERRUPTED = 130
 
 
 @dataclass
@@ -51,8 +49,8 @@ class Outcome:
         if self.summary.interrupted:
             return INTERRUPTED
         if self.summary.failed or self.problems:
-            return FAILED
-        return UNWRITTEN if self.summary.problems else 0
+            return FAILURES
+        return ENVIRONMENT if self.summary.problems else OK
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe: the run, the summary, declared gaps, the exit code."""
@@ -77,25 +75,35 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
         driver.check(case)
     expectations = _expectations(options, driver)
     run = describe_run(target, options.seed)
-    reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
-    reporters += [make_reporter(one.kind, one.path) for one in options.reports]
-    if options.ledger != "none":
-        reporters.append(LedgerReporter(open_ledger(options.ledger)))
-    runner = TestRunner(
-        driver,
-        reporters,
-        workers=options.workers,
-        timeout=options.timeout,
-        retries=options.retries,
-        fail_fast=options.fail_fast,
-        judge=expectations.judge,
-        rerun=partial(rerun_command, plan=options.plan),
-        journal=Journal(_journal_file(options, target), resume=options.resume),
-    )
-    summary = runner.run(cases, run)
+    reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
+    with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
+        runner = TestRunner(
+            driver,
+            reporters,
+            workers=workers,
+            timeout=options.timeout,
+            retries=options.retries,
+            fail_fast=options.fail_fast,
+            judge=expectations.judge,
+            rerun=partial(rerun_command, plan=options.plan),
+            journal=Journal(_journal_file(options, target), resume=options.resume),
+            executor=executor,
+        )
+        summary = runner.run(cases, run)
     complete = options.complete and not (summary.interrupted or summary.stopped)
     problems = expectations.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
     return Outcome(run, summary, expectations.summary(), problems)
+
+
+def reporters_of(
+    reports: Sequence[ReportRequest], ledger: str | None, *, terminal: bool, color: bool
+) -> list[Reporter]:
+    """What listens to a run: the terminal, the reports, and the ledger unless it is ``none``."""
+    reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
+    reporters += [make_reporter(one.kind, one.path) for one in reports]
+    if ledger != "none":
+        reporters.append(LedgerReporter(open_ledger(ledger)))
+    return reporters
 
 
 def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:

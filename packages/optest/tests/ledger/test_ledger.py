@@ -209,6 +209,22 @@ def test_a_migrated_ledger_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
         assert stepwise.execute(query).fetchall() == new.execute(query).fetchall()
 
 
+def test_a_ledger_without_accuracy_gets_its_columns(ledger: Ledger) -> None:
+    record(ledger, run_info(1), [result(1)])
+    with rows_of(ledger) as connection:
+        for name in ("error_ulp", "control_ulp"):
+            connection.execute(text(f"alter table metrics drop column {name}"))
+        connection.execute(text("update optest_schema set version = 3"))
+    again = Ledger(ledger.place)
+    [row] = again.cases(run_info(1).run_id, metrics=True)
+    assert (row.ulp, row.control_ulp) == (0.0, None)
+    measured = {"output": "output0", **compare(np.float32([1]), np.float32([1])).to_dict()}
+    measured["accuracy"] = {"ulp_error": 0.75, "control_ulp_error": 0.5}
+    record(again, run_info(2), [result(1, comparisons=(measured,))])
+    [row] = again.cases(run_info(2).run_id, metrics=True)
+    assert (row.ulp, row.control_ulp) == (0.75, 0.5)
+
+
 def test_a_newer_ledger_is_left_alone(ledger: Ledger) -> None:
     with rows_of(ledger) as connection:
         connection.execute(text("update optest_schema set version = 99"))

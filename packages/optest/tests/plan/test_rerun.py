@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from optest.cli.run import options_of, run
+from optest.cli.run import SUITES_ONLY, options_of, run
 from optest.core.case import BackendTarget, TestCase
 from optest.core.tolerance import Tolerance
 from optest.operators import operator_registry
@@ -34,7 +34,8 @@ def parsed(line: str) -> list[TestCase]:
     words = shlex.split(line)
     assert words[:2] == ["optest", "run"]
     context = run.make_context("run", words[2:])
-    given = {name: value for name, value in context.params.items() if name not in ("no_color", "as_json")}
+    others = ("no_color", "as_json", *SUITES_ONLY)
+    given = {name: value for name, value in context.params.items() if name not in others}
     return list(load(options_of(**given)))
 
 

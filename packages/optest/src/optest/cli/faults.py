@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .command import FAILURES, OK, command, load_plugins
-from .output import print_json, print_table
+from ..console import FAILURES, OK, print_json, print_table
+from .command import command, load_plugins
 
 if TYPE_CHECKING:
     from ..faults import FaultReport

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from .command import OK, command, load_plugins
-from .output import print_json, print_table
+from ..console import OK, print_json, print_table
+from .command import command, load_plugins
 
 
 @click.group("plan")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .command import OK, command, load_plugins
-from .output import print_json
+from ..console import OK, print_json
+from .command import command, load_plugins
 from .run import WHAT, WHERE, options_of, told, with_options
 
 _EVERYTHING = {"filters": (), "shard": None, "reports": ()}

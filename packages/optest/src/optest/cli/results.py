@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .command import FAILURES, OK, command
-from .output import print_json, print_table
+from ..console import FAILURES, OK, print_json, print_table
+from .command import command
 
 _LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [default: OPTEST_LEDGER]")
 
@@ -44,6 +44,8 @@ def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
         print_json(found.to_dict())
     else:
         print_table(("", "case", "operator", "change"), found.rows())
+        for warning in found.warnings:
+            click.echo(f"optest: {warning}", err=True)
         click.echo(found.text())
     return FAILURES if found.newly_failing else OK
 

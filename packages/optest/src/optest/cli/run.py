@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..console import print_json
+from ..errors import UsageError
 from .command import command, load_plugins
-from .output import print_json
 from .values import NamedShape, flags_of, read_attributes, read_shapes
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..session import Outcome
 
 _PATH = click.Path(path_type=Path)
+_EXECUTORS = ("process", "ray")
 
 WHAT = (
     click.option("--op", multiple=True, metavar="OP", help="An operator; with a plan or suite, only these."),
@@ -40,7 +42,34 @@ WHAT = (
     click.option("--atol", type=float, help="Absolute tolerance."),
     click.option("--seed", type=click.IntRange(0), help="Seed of the inputs.  [default: 0]"),
     click.option("--plan", type=_PATH, metavar="FILE", help="A YAML plan."),
-    click.option("--suite", metavar="NAME", help="builtin: every operator with its built-in cases."),
+    click.option(
+        "--suite",
+        metavar="NAME",
+        help="builtin: every operator with its built-in cases; "
+        "opinfo, python_ref, module, optim, hop: PyTorch's own databases.",
+    ),
+)
+SAMPLES = (
+    click.option(
+        "--sample",
+        "numbers",
+        multiple=True,
+        type=click.IntRange(0),
+        metavar="N",
+        help="In a suite of PyTorch's: only samples of that number.",
+    ),
+    click.option(
+        "--most",
+        type=click.IntRange(1),
+        metavar="N",
+        help="In a suite of PyTorch's: at most N samples of a group.",
+    ),
+    click.option(
+        "--stratify",
+        type=click.IntRange(1),
+        metavar="N",
+        help="In a suite of PyTorch's: N groups, evenly from all families, phases and dtypes.",
+    ),
 )
 WHERE = (
     click.option("--backend", metavar="NAME", help="A kind (gpu, npu, …) or a driver's name."),
@@ -54,13 +83,21 @@ HOW = (
     click.option(
         "--filter", "filters", multiple=True, metavar="[!][KEY=]PATTERN", help="Which cases to keep."
     ),
-    click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: 1]"),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Worker processes.  [default: 1; on a Ray cluster, one per CPU]",
+    ),
+    click.option("--executor", type=click.Choice(_EXECUTORS), help="Where they are.  [default: process]"),
     click.option("--shard", metavar="I/N", help="Only the I-th of N parts."),
     click.option("--resume", is_flag=True, default=None, help="Go on where an interrupted run stopped."),
     click.option("--retries", type=click.IntRange(0), help="Try failed cases again.  [default: 0]"),
     click.option("--fail-fast", is_flag=True, default=None, help="Stop at the first failure."),
     click.option(
-        "--expectations", type=_PATH, metavar="FILE", help="Declared gaps.  [default: the driver's]"
+        "--expectations",
+        type=_PATH,
+        metavar="FILE",
+        help="Declared gaps.  [default: the driver's; of a suite of PyTorch's, none]",
     ),
     click.option("--report", "reports", multiple=True, metavar="KIND[:PATH]", help="json, junit or html."),
     click.option("--no-color", is_flag=True, help="No colours."),
@@ -79,7 +116,7 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @command("run")
-@with_options(*WHAT, *WHERE, *HOW)
+@with_options(*WHAT, *SAMPLES, *WHERE, *HOW)
 def run(no_color: bool, as_json: bool, **given: Any) -> int:
     """Run cases on a backend and judge the results.
 
@@ -90,11 +127,68 @@ def run(no_color: bool, as_json: bool, **given: Any) -> int:
     --filter keeps cases by op, category, tag, dtype, phase, note or id:
       --filter op=conv* --filter '!dtype=bfloat16'
     """
-    from ..session import run_session
+    from ..torch.opinfo.groups import SUITES
 
     failed_plugins = load_plugins(as_json)
+    if given["suite"] in SUITES:
+        return _run_suite(no_color, as_json, failed_plugins, **given)
+    from ..session import run_session
+
+    _refuse({name: given.pop(name) for name in SUITES_ONLY}, "a suite of PyTorch's only: --suite opinfo")
     options = options_of(**given)
     return told(run_session(options, terminal=not as_json, color=not no_color), as_json, failed_plugins)
+
+
+SUITES_ONLY = ("numbers", "most", "stratify")
+_NOT_FOR_SUITES = ("shape", "attr", "generator", "reference", "rtol", "atol", "plan", "filters", "retries")
+
+
+def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str]], **given: Any) -> int:
+    from ..plan.options import ReportRequest, parse_shard
+    from ..torch.opinfo.groups import DEFAULT_PHASES, Selection
+    from ..torch.opinfo.session import SuiteOptions, run_suite
+
+    _refuse(
+        {name: given[name] for name in _NOT_FOR_SUITES}, "optest's own operators, not for PyTorch's suites"
+    )
+    selection = Selection(
+        given["suite"],
+        entries=given["op"],
+        dtypes=given["dtype"],
+        phases=tuple(given["phase"].split(",")) if given["phase"] else DEFAULT_PHASES,
+        samples=given["numbers"],
+        most=given["most"],
+        stratify=given["stratify"],
+        shard=parse_shard(given["shard"]) if given["shard"] else (1, 1),
+        seed=given["seed"] or 0,
+    )
+    options = SuiteOptions(
+        selection,
+        backend=given["backend"],
+        chip=given["chip"],
+        workers=given["workers"] or 1,
+        executor=given["executor"] or _EXECUTORS[0],
+        timeout=given["timeout"],
+        fail_fast=bool(given["fail_fast"]),
+        resume=bool(given["resume"]),
+        reports=tuple(ReportRequest.parse(text) for text in given["reports"]),
+        ledger=given["ledger"],
+        expectations=given["expectations"],
+    )
+    outcome = run_suite(options, terminal=not as_json, color=not no_color)
+    if not as_json and (shares := outcome.shares()):
+        click.echo(shares)
+    return told(outcome, as_json, failed_plugins)
+
+
+def _refuse(given: Mapping[str, Any], where: str) -> None:
+    """Raise :class:`UsageError` for a flag that was given and means nothing here."""
+    for name, value in given.items():
+        if value is not None and value != ():
+            raise UsageError(f"--{_FLAGS.get(name, name)} is for {where}")
+
+
+_FLAGS = {"numbers": "sample", "filters": "filter"}
 
 
 def told(outcome: Outcome, as_json: bool, failed_plugins: list[dict[str, str]]) -> int:

@@ -11,9 +11,10 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from ..errors import EnvironmentError_
 from .case import TestCase
@@ -42,19 +43,35 @@ class Journal:
 
     def find(self, case: TestCase) -> CaseResult | None:
         """What ``case`` came to in the run that is resumed."""
+        line = self._line(_key(case))
+        return None if line is None else CaseResult.from_dict(line["result"])
+
+    def find_all(self, key: str) -> list[CaseResult] | None:
+        """The results that were kept together under ``key`` in the run that is resumed."""
+        line = self._line(key)
+        return None if line is None else [CaseResult.from_dict(one) for one in line["results"]]
+
+    def add(self, case: TestCase, result: CaseResult) -> None:
+        """Keep ``result``; it is with the system when this returns."""
+        self._write(f'{{"key": "{_key(case)}", "result": {result.json}}}')
+
+    def add_all(self, key: str, results: Sequence[CaseResult]) -> None:
+        """Keep results together under ``key``, in one line: all of them or none are there later."""
+        self._write(f'{{"key": {json.dumps(key)}, "results": [{", ".join(one.json for one in results)}]}}')
+
+    def _line(self, key: str) -> dict[str, Any] | None:
         self._open()
-        place = self._places.get(_key(case)) if self._places else None
+        place = self._places.get(key) if self._places else None
         if place is None:
             return None
         with self.path.open("rb") as file:
             file.seek(place)
-            return CaseResult.from_dict(json.loads(file.readline())["result"])
+            found: dict[str, Any] = json.loads(file.readline())
+            return found
 
-    def add(self, case: TestCase, result: CaseResult) -> None:
-        """Keep ``result``; it is with the system when this returns."""
-        line = f'{{"key": "{_key(case)}", "result": {result.json}}}\n'
+    def _write(self, line: str) -> None:
         try:
-            self._open().write(line.encode())
+            self._open().write(f"{line}\n".encode())
         except OSError as error:
             raise self._unusable(error) from error
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
 
-from ..core.result import FAILURES, Status
+from ..core.result import FAILURES, RunInfo, Status
+from ..names import listing
 from .tables import CASES, METRICS
 
 SLOWER, LEAST_S = 2.0, 0.01
@@ -32,6 +33,7 @@ class Difference:
     ``newly_failing`` includes failing cases that the first run did not have. ``other``
     are changes between statuses that are no failures, such as passed to unsupported.
     ``only_a`` and ``only_b`` count cases that one run alone has.
+    ``warnings``: the runs were recorded with different versions of something.
     """
 
     run_a: str
@@ -44,6 +46,7 @@ class Difference:
     common: int = 0
     only_a: int = 0
     only_b: int = 0
+    warnings: tuple[str, ...] = ()
 
     def _kinds(self) -> Iterator[tuple[str, list[Change]]]:
         yield "newly failing", self.newly_failing
@@ -67,6 +70,19 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """Everything, JSON-safe."""
         return asdict(self)
+
+
+def differing(runs: Sequence[RunInfo]) -> tuple[str, ...]:
+    """What to tell people who put ``runs`` together or side by side: versions that are not the same."""
+    told = []
+    facts = {"optest": [one.version for one in runs]}
+    for name in sorted({key for one in runs for key in one.environment} - {"cpu", "cpus", "platform"}):
+        facts[name] = [one.environment[name] for one in runs if name in one.environment]
+    for name, values in facts.items():
+        versions = list(dict.fromkeys(values))
+        if len(versions) > 1:
+            told.append(f"the runs were recorded with different versions of {name}: {listing(versions)}")
+    return tuple(told)
 
 
 def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:

@@ -11,6 +11,8 @@ from sqlalchemy.engine import RowMapping
 
 from ..core.result import CaseResult
 
+ACCURACY = {"error_ulp": "ulp_error", "control_ulp": "control_ulp_error"}
+"""Columns of metrics, and what a comparison's ``accuracy`` calls them."""
 _COLUMNS = ("case_id", "op", "category", "phase", "status", "reason", "duration_s", "attempts", "flaky")
 _REST = ("shapes", "attributes", "seed", "stderr_tail", "exit_code", "signal", "rerun")
 
@@ -39,6 +41,7 @@ def metric_rows(case: int, result: CaseResult) -> list[dict[str, Any]]:
             "count": one["count"],
             "mismatches": one["mismatches"],
             **{name: _number(one[name]) for name in ("max_abs", "max_rel", "max_ulp")},
+            **{name: _number((one.get("accuracy") or {}).get(key)) for name, key in ACCURACY.items()},
         }
         for one in result.comparisons
     ]

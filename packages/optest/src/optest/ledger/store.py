@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from ..core.result import FAILURES, CaseResult, RunInfo, Status
 from ..core.summary import Summary
 from ..errors import LedgerError, UsageError
 from ..names import listing
-from .difference import Difference, compare_runs
+from .difference import Difference, compare_runs, differing
+from .exchange import check_same, outgoing, unknown
+from .reading import CaseRow, Group, read_cases, read_groups, read_totals
 from .rows import case_result, case_row, metric_rows
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
 
@@ -144,6 +147,61 @@ class Ledger:
             for row in connection.execute(rows).mappings():
                 yield case_result(row, backend)
 
+    def cases(self, run_id: str, **which: Any) -> Iterator[CaseRow]:
+        """Cases of a run as light rows; ``which`` as in :func:`reading.read_cases`."""
+        with self._told("read"), self._engine.connect() as connection:
+            yield from read_cases(connection, run_id, **which)
+
+    def groups(self, run_id: str) -> list[Group]:
+        """The cases of a run, counted by operator, dtypes, phase and status."""
+        with self._told("read"), self._engine.connect() as connection:
+            return read_groups(connection, run_id)
+
+    def totals(self) -> dict[str, Counter[Status]]:
+        """How the cases of each run ended."""
+        with self._told("read"), self._engine.connect() as connection:
+            return read_totals(connection)
+
+    def mark(self) -> tuple[int, int]:
+        """How many runs there are and the number of the last case: they change when anything is added."""
+        with self._told("read"), self._engine.connect() as connection:
+            runs = connection.scalar(select(func.count()).select_from(RUNS))
+            return runs or 0, connection.scalar(select(func.max(CASES.c.id))) or 0
+
+    # Runs that come or go in parts.
+
+    def outgoing(self, run: RunInfo, size: int = _BATCH) -> Iterator[list[CaseResult]]:
+        """The cases of a run in parts; their comparisons have what the ledger keeps of them."""
+        with self._told("read"), self._engine.connect() as connection:
+            yield from outgoing(connection, run, size)
+
+    def add(self, run: RunInfo, results: Sequence[CaseResult], summary: str | None = None) -> int:
+        """Add what is not there yet of a run and its cases; how many cases that were.
+
+        ``summary``: JSON, if the run is over. Raises :class:`UsageError` if the id is another run's.
+        """
+        with self._told("written"), self._engine.begin() as connection:
+            found = connection.execute(_ALL_RUNS.where(RUNS.c.run_id == run.run_id)).mappings().first()
+            if found is None:
+                self._insert_run(connection, run, summary)
+            else:
+                check_same(_run_info(found), run)
+            if summary is not None:
+                unset = RUNS.c.run_id == run.run_id, RUNS.c.summary.is_(None)
+                connection.execute(update(RUNS).where(*unset).values(summary=summary))
+            fresh = unknown(connection, run.run_id, results)
+            _insert_cases(
+                connection,
+                [case_row(run.run_id, one) for one in fresh],
+                [metric_rows(0, one) for one in fresh],
+            )
+            return len(fresh)
+
+    def summary(self, run_id: str) -> str | None:
+        """What a run that is over came to, as JSON."""
+        with self._told("read"), self._engine.connect() as connection:
+            return connection.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run_id))
+
     def find_case(self, prefix: str) -> CaseResult | None:
         """The newest record of the case whose id begins with ``prefix``; None if there is none.
 
@@ -175,7 +233,9 @@ class Ledger:
         """What changed from one run to another; runs by id, its beginning, or ``latest``."""
         first, second = self.find_run(run_a), self.find_run(run_b)
         with self._told("read"), self._engine.connect() as connection:
-            return compare_runs(connection, first, second)
+            found = compare_runs(connection, first, second)
+        found.warnings = differing([one for one in self.runs() if one.run_id in (first, second)])
+        return found
 
     def history(
         self, op: str, *, backend: str | None = None, dtype: str | None = None

@@ -24,6 +24,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 
@@ -87,15 +88,22 @@ METRICS = Table(
     Column("max_abs", Float),
     Column("max_rel", Float),
     Column("max_ulp", Float),  # distances in float64 go beyond 64-bit integers
+    Column("error_ulp", Float),  # against a wider reference,
+    Column("control_ulp", Float),  # and the control's own
 )
 _CASES_BY_OP = Index("cases_by_op", CASES.c.op)
 _CASES_BY_ID = Index("cases_by_case_id", CASES.c.case_id)
+_CASES_COUNTED = Index(
+    "cases_counted",
+    CASES.c.run_id, CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase, CASES.c.status,
+)  # fmt: skip
+_LATER = (_CASES_BY_OP, _CASES_BY_ID, _CASES_COUNTED)
 
 
 def _create(connection: Connection) -> None:
     """Version 1: all tables, with the index that comes with METRICS."""
     for table in METADATA.sorted_tables:
-        later = [one for one in table.indexes if one in (_CASES_BY_OP, _CASES_BY_ID)]
+        later = [one for one in table.indexes if one in _LATER]
         table.indexes.difference_update(later)
         table.create(connection, checkfirst=True)
         table.indexes.update(later)
@@ -107,7 +115,26 @@ def _index_cases(connection: Connection) -> None:
         index.create(connection, checkfirst=True)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create, _index_cases)
+def _index_counts(connection: Connection) -> None:
+    """Version 3: dashboards count cases without reading them."""
+    _CASES_COUNTED.create(connection, checkfirst=True)
+
+
+def _add_accuracy(connection: Connection) -> None:
+    """Version 4: errors against a wider reference, beside the control's."""
+    known = {one["name"] for one in inspect(connection).get_columns(METRICS.name)}
+    for name in ("error_ulp", "control_ulp"):
+        if name not in known:
+            kind = METRICS.c[name].type.compile(connection.dialect)
+            connection.execute(text(f"ALTER TABLE {METRICS.name} ADD COLUMN {name} {kind}"))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _create,
+    _index_cases,
+    _index_counts,
+    _add_accuracy,
+)
 """What makes version n + 1 of version n; the last one makes today's."""
 
 

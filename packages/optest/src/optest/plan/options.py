@@ -58,6 +58,7 @@ class RunOptions:
     tolerances: ToleranceTable = field(default_factory=ToleranceTable)
     seed: int = 0
     workers: int = 1
+    executor: str = "process"
     timeout: float | None = None
     retries: int = 0
     fail_fast: bool = False

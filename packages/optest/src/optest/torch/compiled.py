@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends.driver import Unsupported
@@ -11,6 +17,23 @@ from .device import TorchDriver, gaps_of, need_torch
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
+    from .opinfo.calls import Answer, Call
+
+_TOGETHER = 24
+"""Calls of a suite in one graph at most."""
+
+FallbackRecorder = Callable[[], AbstractContextManager[list[str]]]
+"""Makes a context; what runs in eager PyTorch inside it has its operator's name in the list at its end."""
+
+_recorders: dict[str, FallbackRecorder] = {}
+
+
+def report_fallbacks(backend: str, recorder: FallbackRecorder) -> None:
+    """Have ``recorder`` tell what the torch.compile backend of that name leaves to eager PyTorch.
+
+    Without one, only what Dynamo itself leaves out of graphs is known.
+    """
+    _recorders[backend] = recorder
 
 
 class TorchCompile(TorchDriver):
@@ -52,3 +75,62 @@ class TorchCompile(TorchDriver):
                 raise Unsupported(f"it does not become one graph: {reason}") from None
 
         return run
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One answer per call of a suite; what runs in eager PyTorch is found and told."""
+        from .opinfo.calls import halved
+
+        answers: list[Answer] = []
+        for start in range(0, len(calls), _TOGETHER):
+            run = partial(self._run_together, repeats)
+            answers += halved(calls[start : start + _TOGETHER], run, _failed)
+        return answers
+
+    def _run_together(self, repeats: int, calls: Sequence[Call]) -> tuple[Sequence[Sequence[Any]], Answer]:
+        """All outputs of the calls, from one compiled function; raises if several calls share fallbacks."""
+        import torch
+        from torch._dynamo.utils import counters
+
+        from .opinfo.calls import FORWARD, GRADIENT, Answer, copied, evaluate, merged, together
+
+        torch.compiler.reset()
+        counters.clear()
+        started = time.perf_counter()
+        with _recorders.get(self.backend, _no_record)() as left:
+            if calls[0].kind == GRADIENT:
+                whole = merged([call.map(copied) for call in calls])
+                compiled = torch.compile(whole.function, backend=self.backend, dynamic=False)
+                runs = [evaluate(replace(whole, function=compiled)) for _ in range(repeats)]
+            else:
+                every, _ = together(calls)
+                compiled = torch.compile(every, backend=self.backend, dynamic=bool(calls[0].resized))
+                given = [one for call in calls for one in call.run.operands]
+                with torch.no_grad() if calls[0].kind == FORWARD else nullcontext():
+                    runs = [list(compiled(*map(copied, given))) for _ in range(repeats)]
+        fallback = Counter(left)
+        fallback.update({f"graph break: {_first(why)}": n for why, n in counters["graph_break"].items()})
+        if not counters["stats"]["unique_graphs"]:
+            fallback["nothing of it was compiled"] += 1
+        if fallback and len(calls) > 1:
+            raise RuntimeError("one of several calls fell back: each by itself tells which")
+        return runs, Answer(
+            fallback=tuple(sorted(fallback)),
+            form="fallback" if fallback else "native",
+            seconds={"compiling and running": time.perf_counter() - started},
+        )
+
+
+def _failed(error: Exception) -> Answer:
+    from .opinfo.calls import Answer
+
+    if "does not currently support double backward" in str(error):
+        return Answer(unsupported=_first(str(error)), error=error)
+    return Answer(error=error)
+
+
+def _no_record() -> AbstractContextManager[list[str]]:
+    return nullcontext([])
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ..errors import BackendError, MissingExtra
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
+    from .opinfo.calls import Answer, Call
 
 GAPS = Path(__file__).with_name("gaps")
 
@@ -54,6 +56,33 @@ class TorchDriver(BackendDriver):
                 return tuple(to_array(one) for one in outputs)
         except NotImplementedError as error:
             raise Unsupported(_first_line(error)) from None
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One answer per call of a suite (see ``optest.torch.opinfo``)."""
+        from .opinfo.calls import Answer, copied, evaluate
+
+        answers = []
+        for call in calls:
+            started = time.perf_counter()
+            try:
+                outputs = [
+                    one
+                    for _ in range(repeats)
+                    for one in evaluate(call.run.map(lambda tensor: copied(tensor).to(self.device)))
+                ]
+            except NotImplementedError as error:
+                answers.append(Answer(unsupported=_first_line(error), error=error))
+            except Exception as error:  # noqa: BLE001  # whatever the device raises is its answer
+                answers.append(Answer(error=error))
+            else:
+                elsewhere = {
+                    str(one.device) for one in outputs if one.device.type != self.device.partition(":")[0]
+                }
+                seconds = {"running": time.perf_counter() - started}
+                answers.append(
+                    Answer(outputs, fallback=tuple(sorted(elsewhere)), form="native", seconds=seconds)
+                )
+        return answers
 
     def prepare(self, call: Any) -> Any:
         """What is called in place of ``call``."""

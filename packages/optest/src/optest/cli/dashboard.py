@@ -1,0 +1,30 @@
+"""``optest dashboard``: results as a static page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..console import OK, print_json
+from .command import command
+from .coverage import LEDGER
+
+
+@command("dashboard")
+@LEDGER
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="A run to show.  [default: the newest two]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where pages go."
+)
+def dashboard(ledger: str | None, runs: tuple[str, ...], output: Path, as_json: bool) -> int:
+    """Write a static page that shows recorded runs; any browser opens it, also from a disk."""
+    from ..dashboard.site import write_site
+    from ..session import open_ledger
+
+    shown = write_site(open_ledger(ledger, create=False), output, runs)
+    if as_json:
+        print_json({"page": str(output / "index.html"), "runs": [one.run_id for one in shown]})
+    else:
+        click.echo(f"{output / 'index.html'}: {', '.join(one.run_id for one in shown)}")
+    return OK

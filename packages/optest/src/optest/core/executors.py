@@ -1,0 +1,36 @@
+"""Where cases run, by name: processes of this machine, or the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+
+from ..backends.driver import BackendDriver
+from .execution import DriverHandle, start_worker
+from .executor import DEFAULT_TIMEOUT_S
+
+
+@contextmanager
+def opened(
+    name: str, driver: BackendDriver, workers: int, timeout: float | None
+) -> Iterator[tuple[Executor | None, int]]:
+    """The executor called ``name`` and how many processes it runs; None where runners make their own.
+
+    One of ``workers`` means all CPUs of a cluster. What a run that was interrupted left is given up.
+    """
+    if name == "process":
+        yield None, workers
+        return
+    from .ray_executor import RayExecutor
+
+    executor = RayExecutor(
+        workers if workers > 1 else None,
+        timeout=timeout or DEFAULT_TIMEOUT_S,
+        start=partial(start_worker, DriverHandle(driver)),
+    )
+    try:
+        yield executor, executor.max_workers
+    finally:
+        executor.shutdown() if executor.idle else executor.kill()

@@ -1,0 +1,141 @@
+"""The five criteria of a covered operator, as functions of what is recorded of it.
+
+1. a kernel is there and right; 2. all major dtypes; 3. gradients, if it is
+differentiable; 4. edge cases and errors; 5. tests exist and pass reliably.
+Not here: counting (``evidence``), what whole backends need (``stages``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .evidence import FORWARD, OperatorEvidence, Tally
+
+_SHOWN = 100
+"""Characters of a reason."""
+
+
+class State(StrEnum):
+    """What a criterion, or an item of a stage, comes to."""
+
+    MET = "met"
+    MISSING = "missing"
+    ATTESTED = "attested"
+    EXPIRED = "expired"
+    NOT_APPLICABLE = "not applicable"
+
+    @property
+    def satisfied(self) -> bool:
+        return self not in (State.MISSING, State.EXPIRED)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the criteria ask for; a team may replace it in its stages file."""
+
+    major_dtypes: tuple[str, ...] = ("float32", "float64", "int32", "int64")
+    gradient_phases: tuple[str, ...] = ("backward",)
+    edge_phases: tuple[str, ...] = ("noncontiguous", "errors")
+    repeated_runs: int = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One criterion of one operator; ``missing`` says item by item what there is not."""
+
+    criterion: str
+    state: State
+    missing: tuple[str, ...] = ()
+
+
+def kernel(operator: OperatorEvidence, rules: Rules) -> Finding:
+    """Right in every forward case of at least one dtype, without falling back."""
+    tallies = [tally for (phase, _), tally in operator.tallies.items() if phase == FORWARD]
+    if any(one.clean for one in tallies):
+        return _finding("kernel", ())
+    return _finding("kernel", [_short("forward", operator.tally(FORWARD))])
+
+
+def dtypes(operator: OperatorEvidence, rules: Rules) -> Finding:
+    """Right in every forward case of each major dtype that the reference supports."""
+    return _finding("dtypes", _unclean(operator, FORWARD, _major(operator.dtypes, rules)))
+
+
+def autograd(operator: OperatorEvidence, rules: Rules) -> Finding:
+    """Right gradients for each major dtype that is differentiable."""
+    wanted = _major(operator.gradients, rules)
+    if not wanted:
+        return Finding("autograd", State.NOT_APPLICABLE)
+    return _finding(
+        "autograd", [one for phase in rules.gradient_phases for one in _unclean(operator, phase, wanted)]
+    )
+
+
+def edges(operator: OperatorEvidence, rules: Rules) -> Finding:
+    """Right in every recorded edge case and error; there must be some."""
+    missing = []
+    applicable = [phase for phase in rules.edge_phases if phase in operator.phases]
+    for phase in applicable:
+        tally = operator.tally(phase)
+        if tally.total and not tally.applicable:
+            continue  # skipped, with its reason
+        if not tally.clean:
+            missing.append(_short(phase, tally))
+    if operator.edges.total and not operator.edges.clean:
+        missing.append(_short("empty, 0-d and size-1 inputs", operator.edges))
+    if not applicable and not operator.edges.total:
+        missing.append("no edge case is recorded")
+    return _finding("edges", missing)
+
+
+def reliability(operator: OperatorEvidence, rules: Rules) -> Finding:
+    """The same pass in each of the last runs."""
+    tally = operator.everything()
+    missing = []
+    if tally.unreliable:
+        missing.append(f"{tally.unreliable} cases do not end alike in the last {rules.repeated_runs} runs")
+    if tally.seldom:
+        missing.append(f"{tally.seldom} cases are recorded in fewer than {rules.repeated_runs} runs")
+    if not tally.passed:
+        missing.append("no case passes")
+    return _finding("reliability", missing)
+
+
+CRITERIA: Mapping[str, Callable[[OperatorEvidence, Rules], Finding]] = {
+    "kernel": kernel,
+    "dtypes": dtypes,
+    "autograd": autograd,
+    "edges": edges,
+    "reliability": reliability,
+}
+"""By name, in the order in which they are told."""
+
+
+def _finding(criterion: str, missing: Iterable[str]) -> Finding:
+    found = tuple(missing)
+    return Finding(criterion, State.MISSING if found else State.MET, found)
+
+
+def _major(supported: set[str], rules: Rules) -> list[str]:
+    """The major ones among ``supported``; all of these where none is major (complex and bool operators)."""
+    return [one for one in rules.major_dtypes if one in supported] or sorted(supported)
+
+
+def _unclean(operator: OperatorEvidence, phase: str, wanted: Iterable[str]) -> list[str]:
+    what = "" if phase == FORWARD else f"{phase} "
+    found = []
+    for dtype in wanted:
+        tally = operator.tallies.get((phase, dtype), Tally())
+        skipped = tally.total > 0 and not tally.applicable
+        if not (tally.clean or skipped):
+            found.append(_short(f"{what}{dtype}", tally))
+    return found
+
+
+def _short(what: str, tally: Tally) -> str:
+    if not tally.total:
+        return f"{what}: no result"
+    reason = f" ({tally.why[:_SHOWN]})" if tally.why else ""
+    return f"{what}: {tally.applicable - tally.passed} of {tally.applicable} do not pass{reason}"

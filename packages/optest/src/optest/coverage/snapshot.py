@@ -1,0 +1,65 @@
+"""One computation of coverage for everybody who shows it: commands, COVERAGE.md, badges, dashboards."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..ledger import Ledger
+from .attestation import load_attestations
+from .evidence import Evidence, collect
+from .operators import Level, OperatorCoverage, judge_operators
+from .progress import Progress, assess
+from .stages import StagePlan, load_stages
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Evidence, operators and stages of one backend."""
+
+    evidence: Evidence
+    plan: StagePlan
+    operators: tuple[OperatorCoverage, ...]
+    progress: Progress
+
+    @property
+    def counts(self) -> Counter[Level]:
+        return Counter(one.level for one in self.operators)
+
+    @property
+    def share(self) -> float:
+        """Fully covered operators among those that are meant to work."""
+        meant = len(self.operators) - self.counts[Level.UNSUPPORTED]
+        return self.counts[Level.FULL] / meant if meant else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe."""
+        return {
+            "backend": self.evidence.backend,
+            "runs": [one.run_id for one in self.evidence.runs],
+            "warnings": list(self.evidence.warnings),
+            "counts": {level.value: self.counts[level] for level in Level},
+            "operators": [one.to_dict() for one in self.operators],
+            "stage": self.progress.to_dict(),
+        }
+
+
+def take_snapshot(
+    ledger: Ledger,
+    *,
+    backend: str | None = None,
+    runs: Sequence[str] = (),
+    stages: Path | None = None,
+    evidence: Path | None = None,
+    today: datetime.date | None = None,
+) -> Snapshot:
+    """Compute it from ``ledger``; ``stages`` and ``evidence`` are files. ``today``: for expiry."""
+    plan, attestations = load_stages(stages), load_attestations(evidence)
+    found = collect(ledger, backend=backend, runs=runs, repeats=plan.rules.repeated_runs)
+    operators = tuple(judge_operators(found, plan.criteria, plan.exclusions))
+    day = today or datetime.date.today()
+    return Snapshot(found, plan, operators, assess(found, operators, plan, attestations, day))

@@ -1,0 +1,211 @@
+"""What the pages show, as JSON-safe arrays: made from a ledger, for static pages and live ones alike.
+
+Names are listed once and referred to by position, so that 150,000 cases stay small.
+Pages load the index and overviews first; single cases come operator by operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..core.result import FAILURES, RunInfo, Status
+from ..coverage.snapshot import take_snapshot
+from ..ledger import Ledger
+from ..ledger.reading import CaseRow, main_dtype
+
+STATUSES = tuple(Status)
+TREND = 50
+"""Runs that the trend shows, the newest."""
+_SHOWN = {"values", "sample", "variant"}
+_DECLARED = {"cpu_dtypes", "grad_dtypes", "phases"}
+"""Attributes that have a place of their own, and those that are about operators."""
+_KINDS = ("float", "bfloat", "complex", "int", "uint", "bool")
+_FAILURES = 20_000
+_REASON = 300
+"""Failures that a run's list has, and characters of a reason there; an operator's own list has all."""
+PHASES = (
+    "forward", "backward", "second_order", "forward_mode", "out", "inplace", "noncontiguous", "errors",
+    "promotion", "determinism", "dynamic_batch", "memory", "transfer", "perf", "stress",
+)  # fmt: skip
+"""In the order in which they are shown; others follow."""
+
+
+def key_of(name: str) -> str:
+    """What stands for a run, backend or operator in file names and addresses, whatever its name has in it."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def index(ledger: Ledger, shown: Sequence[RunInfo], *, live: bool = False) -> dict[str, Any]:
+    """The runs that are shown, and the trend over all of them."""
+    totals = ledger.totals()
+    return {
+        "live": live,
+        "statuses": [one.value for one in STATUSES],
+        "failures": [one.value for one in STATUSES if one in FAILURES],
+        "runs": [_described(one) for one in shown],
+        "trend": [_point(one, totals.get(one.run_id, Counter())) for one in ledger.runs()[-TREND:]],
+    }
+
+
+def overview(ledger: Ledger, run_id: str) -> dict[str, Any]:
+    """Counts of a run: ``cells`` are [operator, dtype, phase, [status, cases, …]] by position."""
+    groups = ledger.groups(run_id)
+    categories = {one.op: one.category for one in groups}
+    operators = _Names(categories)
+    dtypes = _Names(sorted({main_dtype(one.dtypes) for one in groups}, key=dtype_order))
+    phases = _Names(sorted({one.phase for one in groups}, key=_phase_order))
+    cells: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    for one in groups:
+        place = operators[one.op], dtypes[main_dtype(one.dtypes)], phases[one.phase]
+        cells[place][STATUSES.index(one.status)] += one.cases
+    return {
+        "operators": operators.names,
+        "keys": [key_of(one) for one in operators.names],
+        "categories": list(categories.values()),
+        "dtypes": dtypes.names,
+        "phases": phases.names,
+        "cells": [
+            [*place, [number for pair in sorted(counts.items()) for number in pair]]
+            for place, counts in sorted(cells.items())
+        ],
+    }
+
+
+def operator_cases(rows: Iterable[CaseRow]) -> dict[str, Any]:
+    """The cases of one operator, one list each; what did not pass has its details."""
+    return {"cases": [_case(one) for one in rows]}
+
+
+def failures(rows: Iterable[CaseRow]) -> dict[str, Any]:
+    """The failing cases of a run: [operator, dtype, phase, status, id, reason] each."""
+    listed, count = [], 0
+    for one in rows:
+        count += 1
+        if count <= _FAILURES:
+            reason = one.reason.partition("\n")[0][:_REASON]
+            listed.append([one.op, one.dtype, one.phase, one.status.value, one.case_id, reason])
+    return {"count": count, "failures": listed}
+
+
+def distributions(rows: Iterable[CaseRow]) -> dict[str, Any]:
+    """Histograms by dtype: errors in ULP, ours and eager's, and times; by power of two, and of ten."""
+    found: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    for one in rows:
+        if one.status is not Status.PASSED:
+            continue
+        for kind, ulp in (("ulp", one.ulp), ("control_ulp", one.control_ulp)):
+            if ulp is not None:
+                found[kind][one.dtype][_power(ulp, 2)] += 1
+        found["time"][one.dtype][_power(one.duration_s * 1e6, 10 ** (1 / 3))] += 1
+    return {
+        kind: {
+            dtype: sorted(counts.items())
+            for dtype, counts in sorted(by.items(), key=lambda x: dtype_order(x[0]))
+        }
+        for kind, by in found.items()
+    }
+
+
+def coverage(ledger: Ledger, backend: str) -> dict[str, Any]:
+    """Stages, and each operator's coverage with what is missing: [operator, [level, text]]."""
+    snapshot = take_snapshot(ledger, backend=backend)
+    described = snapshot.to_dict()
+    levels = {
+        one["operator"]: [one["level"], one["reason"] or "; ".join(one["missing"])]
+        for one in described["operators"]
+    }
+    return {
+        "backend": backend, "counts": described["counts"], "stage": described["stage"],
+        "warnings": described["warnings"], "operators": sorted(levels.items()),
+    }  # fmt: skip
+
+
+def _described(run: RunInfo) -> dict[str, Any]:
+    keys = {"key": key_of(run.run_id), "coverage": key_of(str(run.backend["name"]))}
+    return {**run.to_dict(), **keys}
+
+
+def _point(run: RunInfo, counts: Counter[Status]) -> dict[str, Any]:
+    failed = sum(counts[one] for one in FAILURES)
+    passed = counts[Status.PASSED]
+    return {
+        "key": key_of(run.run_id), "run": run.run_id, "started": run.started, "backend": run.backend["name"],
+        "passed": passed, "failed": failed, "other": counts.total() - passed - failed,
+    }  # fmt: skip
+
+
+class _Names:
+    """Positions of names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self._places = {name: place for place, name in enumerate(self.names)}
+
+    def __getitem__(self, name: str) -> int:
+        return self._places[name]
+
+
+def _case(row: CaseRow) -> dict[str, Any]:
+    attributes = row.attributes
+    found = {
+        "id": row.case_id, "dtype": row.dtype, "phase": row.phase, "status": row.status.value,
+        "us": round(row.duration_s * 1e6), "ulp": json_number(row.ulp),
+        "eager": json_number(row.control_ulp),
+        "sample": _plain(attributes.get("sample")), "variant": str(attributes.get("variant") or ""),
+    }  # fmt: skip
+    if row.status is not Status.PASSED or row.flaky:
+        known = _SHOWN | _DECLARED
+        found |= {
+            "reason": row.reason,
+            "flaky": row.flaky,
+            "dtypes": row.dtypes,
+            "shapes": [[name, list(shape)] for name, shape in row.record["shapes"].items()],
+            "attributes": [[name, _plain(value)] for name, value in attributes.items() if name not in known],
+            "values": str(attributes.get("values", "")),
+            "rerun": row.record["rerun"],
+            "stderr": row.record["stderr_tail"],
+        }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def json_number(value: float | None) -> float | str | None:
+    """A number as strict JSON has it: infinities and NaN are text."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as text, unless it is a whole number."""
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+def _power(value: float, base: float) -> int:
+    """The power of ``base`` above ``value``; -1 for 0, 99 for what is not finite."""
+    if not math.isfinite(value):
+        return 99
+    return -1 if value <= 0 else max(0, math.ceil(math.log(value, base) - 1e-9))
+
+
+def dtype_order(name: str) -> tuple[int, int, str]:
+    """Wide before narrow within a kind, floating kinds first."""
+    kind = re.match("[a-z]*", name)
+    family = kind.group() if kind else ""
+    bits = re.search("[0-9]+", name)
+    place = _KINDS.index(family) if family in _KINDS else len(_KINDS)
+    return place, -int(bits.group()) if bits else 0, name
+
+
+def _phase_order(name: str) -> tuple[int, str]:
+    return (PHASES.index(name) if name in PHASES else len(PHASES), name)
+
+
+def by_operator(rows: Iterable[CaseRow]) -> Iterator[tuple[str, list[CaseRow]]]:
+    """Cases together that are of one operator."""
+    found: dict[str, list[CaseRow]] = defaultdict(list)
+    for one in rows:
+        found[one.op].append(one)
+    yield from found.items()

@@ -1,0 +1,116 @@
+"""Sending recorded runs to a server, part by part; a part that is sent again adds nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.result import CaseResult, RunInfo
+from ..errors import EnvironmentError_, UsageError
+from ..ledger import Ledger
+from .wire import encode
+
+PATH = "/api/runs"
+_PART = 1000
+_PART_BYTES = 4 << 20
+"""Results of a part, fewer where they are long."""
+_TRIES = 4
+_TIMEOUT_S = 120.0
+_AGAIN = frozenset({429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of a run: cases that the server did not have yet, and that it had."""
+
+    run_id: str
+    added: int
+    known: int
+
+
+class Publisher:
+    """Sends runs to the server at ``url``, which knows ``token``.
+
+    Raises :class:`UsageError` for an address or token that cannot be used, or a run that the
+    server refuses, and :class:`EnvironmentError_` if it cannot be reached. The token is in no message.
+    """
+
+    def __init__(self, url: str, token: str, *, sleep: Callable[[float], object] = time.sleep) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.username or parts.query:
+            raise UsageError(f"{url!r} is no address of a server", "write it like https://results.example")
+        if not token.isascii() or not token.isprintable() or " " in token or not token:
+            raise UsageError("the token is not one word of ASCII", "OPTEST_TOKEN has it")
+        self._url = url.rstrip("/") + PATH
+        self._token = token
+        self._sleep = sleep
+        self._opener = urllib.request.build_opener(_NoRedirect)
+
+    def publish(self, ledger: Ledger, run: RunInfo) -> Published:
+        """Send all cases of ``run``."""
+        added = known = 0
+        for body, count in _bodies(ledger, run):
+            answer = self._send(body)
+            added += answer
+            known += count - answer
+        return Published(run.run_id, added, known)
+
+    def _send(self, body: bytes) -> int:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, body, headers, method="POST")
+        for attempt in range(_TRIES):
+            try:
+                with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+                    return int(json.load(response)["added"])
+            except urllib.error.HTTPError as error:
+                if error.code not in _AGAIN or attempt == _TRIES - 1:
+                    raise self._refused(error) from None
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                if attempt == _TRIES - 1:
+                    cause = getattr(error, "reason", error)
+                    raise EnvironmentError_(
+                        f"{self._url} cannot be reached: {cause}",
+                        "publish again when it is back: what it has already is not sent twice",
+                    ) from error
+            self._sleep(2.0**attempt)
+        raise AssertionError("every try returns or raises")
+
+    def _refused(self, error: urllib.error.HTTPError) -> Exception:
+        try:
+            told: Any = json.load(error)["error"]
+        except (OSError, ValueError, KeyError, TypeError):
+            told = error.reason
+        text = f"{self._url} refused the run ({error.code}): {str(told)[:500]}"
+        if error.code in _AGAIN:
+            return EnvironmentError_(text, "publish again later: nothing is lost")
+        return UsageError(text, "OPTEST_TOKEN has the token" if error.code == 401 else None)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The token goes to the server that was named and to no other."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _bodies(ledger: Ledger, run: RunInfo) -> Iterator[tuple[bytes, int]]:
+    """Parts as bytes with their number of cases; the last one says that the run is over, if it is."""
+    summary = ledger.summary(run.run_id)
+    for batch in ledger.outgoing(run, _PART):
+        yield from _split(run, batch)
+    yield encode(run, [], summary), 0
+
+
+def _split(run: RunInfo, batch: list[CaseResult]) -> list[tuple[bytes, int]]:
+    """Parts that are small enough; a single long result goes by itself."""
+    body = encode(run, batch, None)
+    if len(body) <= _PART_BYTES or len(batch) == 1:
+        return [(body, len(batch))]
+    middle = len(batch) // 2
+    return _split(run, batch[:middle]) + _split(run, batch[middle:])

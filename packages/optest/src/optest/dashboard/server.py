@@ -1,0 +1,231 @@
+"""The live dashboard: pages from a ledger as it is now, and ``POST /api/runs`` for other machines' runs.
+
+Reading needs no token; the server is bound to loopback unless somebody asks for more.
+Not here: the pages (``pages``, ``data``), what is sent (``wire``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from .. import __version__
+from ..core.result import FAILURES, RunInfo
+from ..errors import LedgerError, OptestError
+from ..ledger import Ledger
+from . import data
+from .pages import MEDIA_TYPES, POLICY, asset, script
+from .wire import decode
+
+MOST_BYTES = 16 << 20
+"""The size that a published part may have, unless another is asked for."""
+_KEPT = 64
+"""Answers that are kept until the ledger changes."""
+_HEADERS = {
+    "Content-Security-Policy": POLICY + "; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_LOG = logging.getLogger("optest.dashboard")
+
+
+class Tokens:
+    """The tokens that may publish. Only their hashes are kept, and compared in constant time."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._hashes = [_hashed(one.encode()) for one in tokens]
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def allow(self, header: str | None) -> bool:
+        """Whether an Authorization header has one of them; every one is compared."""
+        scheme, _, given = (header or "").partition(" ")
+        found = _hashed(given.strip().encode("utf-8", "surrogateescape"))
+        matches = [hmac.compare_digest(found, one) for one in self._hashes]
+        return scheme.lower() == "bearer" and any(matches)
+
+
+class _Live:
+    """Data of the pages from the ledger as it is now; answers are kept while it does not change."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._kept: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._names: dict[tuple[str, str], dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def version(self) -> str:
+        """Changes whenever a run or case is added."""
+        runs, last = self._ledger.mark()
+        return f"{runs}-{last}"
+
+    def script(self, name: str) -> str | None:
+        """The data script called ``name``; None if there is no such data."""
+        version = self.version()
+        key = (version, name)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        found = self._data(name, version)
+        if found is None:
+            return None
+        text = script(name, found)
+        with self._lock:
+            self._kept[key] = text
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return text
+
+    def _data(self, name: str, version: str) -> dict[str, Any] | None:
+        runs = self._ledger.runs()
+        if name == "index":
+            return {**data.index(self._ledger, runs[-data.TREND :], live=True), "version": version}
+        key, _, part = name.partition("/")
+        if key == "coverage":
+            names = {str(one.backend["name"]) for one in runs}
+            backend = next((one for one in names if data.key_of(one) == part), None)
+            return None if backend is None else data.coverage(self._ledger, backend)
+        run = next((one for one in runs if data.key_of(one.run_id) == key), None)
+        return None if run is None else self._part(run, part, version)
+
+    def _operator(self, run: RunInfo, key: str, version: str) -> str | None:
+        """The operator of a run that has ``key``."""
+        place = (version, run.run_id)
+        found = self._names.get(place)
+        if found is None:
+            names = data.overview(self._ledger, run.run_id)["operators"]
+            found = {data.key_of(name): name for name in names}
+            others = {one: kept for one, kept in self._names.items() if one[0] == version}
+            self._names = {**others, place: found}
+        return found.get(key)
+
+    def _part(self, run: RunInfo, part: str, version: str) -> dict[str, Any] | None:
+        cases = self._ledger.cases
+        makers: Mapping[str, Callable[[], dict[str, Any]]] = {
+            "overview": lambda: data.overview(self._ledger, run.run_id),
+            "failures": lambda: data.failures(cases(run.run_id, statuses=FAILURES)),
+            "distributions": lambda: data.distributions(cases(run.run_id, metrics=True)),
+        }
+        if part in makers:
+            return makers[part]()
+        operator = self._operator(run, part, version)
+        if operator is None:
+            return None
+        return data.operator_cases(cases(run.run_id, op=operator, metrics=True))
+
+
+def make_app(
+    ledger: Ledger,
+    tokens: Sequence[str] = (),
+    *,
+    most_bytes: int = MOST_BYTES,
+    hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1]"),
+) -> Starlette:
+    """The application. ``hosts``: names it answers to, "*" for any; without ``tokens`` nothing is taken."""
+    live, allowed = _Live(ledger), Tokens(tokens)
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name") or "index.html"
+        if name not in MEDIA_TYPES:
+            return _refuse(404, "there is no such page")
+        return Response(asset(name), headers={**_HEADERS, "Content-Type": MEDIA_TYPES[name]})
+
+    async def data_script(request: Request) -> Response:
+        found = await run_in_threadpool(live.script, request.path_params["name"])
+        if found is None:
+            return _refuse(404, "there is no such data")
+        return Response(found, headers={**_HEADERS, "Content-Type": "text/javascript; charset=utf-8"})
+
+    async def version(request: Request) -> Response:
+        return JSONResponse(
+            {"version": await run_in_threadpool(live.version), "optest": __version__}, headers=_HEADERS
+        )
+
+    async def take(request: Request) -> Response:
+        if not allowed:
+            return _refuse(403, "this server takes no results: it was started without a token")
+        if not allowed.allow(request.headers.get("authorization")):
+            return _refuse(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+        body = await _body(request, most_bytes)
+        if body is None:
+            return _refuse(413, f"a part may have {most_bytes} bytes; send smaller ones")
+        return await run_in_threadpool(_store, ledger, body)
+
+    routes = [
+        Route("/", page),
+        Route("/api/version", version),
+        Route("/api/runs", take, methods=["POST"]),
+        Route("/data/{name:path}.js", data_script),
+        Route("/{name}", page),
+    ]
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
+        Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5),
+    ]
+    handlers: Mapping[Any, Any] = {OptestError: _told}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """The body; None if it is too large, whatever the headers say of it."""
+    said = request.headers.get("content-length", "0")
+    if not said.isdigit() or int(said) > most:
+        return None
+    parts, size = [], 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                return None
+            parts.append(part)
+    except ClientDisconnect:
+        return b""  # half a body is no JSON; nobody is there to be told
+    return b"".join(parts)
+
+
+def _store(ledger: Ledger, body: bytes) -> Response:
+    try:
+        run, results, summary = decode(body)
+    except OptestError as error:
+        return _refuse(422, error.message)
+    try:
+        added = ledger.add(run, results, summary)
+    except LedgerError:
+        added = ledger.add(run, results, summary)  # another part of the run came first; then it is there
+    except OptestError as error:
+        return _refuse(409, error.message)
+    _LOG.info("run %s: %d cases, %d of them new", run.run_id, len(results), added)
+    return JSONResponse(
+        {"run_id": run.run_id, "added": added, "known": len(results) - added}, headers=_HEADERS
+    )
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    """A ledger that cannot be used: the sender may try again; details are for the log."""
+    _LOG.error("%s", error)
+    return _refuse(503, "the ledger cannot be used at the moment")
+
+
+def _refuse(code: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, code, headers={**_HEADERS, **(headers or {})})
+
+
+def _hashed(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()

@@ -1,0 +1,131 @@
+"""What is published: one part of a run, as JSON, checked in every field before anything is stored.
+
+    {"format": 1, "run": {…}, "results": [{…}, …], "summary": {…} or null}
+
+Not here: sending it (``publish``), taking it (``server``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from ..core.result import CaseResult, RunInfo, Status
+from ..errors import UsageError
+
+FORMAT = 1
+"""The version of the form; a server refuses others."""
+MOST_RESULTS = 5000
+"""Results that one part may have."""
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\0", "\ufffd")  # databases have no NUL in texts
+
+
+Name = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_without_nul)]
+Text = Annotated[str, Field(max_length=100_000), AfterValidator(_without_nul)]
+Key = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$")]
+Count = Annotated[int, Field(ge=0, le=2**62)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Backend(_Part):
+    kind: Name
+    name: Name | None
+    chip: Name | None
+
+
+class _Run(_Part):
+    run_id: Key
+    started: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d$")]
+    version: Name
+    command_line: Text
+    backend: _Backend
+    environment: Annotated[dict[Name, Text], Field(max_length=100)]
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Accuracy(_Part):
+    ulp_error: float | None
+    control_ulp_error: float | None
+
+
+class _Comparison(_Part):
+    output: Name
+    passed: bool
+    count: Count
+    mismatches: Count
+    max_abs: float | None
+    max_rel: float | None
+    max_ulp: float | None
+    accuracy: _Accuracy | None
+
+
+class _Result(_Part):
+    case_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    op: Name
+    category: Annotated[str, Field(max_length=300)]
+    dtypes: Annotated[list[Name], Field(max_length=100)]
+    shapes: Annotated[dict[str, list[Count]], Field(max_length=1000)]
+    attributes: Annotated[dict[str, Any], Field(max_length=1000)]
+    phase: Name
+    seed: Count
+    backend: _Backend
+    status: Annotated[Status, Field(strict=False)]
+    reason: Text
+    comparisons: Annotated[list[_Comparison], Field(max_length=1000)]
+    duration_s: Seconds
+    stderr_tail: Text
+    exit_code: int | None
+    signal: Name | None
+    attempts: Annotated[int, Field(ge=1, lt=2**31)]
+    flaky: bool
+    rerun: Text
+
+
+class _Message(_Part):
+    format: Literal[1]
+    run: _Run
+    results: Annotated[list[_Result], Field(max_length=MOST_RESULTS)]
+    summary: dict[str, Any] | None
+
+
+def encode(run: RunInfo, results: Sequence[CaseResult], summary: str | None) -> bytes:
+    """A part as bytes; infinities are Python's JSON for them."""
+    message = {
+        "format": FORMAT,
+        "run": run.to_dict(),
+        "results": [one.to_dict() for one in results],
+        "summary": None if summary is None else json.loads(summary),
+    }
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def decode(body: bytes) -> tuple[RunInfo, list[CaseResult], str | None]:
+    """The part in ``body``; raises :class:`UsageError` that says what is wrong and where."""
+    try:
+        data = json.loads(body)
+        json.dumps(data, ensure_ascii=False).encode()  # no half characters, which no database takes
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the body is not JSON: {error}") from None
+    if isinstance(data, dict) and data.get("format") not in (None, FORMAT):
+        raise UsageError(f"the format is {data['format']!r}; this server takes {FORMAT}", "update optest")
+    try:
+        message = _Message.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(one) for one in first["loc"]) or "the body"
+        raise UsageError(f"{place}: {first['msg']} ({error.error_count()} mistakes)") from None
+    run = RunInfo.from_dict(message.run.model_dump())
+    if any(one.backend != message.run.backend for one in message.results):
+        raise UsageError("a result is of another backend than its run")
+    summary = None if message.summary is None else json.dumps(message.summary)
+    return run, [CaseResult.from_dict(one.model_dump()) for one in message.results], summary

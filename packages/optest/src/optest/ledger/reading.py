@@ -1,0 +1,137 @@
+"""Cases of a run as light rows, and counts of them: for coverage and dashboards, which read many.
+
+Not here: whole records (``Ledger.results``), what changed between runs (``difference``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from ..core.result import Status
+from .tables import CASES, METRICS
+
+_CHUNK = 5000
+_COLUMNS = (
+    CASES.c.id, CASES.c.case_id, CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase,
+    CASES.c.status, CASES.c.reason, CASES.c.duration_s, CASES.c.flaky, CASES.c.rest,
+)  # fmt: skip
+_INEXACT = ("float", "bfloat", "complex")
+
+
+def main_dtype(dtypes: str) -> str:
+    """The dtype that stands for a case with these: its first floating or complex one, else its first."""
+    names = dtypes.split(",")
+    return next((one for one in names if one.startswith(_INEXACT)), names[0])
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """One recorded case.
+
+    ``ulp`` is its largest error against a wider reference, where there is one, else against what
+    was expected; ``control_ulp`` the control's own. Both only where they were asked for.
+    """
+
+    number: int
+    case_id: str
+    op: str
+    category: str
+    dtypes: str
+    phase: str
+    status: Status
+    reason: str
+    duration_s: float
+    flaky: bool
+    rest: str
+    ulp: float | None = None
+    control_ulp: float | None = None
+
+    @property
+    def dtype(self) -> str:
+        return main_dtype(self.dtypes)
+
+    @cached_property
+    def record(self) -> Mapping[str, Any]:
+        """The fields that have no column: shapes, attributes, seed, rerun and so on."""
+        found: Mapping[str, Any] = json.loads(self.rest)
+        return found
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.record["attributes"]
+        return found
+
+
+class Group(NamedTuple):
+    """How many cases of a run are alike in all of this."""
+
+    op: str
+    category: str
+    dtypes: str
+    phase: str
+    status: Status
+    cases: int
+
+
+def read_cases(
+    connection: Connection,
+    run_id: str,
+    *,
+    op: str | None = None,
+    statuses: Iterable[Status] | None = None,
+    metrics: bool = False,
+) -> Iterator[CaseRow]:
+    """Cases of ``run_id`` in the order they were written; ``metrics`` brings errors in ULP."""
+    conditions: list[ColumnElement[bool]] = [CASES.c.run_id == run_id]
+    if op is not None:
+        conditions.append(CASES.c.op == op)
+    if statuses is not None:
+        conditions.append(CASES.c.status.in_([one.value for one in statuses]))
+    query = select(*_COLUMNS).where(*conditions).order_by(CASES.c.id)
+    worst = _worst(connection, conditions) if metrics else {}
+    for row in connection.execution_options(yield_per=_CHUNK).execute(query):
+        errors = worst.get(row.id, (None, None))
+        yield CaseRow(*row[:6], Status(row.status), *row[7:], *errors)  # in the order of _COLUMNS
+
+
+def read_groups(connection: Connection, run_id: str) -> list[Group]:
+    """The cases of a run, counted by the database; by category, then operator."""
+    keys = (CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase, CASES.c.status)
+    query = select(*keys, func.count()).where(CASES.c.run_id == run_id).group_by(*keys)
+    found = [
+        Group(op, category, dtypes, phase, Status(status), cases)
+        for op, category, dtypes, phase, status, cases in connection.execute(query)
+    ]
+    return sorted(found, key=lambda one: (one.category, *one))
+
+
+def read_totals(connection: Connection) -> dict[str, Counter[Status]]:
+    """By run, how its cases ended."""
+    query = select(CASES.c.run_id, CASES.c.status, func.count()).group_by(CASES.c.run_id, CASES.c.status)
+    found: dict[str, Counter[Status]] = {}
+    for run_id, status, count in connection.execute(query):
+        found.setdefault(run_id, Counter())[Status(status)] = count
+    return found
+
+
+def _worst(
+    connection: Connection, conditions: Iterable[ColumnElement[bool]]
+) -> dict[int, tuple[float | None, float | None]]:
+    """By case, the largest error of its outputs, and the control's."""
+    largest, expected, control = (
+        func.max(METRICS.c[name]) for name in ("error_ulp", "max_ulp", "control_ulp")
+    )
+    query = (
+        select(METRICS.c.case, func.coalesce(largest, expected), control)
+        .join(CASES, CASES.c.id == METRICS.c.case)
+        .where(*conditions)
+        .group_by(METRICS.c.case)
+    )
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}

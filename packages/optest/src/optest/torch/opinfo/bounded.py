@@ -1,0 +1,245 @@
+"""Bounded and determined forms: what is compared of an entry whose result has no fixed size or value.
+
+A result whose size depends on values is compared as its values padded to a declared
+bound, with their count. A factorisation, whose vectors have free phases, is compared as
+what it determines. Each form is a function of the entry's arguments in PyTorch's own
+operators; eager PyTorch runs the plain operator and its result is brought into the same form.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .calls import FORWARD, Tensor, copied, evaluate
+from .groups import Group
+from .phases import Case
+
+Form = Callable[..., Any]
+
+
+def bounded_form(group: Group, case: Case) -> Case:
+    """``case`` with its entry's form in place of its call; unchanged where the form has nothing for it."""
+    if case.skipped or case.raises is not None or case.call.kind != FORWARD:
+        return case
+    if group.entry in DETERMINED:
+        then: Form = DETERMINED[group.entry]
+        bound = replace(case.bound, then=_OfBoth(then) if group.phase in _DOUBLED else then)
+        call = replace(case.call, function=bound.function())
+        expected = evaluate(call.run.map(copied))
+    elif group.entry in BOUNDED and group.phase not in _DOUBLED:
+        compiled, brought = BOUNDED[group.entry]
+        bound = replace(case.bound, target=compiled)
+        call = replace(case.call, function=bound.function())
+        expected = brought(case)
+    else:
+        return case
+    return replace(case, bound=bound, call=replace(call, results=len(expected)), expected=expected)
+
+
+_DOUBLED = ("out", "inplace")
+"""Phases whose calls give the written tensors and what was returned."""
+
+
+@dataclass(frozen=True)
+class _OfBoth:
+    """A form of each of two results."""
+
+    form: Form
+
+    def __call__(self, results: Any) -> list[Tensor]:
+        return [tensor for result in results for tensor in self.form(result)]
+
+
+# Values padded to a bound, and a count ---------------------------------------------------
+
+
+def _nonzero(self: Tensor, *, as_tuple: bool = False) -> list[Tensor]:
+    count = (self != 0).sum()
+    if as_tuple and not self.dim():
+        self = self.reshape(1)
+    found = torch.nonzero_static(self, size=self.numel(), fill_value=-1)
+    return [*(found.unbind(1) if as_tuple else [found]), count]
+
+
+def _masked_select(self: Tensor, mask: Tensor) -> list[Tensor]:
+    self, mask = torch.broadcast_tensors(self, mask)
+    places = torch.nonzero_static(mask.reshape(-1), size=mask.numel(), fill_value=-1)[:, 0]
+    picked = self.reshape(-1)[places.clamp(min=0)] if mask.numel() else self.reshape(-1)
+    return [torch.where(places >= 0, picked, torch.zeros_like(picked)), mask.sum()]
+
+
+def _allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    return torch.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all()
+
+
+def _item(self: Tensor) -> Tensor:
+    return self.reshape(())
+
+
+def _equal(input: Tensor, other: Tensor) -> Tensor:
+    if input.shape != other.shape:
+        return torch.zeros((), dtype=torch.bool)
+    return (input == other).all()
+
+
+def _unique_consecutive(
+    self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> list[Tensor]:
+    """Rows of values, then the inverse and the counts where they are asked for, then how many there are."""
+    rows = self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).flatten(1)
+    return _groups(rows, torch.arange(rows.shape[0]), return_inverse, return_counts, self, dim)
+
+
+def _unique(
+    self: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> list[Tensor]:
+    """As :func:`_unique_consecutive`, of rows in lexicographic order."""
+    rows = self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).flatten(1)
+    order = torch.arange(rows.shape[0])
+    for column in reversed(range(rows.shape[1])):
+        order = order[torch.sort(rows[order, column], stable=True)[1]]
+    return _groups(rows, order, return_inverse, return_counts, self, dim)
+
+
+def _groups(
+    rows: Tensor, order: Tensor, inverse: bool, counts: bool, self: Tensor, dim: int | None
+) -> list[Tensor]:
+    """Equal neighbours among ``rows[order]`` as groups: the values of each, and so on."""
+    size = rows.shape[0]
+    ordered = rows[order]
+    changes = (ordered[1:] != ordered[:-1]).any(1)
+    begins = torch.cat([torch.ones(min(size, 1), dtype=torch.bool), changes])
+    group = begins.to(torch.int64).cumsum(0) - 1
+    values = torch.zeros_like(rows).index_put((group,), ordered)
+    shape = (size,) if dim is None else self.movedim(dim, 0).shape
+    found = [values.reshape(shape)]
+    if inverse:
+        places = torch.zeros(size, dtype=torch.int64).scatter(0, order, group)
+        found.append(places.reshape(self.shape) if dim is None else places)
+    if counts:
+        found.append(torch.zeros(size, dtype=torch.int64).index_add(0, group, torch.ones_like(group)))
+    return [*found, begins.sum()]
+
+
+def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> list[Tensor]:
+    size = max(_BINS, minlength)
+    dtype = (
+        torch.int64 if weights is None else weights.dtype if weights.is_floating_point() else torch.float64
+    )
+    ones = torch.ones_like(self, dtype=dtype) if weights is None else weights.to(dtype)
+    counts = torch.zeros(size, dtype=dtype).index_add(0, self.to(torch.int64), ones)
+    used = self.max() + 1 if self.numel() else torch.zeros((), dtype=self.dtype)
+    return [counts, torch.clamp(used.to(torch.int64), min=minlength)]
+
+
+_BINS = 256
+"""The bound of bincount's bins: the samples' values are below it."""
+
+
+def _padded(result: Tensor, bound: int, fill: float = 0) -> list[Tensor]:
+    """``result`` with rows of ``fill`` up to ``bound``, and how many rows it had."""
+    rest = torch.full((bound - result.shape[0], *result.shape[1:]), fill, dtype=result.dtype)
+    return [torch.cat([result, rest]), torch.tensor(result.shape[0])]
+
+
+def _eager_nonzero(case: Case) -> list[Tensor]:
+    bound = case.call.run.tensors[0].numel()
+    padded = [_padded(one, bound, -1) for one in case.expected]
+    return [*(values for values, _ in padded), padded[0][1]] if padded else []
+
+
+def _eager_masked_select(case: Case) -> list[Tensor]:
+    bound = torch.broadcast_shapes(*(one.shape for one in case.call.run.tensors)).numel()
+    return _padded(case.expected[0], bound)
+
+
+def _eager_bincount(case: Case) -> list[Tensor]:
+    [found] = case.expected
+    return _padded(found, max(_BINS, *found.shape))
+
+
+def _eager_unique(case: Case) -> list[Tensor]:
+    """The values first, padded along the dimension; the counts last; the inverse has no unknown size."""
+    arguments = inspect.signature(_unique).bind_partial(*case.bound.args, **case.bound.kwargs).arguments
+    dim, [self, *_] = arguments.get("dim"), case.call.run.tensors
+    bound = self.numel() if dim is None else self.shape[dim]
+    values, *rest = case.expected
+    padded, count = _padded(values if dim is None else values.movedim(dim, 0), bound)
+    if rest and _with_counts(case):
+        rest[-1] = _padded(rest[-1], bound)[0]
+    return [padded, *rest, count]
+
+
+def _with_counts(case: Case) -> bool:
+    return bool(case.bound.kwargs.get("return_counts"))
+
+
+def _eager_number(case: Case) -> list[Tensor]:
+    return [case.expected[0].to(case.call.run.tensors[0].dtype)]
+
+
+def _eager_truth(case: Case) -> list[Tensor]:
+    """Eager's Python bool, as a 0-d tensor already."""
+    return case.expected
+
+
+BOUNDED: dict[str, tuple[Form, Callable[[Case], list[Tensor]]]] = {
+    "nonzero": (_nonzero, _eager_nonzero),
+    "allclose": (_allclose, _eager_truth),
+    "argwhere": (_nonzero, _eager_nonzero),
+    "item": (_item, _eager_number),
+    "equal": (_equal, _eager_truth),
+    "unique": (_unique, _eager_unique),
+    "unique_consecutive": (_unique_consecutive, _eager_unique),
+    "masked_select": (_masked_select, _eager_masked_select),
+    "bincount": (_bincount, _eager_bincount),
+}
+
+
+# What factorisations determine -----------------------------------------------------------
+
+
+def _of_svd(result: Any) -> list[Tensor]:
+    u, s, v = result
+    return [s, u[..., : s.shape[-1]] * s.unsqueeze(-2).to(u.dtype) @ _adjoint(v)[..., : s.shape[-1], :]]
+
+
+def _of_linalg_svd(result: Any) -> list[Tensor]:
+    u, s, vh = result
+    return [s, u[..., : s.shape[-1]] * s.unsqueeze(-2).to(u.dtype) @ vh[..., : s.shape[-1], :]]
+
+
+def _of_eigh(result: Any) -> list[Tensor]:
+    values, vectors = result
+    return [values, vectors * values.unsqueeze(-2).to(vectors.dtype) @ _adjoint(vectors)]
+
+
+def _adjoint(matrix: Tensor) -> Tensor:
+    return matrix.mT.conj()
+
+
+def _of_lstsq(result: Any) -> list[Tensor]:
+    """The solution: LAPACK leaves residuals and singular values unwritten for some drivers."""
+    return [result[0]]
+
+
+DETERMINED: dict[str, Callable[[Any], Any]] = {
+    "linalg.lstsq": _of_lstsq,
+    "linalg.lstsq.grad_oriented": _of_lstsq,
+    "pca_lowrank": _of_svd,
+    "svd": _of_svd,
+    "svd_lowrank": _of_svd,
+    "linalg.svd": _of_linalg_svd,
+    "linalg.eigh": _of_eigh,
+}

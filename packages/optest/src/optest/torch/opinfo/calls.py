@@ -1,0 +1,232 @@
+"""Calls: a function of tensors with the tensors it is called on, alone or many as one; and answers.
+
+This is what drivers see of a suite. ``Call`` is plain PyTorch: whoever can run or compile
+a function of tensors can answer it. Not here: where calls come from (``phases``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+
+Tensor = torch.Tensor
+Function = Callable[..., Sequence[Tensor]]
+
+FORWARD, GRADIENT, SECOND_ORDER, FORWARD_MODE = "forward", "gradient", "second_order", "forward_mode"
+
+
+@dataclass(frozen=True)
+class Call:
+    """``function(*tensors)`` gives the outputs, dense tensors all of them.
+
+    ``kind`` says what of it is asked for. With ``gradient``: the gradients of the outputs,
+    weighted by ``weights`` (one per output), for the tensors at ``wrt``; with
+    ``second_order``: the gradients of those gradients, weighted by ``second_weights``; with
+    ``forward_mode``: the outputs' derivatives along ``weights`` (one per tensor at ``wrt``).
+
+    ``resized`` are the tensors to run on instead, where what is compiled for ``tensors`` must
+    take any size of those first dimensions that differ.
+    """
+
+    function: Function
+    tensors: tuple[Tensor, ...]
+    kind: str = FORWARD
+    wrt: tuple[int, ...] = ()
+    weights: tuple[Tensor, ...] = ()
+    second_weights: tuple[Tensor, ...] = ()
+    resized: tuple[Tensor, ...] = ()
+    results: int = 0
+    """How many tensors the answer has."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """Everything that the answer depends on: the tensors, then the weights."""
+        return (*self.tensors, *self.weights, *self.second_weights)
+
+    def map(self, change: Callable[[Tensor], Tensor], function: Function | None = None) -> Call:
+        """The call with ``change`` applied to all its tensors, on another function if given."""
+        groups = (self.tensors, self.weights, self.second_weights, self.resized)
+        tensors, weights, second, resized = (tuple(change(one) for one in group) for group in groups)
+        return replace(
+            self,
+            function=function or self.function,
+            tensors=tensors,
+            weights=weights,
+            second_weights=second,
+            resized=resized,
+        )
+
+    @property
+    def run(self) -> Call:
+        """The call with the tensors that it runs on."""
+        return replace(self, tensors=self.resized, resized=()) if self.resized else self
+
+
+@dataclass
+class Answer:
+    """What a driver makes of one call: ``outputs``, or why there are none.
+
+    ``unsupported``: the backend declines. ``error``: what it raised. ``fallback``: what of
+    it ran elsewhere than on the backend. ``form``: native or composite, where the driver
+    knows. ``seconds``: how long its parts took, by their names.
+    """
+
+    outputs: Sequence[Any] | None = None
+    unsupported: str = ""
+    error: BaseException | None = None
+    fallback: tuple[str, ...] = ()
+    form: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class AnswersCalls(Protocol):
+    """A driver that suites of calls can run on."""
+
+    name: str
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One answer per call, in their order; nothing is raised for what a call does.
+
+        With ``repeats`` what was compiled for a call runs that often, and an answer has the
+        outputs of all runs, one run after another.
+        """
+        ...
+
+
+def evaluate(call: Call, operands: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """What ``call`` asks for, by plain PyTorch on ``operands`` (its own if None)."""
+    given = call.operands if operands is None else tuple(operands)
+    tensors, rest = given[: len(call.tensors)], given[len(call.tensors) :]
+    weights, second = rest[: len(call.weights)], rest[len(call.weights) :]
+    if call.kind == FORWARD:
+        with torch.no_grad():
+            return list(call.function(*tensors))
+    if call.kind == FORWARD_MODE:
+        return _along(call, tensors, weights)
+    with torch.enable_grad():
+        leaves = [tensors[place].detach().requires_grad_() for place in call.wrt]
+        outputs = call.function(*_replaced(tensors, call.wrt, leaves))
+        if call.kind == GRADIENT:
+            return _gradients(outputs, leaves, weights)
+        weights = tuple(one.detach().requires_grad_() for one in weights)
+        first = _gradients(outputs, leaves, weights, create_graph=True)
+        counted = [(one, weight) for one, weight in zip(first, second, strict=True) if one.requires_grad]
+        return _gradients([one for one, _ in counted], [*leaves, *weights], [one for _, one in counted])
+
+
+def _along(call: Call, tensors: Sequence[Tensor], directions: Sequence[Tensor]) -> list[Tensor]:
+    """Derivatives along ``directions``."""
+
+    def inner(*leaves: Tensor) -> tuple[Tensor, ...]:
+        return tuple(call.function(*_replaced(tensors, call.wrt, leaves)))
+
+    leaves = tuple(tensors[place] for place in call.wrt)
+    with torch.no_grad():
+        return list(torch.func.jvp(inner, leaves, tuple(directions))[1])
+
+
+def _gradients(
+    outputs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *,
+    create_graph: bool = False,
+) -> list[Tensor]:
+    """Gradients of ``leaves``; zeros for one that does not matter."""
+    if not outputs:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad(outputs, leaves, weights, allow_unused=True, create_graph=create_graph)
+    return [
+        torch.zeros_like(leaf) if one is None else dense(one) for leaf, one in zip(leaves, found, strict=True)
+    ]
+
+
+def _replaced(tensors: Sequence[Tensor], places: Sequence[int], new: Sequence[Tensor]) -> list[Tensor]:
+    changed = list(tensors)
+    for place, one in zip(places, new, strict=True):
+        changed[place] = one
+    return changed
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The tensor as a plain strided one."""
+    if tensor.layout is not torch.strided:
+        return tensor.to_dense()
+    return tensor.dequantize() if tensor.is_quantized else tensor
+
+
+def together(calls: Sequence[Call]) -> tuple[Function, list[Tensor]]:
+    """One function that answers all ``calls``, and the tensors it takes."""
+    operands = [tensor for call in calls for tensor in call.operands]
+
+    def every(*given: Tensor) -> list[Tensor]:
+        feed = iter(given)
+        return [one for call in calls for one in evaluate(call, [next(feed) for _ in call.operands])]
+
+    return every, operands
+
+
+def merged(calls: Sequence[Call]) -> Call:
+    """Calls that ask for gradients as one such call: what is compiled is the forward function of all."""
+    sizes = [len(call.tensors) for call in calls]
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+
+    def function(*tensors: Tensor) -> list[Tensor]:
+        feed = iter(tensors)
+        return [one for call in calls for one in call.function(*[next(feed) for _ in call.tensors])]
+
+    return Call(
+        function,
+        tuple(one for call in calls for one in call.tensors),
+        GRADIENT,
+        tuple(start + place for start, call in zip(starts, calls, strict=True) for place in call.wrt),
+        tuple(one for call in calls for one in call.weights),
+    )
+
+
+def halved(
+    calls: Sequence[Call],
+    run: Callable[[Sequence[Call]], tuple[Sequence[Sequence[Any]], Answer]],
+    failed: Callable[[Exception], Answer],
+) -> list[Answer]:
+    """Answers of calls that ``run`` answers as one program, each half by itself where that fails.
+
+    ``run`` gives all outputs of every run of the program, and an answer without outputs for
+    what the calls share; ``failed`` makes an answer of what a single call raises.
+    """
+    if not calls:
+        return []
+    problem: Exception | None = None
+    try:
+        runs, shared = run(calls)
+    except Exception as error:  # noqa: BLE001  # whatever a backend raises is its answer
+        problem = error
+    else:
+        expected = sum(call.results for call in calls)
+        wrong = next((len(outputs) for outputs in runs if len(outputs) != expected), expected)
+        if wrong != expected:
+            problem = RuntimeError(f"{wrong} tensors came back; there must be {expected}")
+    if problem is not None:
+        if len(calls) == 1:
+            return [failed(problem)]
+        middle = len(calls) // 2
+        return [*halved(calls[:middle], run, failed), *halved(calls[middle:], run, failed)]
+    seconds = {name: taken / len(calls) for name, taken in shared.seconds.items()}
+    answers, start = [], 0
+    for call in calls:
+        mine = [one for outputs in runs for one in outputs[start : start + call.results]]
+        answers.append(replace(shared, outputs=mine, seconds=seconds))
+        start += call.results
+    return answers
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """The tensor in memory of its own, with its strides, overlapping ones included."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return tensor.detach().clone()
+    memory = tensor.untyped_storage().clone()
+    fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return fresh.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())

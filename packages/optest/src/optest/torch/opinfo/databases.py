@@ -1,0 +1,180 @@
+"""The databases of ``torch.testing`` as entries with a name, dtypes and phases.
+
+Not here: what the samples of an entry become (``phases``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from ...errors import UnknownName
+from .groups import PHASES, SUITES
+
+_SAMPLED = ("forward", "noncontiguous", "determinism", "dynamic_batch", "perf", "stress")
+"""Phases that every entry of an operator database has in each of its dtypes."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: ``info`` is PyTorch's own record of it, ``family`` what kind of operator it is.
+
+    ``dtypes`` are those that PyTorch's CPU kernels have, by name.
+    """
+
+    suite: str
+    name: str
+    info: Any
+    dtypes: tuple[str, ...]
+    family: str
+
+    def has(self, phase: str, dtype: str) -> bool:
+        """Whether the entry has the phase in this dtype, by its own record."""
+        if self.suite in ("module", "optim"):
+            return phase in ("forward", "determinism") or (phase == "backward" and self.suite == "module")
+        if phase in _SAMPLED:
+            return True
+        rule = _RULES[phase]
+        return bool(rule(self.info, getattr(torch, dtype)))
+
+    def declared(self) -> dict[str, str]:
+        """What the entry has by its own record: coverage asks for that, not for what was run."""
+        phases = [phase for phase in PHASES if any(self.has(phase, dtype) for dtype in self.dtypes)]
+        gradients = [dtype for dtype in self.dtypes if self.has("backward", dtype)]
+        return {
+            "cpu_dtypes": " ".join(self.dtypes),
+            "grad_dtypes": " ".join(gradients),
+            "phases": " ".join(phases),
+        }
+
+
+def _differentiable(info: Any, dtype: torch.dtype) -> bool:
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    return info.supports_autograd and differentiable and dtype in info.supported_backward_dtypes("cpu")
+
+
+_RULES = {
+    "backward": _differentiable,
+    "second_order": lambda info, dtype: _differentiable(info, dtype) and info.supports_gradgrad,
+    "forward_mode": lambda info, dtype: _differentiable(info, dtype) and info.supports_forward_ad,
+    "out": lambda info, dtype: info.supports_out,
+    "inplace": lambda info, dtype: info.get_inplace() is not None,
+    "errors": lambda info, dtype: info.error_inputs_func is not None and dtype is torch.float32,
+    "promotion": lambda info, dtype: info.promotes_int_to_float or type(info).__name__ == "BinaryUfuncInfo",
+}
+
+
+@cache
+def entries_of(suite: str) -> Mapping[str, Entry]:
+    """The entries of a suite by name, in the database's order; raises :class:`UnknownName`."""
+    if suite not in SUITES:
+        raise UnknownName("suite", suite, SUITES)
+    return {entry.name: entry for entry in _LOADERS[suite]()}
+
+
+def _operators(suite: str, database: list[Any]) -> list[Entry]:
+    return [
+        Entry(suite, name, info, _names(info.supported_dtypes("cpu")), _family(info))
+        for name, info in _distinct([(info.full_name, info) for info in database])
+    ]
+
+
+def _op_db() -> list[Entry]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    _leave_seeds_alone()
+    return _operators("opinfo", op_db)
+
+
+def _python_ref_db() -> list[Entry]:
+    from torch.testing._internal.common_methods_invocations import python_ref_db
+
+    return _operators("python_ref", python_ref_db)
+
+
+def _hop_db() -> list[Entry]:
+    from torch.testing._internal.hop_db import hop_db
+
+    return _operators("hop", hop_db)
+
+
+def _module_db() -> list[Entry]:
+    from torch.testing._internal.common_modules import module_db
+
+    return [
+        Entry("module", name, info, _names(info.dtypes), "module")
+        for name, info in _distinct([(info.formatted_name, info) for info in module_db])
+    ]
+
+
+def _optim_db() -> list[Entry]:
+    from torch.testing._internal import common_optimizers
+
+    database: list[Any] = common_optimizers.optim_db
+
+    return [
+        Entry("optim", info.optim_cls.__name__, info, ("float32", "float64"), "optimizer")
+        for info in database
+    ]
+
+
+def _leave_seeds_alone() -> None:
+    """Have the database call random operators as they are.
+
+    It wraps them in a function that seeds PyTorch before every call, so that each answer
+    would be the same and a stream that stands still would go unseen.
+    """
+    from torch.testing._internal import common_methods_invocations
+
+    module: Any = common_methods_invocations
+
+    def plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    module.wrapper_set_seed = plain
+
+
+_LOADERS = {
+    "opinfo": _op_db,
+    "python_ref": _python_ref_db,
+    "module": _module_db,
+    "optim": _optim_db,
+    "hop": _hop_db,
+}
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Entries of one name are told apart by their place among them: ``map``, ``map.2``."""
+    seen: dict[str, int] = {}
+    found = []
+    for name, info in pairs:
+        seen[name] = seen.get(name, 0) + 1
+        found.append((name if seen[name] == 1 else f"{name}.{seen[name]}", info))
+    return found
+
+
+def _names(dtypes: Any) -> tuple[str, ...]:
+    return tuple(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+
+
+_FAMILIES = {
+    "UnaryUfuncInfo": "elementwise",
+    "BinaryUfuncInfo": "elementwise",
+    "ReductionOpInfo": "reduction",
+    "SpectralFuncInfo": "fft",
+    "ShapeFuncInfo": "view",
+    "ForeachFuncInfo": "foreach",
+}
+
+
+def _family(info: Any) -> str:
+    """The kind of an operator, by its record's class or the namespace in its name."""
+    by_class = _FAMILIES.get(type(info).__name__)
+    if by_class is not None:
+        return by_class
+    head = info.name.removeprefix("_refs.").rpartition(".")[0]
+    return head.removeprefix("torch.") or "general"

@@ -1,0 +1,187 @@
+"""The verdict on random answers: many repeats of a call beside as many of eager PyTorch's.
+
+Repeats are pooled over all elements. Every threshold is six standard errors or a
+probability of 1e-6, so that a right backend fails one run in a million.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from ...core.result import Status
+from .calls import Answer, AnswersCalls, Call, copied, evaluate
+from .phases import Case
+from .verdict import Fields, array_of, by_form, mismatch
+
+_WANTED = 512
+"""Random numbers that are pooled, where an output is small."""
+_TWINS = 2
+"""How often one program makes a call."""
+_MOST = 32
+"""Runs of one program at most."""
+_FEW = 8
+_SEEDED = 8
+"""Calls of a group that are asked for twice with the same seed."""
+_SEEDS = 8
+"""Seeds that tell whether a sample is random: two may agree by chance where its results are few integers."""
+_DEVIATIONS = 6.0
+_PROBABILITY = 1e-6
+_ROUNDING = 1e-6
+"""Relative distance of numbers that are taken for the same one."""
+
+Rows = NDArray[Any]
+"""One row per repeat, one column per element."""
+
+
+def is_random(case: Case) -> bool:
+    """Whether eager PyTorch gives other values for this sample when it is seeded otherwise."""
+    found = set()
+    for seed in range(_SEEDS):
+        torch.manual_seed(seed)
+        found.add(tuple(array_of(one).tobytes() for one in evaluate(case.call.run.map(copied))))
+    return len(found) > 1
+
+
+def by_distribution(driver: AnswersCalls, cases: Sequence[Case]) -> list[Fields]:
+    """Form, distribution, moments, streams and seeds of random calls; see the module's first lines.
+
+    A program holds each call twice and runs several times: neither the calls in one program
+    nor the runs of one may give the same numbers.
+    """
+    if not cases:
+        return []
+    repeats = max(map(_repeats_of, cases))
+    torch.manual_seed(3)
+    answers = iter(driver.answer([case.call for case in cases for _ in range(_TWINS)], repeats))
+    found = [_judged(case, [next(answers) for _ in range(_TWINS)]) for case in cases]
+    again = _first_that_differs(driver, [case.call for case in cases[:_SEEDED]])
+    if again is not None:
+        found[again] = mismatch("the same seed gave other values")
+    return found
+
+
+def _repeats_of(case: Case) -> int:
+    """How often a program runs, so that some hundred numbers are pooled."""
+    smallest = min((one.numel() for one in case.expected if one.numel()), default=0)
+    return min(max(_FEW, -(-_WANTED // max(_TWINS * smallest, 1))), _MOST)
+
+
+def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
+    for answer in answers:
+        if answer.unsupported:
+            return {"status": Status.UNSUPPORTED, "reason": answer.unsupported}
+        if answer.outputs is None:
+            return {"status": Status.ERROR, "reason": f"{type(answer.error).__name__}: {answer.error}"}
+    size = len(case.expected)
+    flat = [answer.outputs or () for answer in answers]
+    runs = [outputs[start : start + size] for start in range(0, len(flat[0]), size) for outputs in flat]
+    for outputs in runs:
+        fields = by_form(case, outputs)
+        if fields["status"] is not Status.PASSED:
+            return fields
+    torch.manual_seed(4)
+    expected = [evaluate(case.call.run.map(copied)) for _ in runs]
+    for place in range(size):
+        got = _rows([outputs[place] for outputs in runs])
+        if problem := differs(got, _rows([row[place] for row in expected])):
+            return mismatch(f"output{place}: {problem}")
+    fallback = sorted({name for answer in answers for name in answer.fallback})
+    if fallback:
+        return {"status": Status.FALLBACK, "reason": f"ran in eager PyTorch: {', '.join(fallback)}"}
+    return {"status": Status.PASSED, "reason": f"by the distribution of {len(runs)} repeats"}
+
+
+def _first_that_differs(driver: AnswersCalls, calls: Sequence[Call]) -> int | None:
+    """The first call whose answers differ although the seed is the same."""
+    found = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        found.append(
+            [[array_of(one).tobytes() for one in answer.outputs or ()] for answer in driver.answer(calls)]
+        )
+    return next((place for place, pair in enumerate(zip(*found, strict=True)) if pair[0] != pair[1]), None)
+
+
+def differs(got: Rows, want: Rows) -> str:
+    """How the pooled rows differ in distribution or independence; empty if they do not."""
+    if not got.size:
+        return ""
+    if np.isnan(got).any() and not np.isnan(want).any():
+        return "NaN among the values"
+    distinct = len({row.tobytes() for row in got})
+    commonest = max(Counter(row.tobytes() for row in want).values()) / len(want)
+    if distinct == 1 and commonest ** (len(got) - 1) < _PROBABILITY:
+        return f"{len(got)} repeats gave the same values: the stream does not advance"
+    if distinct < len(got) and np.unique(want).size == want.size:
+        return f"only {distinct} of {len(got)} repeats gave values of their own: the stream comes back"
+    a, b = (rows[np.isfinite(rows)] for rows in (got, want))
+    if not (a.size and b.size):
+        return "" if a.size == b.size else "values that are not finite"
+    share = 1 / _design_effect(want)
+    statistic = float(stats.ks_2samp(*_with_equal_atoms(a, b)).statistic)
+    # The asymptotic distribution of the two-sample statistic (Smirnov 1948), with the effective sizes.
+    size = share * a.size * b.size / (a.size + b.size)
+    if stats.kstwobign.sf(statistic * np.sqrt(size)) < _PROBABILITY:
+        return f"another distribution (Kolmogorov-Smirnov: {statistic:.3g})"
+    for name, moment in (("mean", 1), ("second moment", 2)):
+        x, y = a**moment, b**moment
+        error = np.sqrt((x.var() / x.size + y.var() / y.size) / share)
+        if error and np.isfinite(error) and abs(x.mean() - y.mean()) > _DEVIATIONS * error:
+            return f"{name} {x.mean():.4g}, eager's {y.mean():.4g} (standard error {error:.2g})"
+    return _dependent(got)
+
+
+def _with_equal_atoms(a: Rows, b: Rows) -> tuple[Rows, Rows]:
+    """Both samples with neighbours that are a rounding error apart made equal.
+
+    A random mask over given numbers takes few values, and two implementations round them apart.
+    """
+    pooled = np.sort(np.concatenate([a, b]))
+    first = pooled[np.append(True, np.diff(pooled) > _ROUNDING * np.abs(pooled[1:]))]
+    return first[np.searchsorted(first, a, "right") - 1], first[np.searchsorted(first, b, "right") - 1]
+
+
+def _design_effect(rows: Rows) -> float:
+    """How many dependent numbers say as much as one independent one (Kish 1965), at least 1.
+
+    Elements of one repeat need not be independent of each other (a mask over whole
+    channels, singular vectors); the repeats are.
+    """
+    finite = np.where(np.isfinite(rows), rows, 0.0)
+    effects = [1.0]
+    for values in (finite, finite**2, finite <= np.median(finite)):
+        spread = float(np.var(values))
+        if spread and np.isfinite(spread):
+            effects.append(float(np.var(values.mean(axis=1), ddof=1)) * rows.shape[1] / spread)
+    # A variance of few rows is itself uncertain; it errs by half.
+    return 1.5 * max(effects)
+
+
+def _dependent(rows: Rows) -> str:
+    """Whether each repeat is correlated with the one before it, by a t-test over the repeats."""
+    centred = np.where(np.isfinite(rows), rows, 0.0)
+    centred = centred - centred.mean(axis=0)
+    products = (centred[:-1] * centred[1:]).sum(axis=1)
+    # The mean over the repeats is taken off, which correlates neighbours by -1/n.
+    products += (centred**2).sum() / len(rows) ** 2
+    error = float(products.std(ddof=1)) / np.sqrt(len(products))
+    if not (error and np.isfinite(error)):
+        return ""
+    deviation = float(products.mean()) / error
+    if 2 * stats.t.sf(abs(deviation), len(products) - 1) < _PROBABILITY:
+        return f"neighbouring repeats are correlated ({deviation:.1f} standard errors)"
+    return ""
+
+
+def _rows(values: Sequence[Any]) -> Rows:
+    arrays = [array_of(one).ravel() for one in values]
+    if arrays[0].dtype.kind == "c":
+        arrays = [np.concatenate([one.real, one.imag]) for one in arrays]
+    return np.stack([one.astype(np.float64) for one in arrays])

@@ -1,0 +1,318 @@
+"""Phases: what is asked of an entry's samples, as cases with a call and eager PyTorch's answer.
+
+One function per phase makes the plain cases of a group; :func:`cases_of` completes them
+with what eager PyTorch answers. Not here: judging (``verdict``).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate
+from .databases import entries_of
+from .groups import Group
+from .modules import modules, optimizers
+from .samples import Bound, note_of, widened
+
+_Plain = tuple[Bound, str, tuple[type[BaseException], str] | None]
+"""What a phase makes of a sample: the bound call, its kind, and what it must raise instead."""
+
+
+@dataclass
+class Case:
+    """One sample in a phase.
+
+    ``expected`` is eager's answer, ``truth`` gives the same in wider dtypes. ``skipped``
+    says why eager has no answer. ``raises`` is what must be raised instead: type and message.
+    """
+
+    number: int
+    bound: Bound
+    call: Call
+    note: str
+    expected: list[Tensor] = field(default_factory=list)
+    skipped: str = ""
+    raises: tuple[type[BaseException], str] | None = None
+
+    def truth(self) -> list[Tensor]:
+        """Eager's answer in wider dtypes; raises what eager raises where it has no such kernels."""
+        return evaluate(self.call.run.map(_wide_copy, self.bound.function(wide=True)))
+
+
+def _wide_copy(tensor: Tensor) -> Tensor:
+    return widened(copied(tensor))
+
+
+def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> Iterator[Case]:
+    """The cases of a group in order, the same ones on every machine.
+
+    ``numbers`` says which; ``most`` bounds how many, those with different notes first.
+    """
+    plain = list(_plain_cases(group))
+    chosen = range(len(plain)) if numbers is None else [one for one in numbers if one < len(plain)]
+    if most is not None:
+        chosen = _most([plain[number][0] for number in chosen], chosen, most)
+    for number in chosen:
+        yield _case(group, number, *plain[number])
+
+
+def _plain_cases(group: Group) -> Iterable[_Plain]:
+    info, dtype = entries_of(group.suite)[group.entry].info, getattr(torch, group.dtype)
+    seed_everything(group.number)
+    if group.suite == "module":
+        return modules(GRADIENT if group.phase == "backward" else FORWARD, info, dtype)
+    if group.suite == "optim":
+        return optimizers(info, dtype)
+    return _MAKERS[group.phase](info, dtype)
+
+
+def _most(bounds: Sequence[Bound], numbers: Sequence[int], most: int) -> list[int]:
+    """``most`` of the numbers: the first of every note, then the second of every one, and so on."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for bound, number in zip(bounds, numbers, strict=True):
+        note = note_of(bound.tensors)
+        ranked.append((seen[note], number))
+        seen[note] += 1
+    return sorted(number for _, number in sorted(ranked)[:most])
+
+
+def count_of(group: Group) -> int:
+    """How many cases a group has."""
+    return sum(1 for _ in _plain_cases(group))
+
+
+def seed_everything(number: int) -> None:
+    """Seed every generator that samples are drawn from."""
+    torch.manual_seed(number % 2**63)
+    np.random.seed(number % 2**32)  # the databases draw from it
+    random.seed(number)
+
+
+def _case(
+    group: Group, number: int, bound: Bound, kind: str, raises: tuple[type[BaseException], str] | None
+) -> Case:
+    tensors = bound.tensors
+    wrt = tuple(i for i, one in enumerate(tensors) if one.requires_grad) if kind != FORWARD else ()
+    call = Call(bound.function(), tuple(one.detach() for one in tensors), kind, wrt)
+    case = Case(number, bound, call, note_of(tensors), raises=raises)
+    if raises is not None:
+        case.skipped = _not_raised(case)
+        return case
+    generator = torch.Generator().manual_seed(int(group.case_id(number), 16) % 2**63)
+    try:
+        case.call = _weighted(case, generator)
+        if group.phase == "dynamic_batch":
+            case.call = _resized(case.call)
+        case.expected = [one.detach() for one in evaluate(case.call.run.map(copied))]
+    except Exception as error:  # noqa: BLE001  # whatever eager raises: it has no answer to compare with
+        case.skipped = (
+            f"eager PyTorch raises {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        )
+        return case
+    case.call = replace(case.call, results=len(case.expected))
+    if not case.expected:
+        case.skipped = "nothing in its result is a tensor or number that could be compared"
+    return case
+
+
+def _resized(call: Call) -> Call:
+    """The call made for one batch and run on a smaller one: tensors as long as the first lose a row."""
+    size = next((one.shape[0] for one in call.tensors if one.dim()), 0)
+    if size < 3:  # a size of 1 is another program: it broadcasts
+        raise ValueError("its first tensor has no dimension that could be a smaller batch")
+    cut = (one[:-1].clone() if one.dim() and one.shape[0] == size else one for one in call.tensors)
+    return replace(call, resized=tuple(cut))
+
+
+def _not_raised(case: Case) -> str:
+    """Why eager PyTorch says nothing about a call that must raise; empty if it raises as it must."""
+    assert case.raises is not None
+    kind, pattern = case.raises
+    try:
+        evaluate(case.call.map(copied))
+    except Exception as error:  # noqa: BLE001  # which one it is, is the question
+        if raised(error, kind, pattern):
+            return ""
+        return f"eager PyTorch raises {type(error).__name__} instead of {kind.__name__}"
+    return "eager PyTorch on the CPU takes it"
+
+
+def raised(error: BaseException | None, kind: type[BaseException], pattern: str) -> bool:
+    """Whether ``error``, or one of those that it came from, has the type and a message that matches."""
+    while error is not None:
+        if isinstance(error, kind) and re.search(pattern, str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _weighted(case: Case, generator: torch.Generator) -> Call:
+    """The call with weights for its outputs, where its kind needs some."""
+    call = case.call
+    if call.kind == FORWARD:
+        return call
+    if not call.wrt:
+        raise ValueError("none of the sample's tensors is to be differentiated")
+    draw = partial(_drawn, generator)
+    with torch.enable_grad():
+        leaves = [
+            copied(one).requires_grad_() if place in call.wrt else copied(one)
+            for place, one in enumerate(call.tensors)
+        ]
+        outputs = call.function(*leaves)
+    kept = tuple(place for place, one in enumerate(outputs) if one.requires_grad)
+    if not kept:
+        raise ValueError("none of the sample's results is differentiable")
+    case.bound = replace(case.bound, then=_Picked(case.bound.then, kept))
+    call = replace(call, function=case.bound.function())
+    if call.kind == FORWARD_MODE:
+        return replace(call, weights=tuple(draw(call.tensors[place]) for place in call.wrt))
+    call = replace(call, weights=tuple(draw(outputs[place]) for place in kept))
+    if call.kind == GRADIENT:
+        return call
+    first = evaluate(replace(call.map(copied), kind=GRADIENT))
+    return replace(call, second_weights=tuple(draw(one) for one in first))
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """Of a result, after ``then``, the tensors at ``places``."""
+
+    then: Callable[[Any], Any] | None
+    places: tuple[int, ...]
+
+    def __call__(self, result: Any) -> Any:
+        from .samples import tensors_of
+
+        found = tensors_of(result if self.then is None else self.then(result))
+        return [found[place] for place in self.places]
+
+
+def _drawn(generator: torch.Generator, like: Tensor) -> Tensor:
+    wide = torch.complex128 if like.is_complex() else torch.float64
+    return torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype)
+
+
+# What each phase makes of an entry -------------------------------------------------------
+
+
+def _forward(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        yield Bound(info.op, (sample.input, *sample.args), sample.kwargs), FORWARD, None
+
+
+def _noncontiguous(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        spaced = sample.noncontiguous()
+        yield Bound(info.op, (spaced.input, *spaced.args), spaced.kwargs), FORWARD, None
+
+
+def _differentiated(kind: str, info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
+        args = (sample.input, *sample.args)
+        yield Bound(info.op, args, sample.kwargs, sample.output_process_fn_grad), kind, None
+
+
+def _out(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        args = (sample.input, *sample.args)
+        try:
+            template = info.op(*_copies(args), **sample.kwargs)
+        except Exception:  # noqa: BLE001  # the forward phase tells what eager refuses
+            continue
+        yield Bound(_IntoOut(info.op), (template, *args), sample.kwargs), FORWARD, None
+
+
+@dataclass(frozen=True)
+class _IntoOut:
+    """``function(…, out=…)`` into fresh tensors like ``template``'s, filled with something else."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, template: Any, *args: Any, **kwargs: Any) -> Any:
+        from torch.utils import _pytree as pytree
+
+        target = pytree.tree_map_only(Tensor, lambda one: torch.ones_like(one), template)
+        returned = self.function(*args, **kwargs, out=target)
+        return target, returned
+
+
+def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_map_only(Tensor, lambda one: copied(one.detach()), args)
+
+
+def _inplace(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        if not sample.broadcasts_input:
+            args = (sample.input, *sample.args)
+            yield Bound(_OnCopy(info.get_inplace()), args, sample.kwargs), FORWARD, None
+
+
+@dataclass(frozen=True)
+class _OnCopy:
+    """An in-place function on a copy of its first argument: gives the copy and what came back."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, first: Any, *args: Any, **kwargs: Any) -> Any:
+        from torch.utils import _pytree as pytree
+
+        target = pytree.tree_map_only(Tensor, lambda one: one.clone(), first)
+        returned = self.function(target, *args, **kwargs)
+        return target, returned
+
+
+def _errors(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for wrong in info.error_inputs("cpu"):
+        sample = wrong.sample_input
+        bound = Bound(info.op, (sample.input, *sample.args), sample.kwargs)
+        yield bound, FORWARD, (wrong.error_type, str(wrong.error_regex))
+
+
+_PROMOTED = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+
+
+def _promotion(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    """Two operands of different dtypes, each of them with dimensions and without; and Python numbers."""
+    from torch.testing import make_tensor
+
+    make = partial(make_tensor, device="cpu", low=1, high=5)
+    one = make((3,), dtype=dtype)
+    if type(info).__name__ != "BinaryUfuncInfo":
+        yield Bound(info.op, (one,)), FORWARD, None
+        return
+    for other in _PROMOTED:
+        yield Bound(info.op, (one, make((3,), dtype=other))), FORWARD, None
+        yield Bound(info.op, (one, make((), dtype=other))), FORWARD, None
+        yield Bound(info.op, (make((), dtype=dtype), make((3,), dtype=other))), FORWARD, None
+    for number in (2, 1.5):
+        yield Bound(info.op, (one, number)), FORWARD, None
+
+
+_MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
+    "forward": _forward,
+    "backward": partial(_differentiated, GRADIENT),
+    "second_order": partial(_differentiated, SECOND_ORDER),
+    "forward_mode": partial(_differentiated, FORWARD_MODE),
+    "out": _out,
+    "inplace": _inplace,
+    "noncontiguous": _noncontiguous,
+    "errors": _errors,
+    "promotion": _promotion,
+    "determinism": _forward,
+    "dynamic_batch": _forward,
+    "perf": _forward,
+    "stress": _forward,
+}

@@ -1,0 +1,157 @@
+"""Groups through worker processes to reporters, ledger and journal; a crash costs the sample that caused it.
+
+Not here: what a group does in its process (``execution``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ...backends.driver import BackendDriver
+from ...core.case import BackendTarget
+from ...core.execution import DriverHandle, start_worker, tail
+from ...core.executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
+from ...core.journal import Journal
+from ...core.result import CaseResult, RunInfo, Status
+from ...core.summary import Summary
+from ...errors import BackendError
+from ...reporting.manager import Reporter, ReportManager
+from .execution import GroupOutcome, Request, add, record, run_in_worker
+from .groups import Group
+from .phases import count_of
+
+_AHEAD = 2
+"""Groups per worker that are submitted and have no result."""
+
+
+@dataclass
+class SuiteRunner:
+    """Runs groups on one driver, each in one of ``workers`` processes.
+
+    A task of more than ``timeout`` seconds, or that kills its process, is halved until the
+    sample that does it is alone. Other arguments are those of ``optest.core.runner.TestRunner``;
+    ``most`` bounds how many samples of a group run, ``samples`` says which.
+    """
+
+    driver: BackendDriver
+    reporters: Sequence[Reporter] = ()
+    workers: int = 1
+    timeout: float | None = None
+    fail_fast: bool = False
+    judge: Callable[[CaseResult], CaseResult] | None = None
+    journal: Journal | None = None
+    executor: Executor | None = None
+    most: int | None = None
+    samples: tuple[int, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What the parts of all groups took, by name."""
+
+    def run(self, groups: Sequence[Group], info: RunInfo, target: BackendTarget) -> Summary:
+        """Run ``groups``; Ctrl-C ends the run with a summary of what ran, marked ``interrupted``."""
+        summary = Summary()
+        started = time.perf_counter()
+        complete = False
+        handle = DriverHandle(self.driver)
+        executor = self.executor or IsolatedExecutor(
+            self.workers, timeout=self.timeout or DEFAULT_TIMEOUT_S, start=partial(start_worker, handle)
+        )
+        requests = [Request(one, target, self.samples or None, self.most) for one in groups]
+        with ReportManager(self.reporters, summary) as reports:
+            try:
+                reports.on_start(info, None)
+                for result, fresh in self._results(executor, handle, requests, summary):
+                    judged = self.judge(result) if self.judge else result
+                    summary.add(judged)
+                    reports.on_case_result(judged)
+                    if self.fail_fast and fresh and judged.status.failed:
+                        summary.stopped = True
+                        break
+                complete = not summary.stopped
+            except KeyboardInterrupt:
+                summary.interrupted = True
+            finally:
+                if isinstance(executor, IsolatedExecutor) and executor is not self.executor:
+                    executor.shutdown() if complete else executor.kill()
+                summary.duration_s = time.perf_counter() - started
+                reports.on_complete(summary)
+                if self.journal is not None:
+                    self.journal.close(complete=complete and not summary.problems)
+        return summary
+
+    def _results(
+        self, executor: Executor, handle: DriverHandle, requests: Sequence[Request], summary: Summary
+    ) -> Iterator[tuple[CaseResult, bool]]:
+        """Results as they come; and whether they are of this run, not a resumed one."""
+        waiting = deque(requests)
+        parts: dict[Group, list[CaseResult]] = {}
+        open_parts: Counter[Group] = Counter()
+        pending: dict[Future[GroupOutcome], Request] = {}
+        while waiting or pending:
+            while waiting and len(pending) < _AHEAD * self.workers:
+                request = waiting.popleft()
+                whole = request.group not in open_parts
+                earlier = self.journal.find_all(_key(request)) if self.journal and whole else None
+                if earlier is not None:
+                    summary.resumed += len(earlier)
+                    yield from ((one, False) for one in earlier)
+                    continue
+                if whole:
+                    open_parts[request.group] = 1
+                pending[executor.submit(run_in_worker, handle, request)] = request
+            for future in wait(pending, return_when=FIRST_COMPLETED).done if pending else ():
+                request = pending.pop(future)
+                results, halves = self._outcome(future, request)
+                waiting.extendleft(reversed(halves))
+                open_parts[request.group] += len(halves) - 1
+                parts.setdefault(request.group, []).extend(results)
+                if not open_parts[request.group]:
+                    done = parts.pop(request.group)
+                    if self.journal is not None:
+                        self.journal.add_all(_key(replace(request, numbers=self.samples or None)), done)
+                yield from ((one, True) for one in results)
+
+    def _outcome(
+        self, future: Future[GroupOutcome], request: Request
+    ) -> tuple[list[CaseResult], list[Request]]:
+        """A task's results; or, where it took its process down, the halves to run instead."""
+        try:
+            outcome = future.result()
+        except (WorkerDied, TaskTimedOut) as death:
+            numbers = request.numbers or tuple(range(count_of(request.group)))
+            if len(numbers) > 1:
+                middle = len(numbers) // 2
+                return [], [replace(request, numbers=one) for one in (numbers[:middle], numbers[middle:])]
+            return [_of_death(request, numbers[0] if numbers else "samples", death)], []
+        except BrokenExecutor as error:
+            if isinstance(error.__cause__, BackendError):
+                raise error.__cause__ from error
+            raise BackendError(
+                f"the worker process of the driver {self.driver.name!r} did not start: {error}"
+            ) from error
+        except Exception as error:  # noqa: BLE001  # a defect of the suite itself is one result, not the end
+            fields = {"status": Status.ERROR, "reason": f"{type(error).__name__}: {error}"}
+            return [record(request, "group", None, "", fields)], []
+        add(self.seconds, outcome.seconds)
+        return outcome.results, []
+
+
+def _of_death(request: Request, number: int | str, death: WorkerDied | TaskTimedOut) -> CaseResult:
+    fields: dict[str, Any] = {"reason": str(death), "stderr_tail": tail(death.stderr_tail)}
+    if isinstance(death, TaskTimedOut):
+        fields |= {"status": Status.TIMED_OUT, "duration_s": death.seconds}
+    else:
+        fields |= {"status": Status.CRASHED, "signal": death.signal, "exit_code": death.exit_code}
+    return record(request, number, None, "", fields)
+
+
+def _key(request: Request) -> str:
+    """The group and all that decides its results on this backend."""
+    rest = repr((request.target, request.numbers, request.most))
+    return f"{request.group.case_id('group')}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"

@@ -1,0 +1,108 @@
+"""One run of a suite, from options to exit code: groups, driver, runner, reports, ledger, declared gaps."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...backends import backend_manager
+from ...core.case import BackendTarget
+from ...core.environment import describe_run
+from ...core.executors import opened
+from ...core.journal import Journal
+from ...errors import UsageError
+from ...paths import state_dir
+from ...plan.expectations import Expectations
+from ...plan.options import ReportRequest
+from ...session import Outcome, reporters_of
+from ..device import need_torch
+from .groups import Selection
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """What to run, on what, how, and where results go; as in ``optest.plan.options.RunOptions``."""
+
+    selection: Selection
+    backend: str | None = None
+    chip: str | None = None
+    workers: int = 1
+    executor: str = "process"
+    timeout: float | None = None
+    fail_fast: bool = False
+    resume: bool = False
+    reports: tuple[ReportRequest, ...] = ()
+    ledger: str | None = None
+    expectations: Path | None = None
+
+
+@dataclass
+class SuiteOutcome(Outcome):
+    """What a run came to; ``seconds``: what its parts took, summed over all processes."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"seconds": {name: round(one, 3) for name, one in self.seconds.items()}}
+
+    def shares(self) -> str:
+        """PyTorch's capture apart from the rest, in one line; empty if nothing was timed."""
+        capture = self.seconds.get("capture", 0.0)
+        rest = sum(self.seconds.values()) - capture
+        if not rest + capture:
+            return ""
+        longest = sorted(self.seconds.items(), key=lambda one: -one[1])
+        parts = ", ".join(f"{name} {taken:.1f} s" for name, taken in longest if name != "capture")
+        return f"PyTorch's capture {capture:.1f} s; everything else {rest:.1f} s: {parts}"
+
+
+def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = True) -> SuiteOutcome:
+    """Plan and run a suite.
+
+    Raises :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
+    """
+    selection = options.selection
+    need_torch(f"suite {selection.suite}")
+    if options.backend is None:
+        raise UsageError(
+            f"no backend is named for the suite {selection.suite}",
+            "give --backend torch:cpu, torch-compile:inductor, or another driver that takes tensors",
+        )
+    driver = backend_manager.select(options.backend, options.chip)
+    if not callable(getattr(driver, "answer", None)):
+        raise UsageError(
+            f"the driver {driver.name!r} runs optest's own operators only, not calls of PyTorch's tensors",
+            "--suite builtin runs on every driver; torch:DEVICE and torch-compile:BACKEND run them all",
+        )
+    from .groups import plan
+    from .runner import SuiteRunner
+
+    groups = plan(selection)
+    target = BackendTarget(driver.kind, driver.name, options.chip)
+    expectations = Expectations.load(options.expectations) if options.expectations else Expectations()
+    run = describe_run(target, selection.seed)
+    reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
+    with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
+        runner = SuiteRunner(
+            driver,
+            reporters,
+            workers=workers,
+            timeout=options.timeout,
+            fail_fast=options.fail_fast,
+            judge=expectations.judge,
+            journal=Journal(_journal_file(options, target), resume=options.resume),
+            executor=executor,
+            most=selection.most,
+            samples=selection.samples,
+        )
+        summary = runner.run(groups, run, target)
+    problems = expectations.problems(complete=False, usual_values=selection.seed == 0)
+    return SuiteOutcome(run, summary, expectations.summary(), problems, runner.seconds)
+
+
+def _journal_file(options: SuiteOptions, target: BackendTarget) -> Path:
+    """One journal per selection and driver, so that ``--resume`` finds its own."""
+    key = hashlib.sha256(repr((options.selection, target)).encode()).hexdigest()[:16]
+    return state_dir() / "journals" / f"suite-{key}.jsonl"

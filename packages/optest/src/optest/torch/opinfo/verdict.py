@@ -1,0 +1,125 @@
+"""The verdict on one answer, beside eager PyTorch's: by value, by form, or by what must be raised.
+
+Arrays are compared by ``optest.core.comparator``; this module only says with what. Not
+here: random entries (``distribution``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...core.comparator import compare
+from ...core.comparison import Comparison
+from ...core.dtypes import kind_of
+from ...core.result import Status
+from ..tensors import to_array
+from .calls import Answer, Tensor
+from .phases import Case, raised
+from .samples import WIDER
+
+Fields = dict[str, Any]
+"""Fields of a :class:`CaseResult`: its status, its reason, its comparisons."""
+
+
+def by_value(case: Case, outputs: Sequence[Any], *, exact: bool = False) -> Fields:
+    """Every output against eager's; the wider result decides where the tolerance is missed."""
+    if len(outputs) != len(case.expected):
+        return mismatch(f"{len(outputs)} results; there must be {len(case.expected)}")
+    truths = [None] * len(outputs) if exact else _truths(case)
+    found = [
+        _compared(got, want, truth, exact)
+        for got, want, truth in zip(outputs, case.expected, truths, strict=True)
+    ]
+    return told(found)
+
+
+def by_form(case: Case, outputs: Sequence[Any]) -> Fields:
+    """Shape, dtype and, of strided tensors, strides: all that is determined of memory that nobody wrote."""
+    if len(outputs) != len(case.expected):
+        return mismatch(f"{len(outputs)} results; there must be {len(case.expected)}")
+    for place, (got, want) in enumerate(zip(outputs, case.expected, strict=True)):
+        for what in ("shape", "dtype"):
+            if getattr(got, what) != getattr(want, what):
+                text = f"output{place}: {what} {getattr(got, what)}, expected {getattr(want, what)}"
+                return mismatch(text)
+    return {"status": Status.PASSED}
+
+
+def by_error(case: Case, answer: Answer) -> Fields:
+    """The exception, or one of those that caused it, has the type and message that eager's has."""
+    assert case.raises is not None
+    kind, pattern = case.raises
+    wanted = f"{kind.__name__} that matches {pattern!r}"
+    if answer.error is None:
+        if answer.unsupported:
+            return {"status": Status.UNSUPPORTED, "reason": answer.unsupported}
+        return mismatch(f"nothing was raised; there must be a {wanted}")
+    if raised(answer.error, kind, pattern):
+        return {"status": Status.PASSED}
+    first = str(answer.error).strip().partition("\n")[0]
+    return mismatch(f"{type(answer.error).__name__}: {first}; there must be a {wanted}")
+
+
+def told(found: Sequence[Comparison]) -> Fields:
+    """Comparisons as fields of a record."""
+    comparisons = tuple({"output": f"output{place}", **one.to_dict()} for place, one in enumerate(found))
+    failures = [(place, one) for place, one in enumerate(found) if not one.passed]
+    if not failures:
+        return {"status": Status.PASSED, "comparisons": comparisons}
+    more = f" (and {len(failures) - 1} more outputs)" if len(failures) > 1 else ""
+    place, first = failures[0]
+    reason = f"output{place}: {first.summary().removeprefix('mismatch: ')}{more}"
+    return {"status": Status.MISMATCH, "reason": reason, "comparisons": comparisons}
+
+
+def mismatch(reason: str) -> Fields:
+    return {"status": Status.MISMATCH, "reason": reason}
+
+
+def array_of(value: Any) -> NDArray[Any]:
+    """A tensor or array as an array; complex32 as pairs of float16, since NumPy has no such dtype."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value)
+    if value._is_zerotensor():
+        value = value.clone()  # autograd's zeros have no memory
+    return to_array(torch.view_as_real(value.resolve_conj()) if value.dtype is torch.complex32 else value)
+
+
+def _truths(case: Case) -> Sequence[Tensor | None]:
+    """Eager's results in wider dtypes; None where there are none to judge by."""
+    if not any(one.dtype in WIDER for one in case.expected):
+        return [None] * len(case.expected)
+    try:
+        found = case.truth()
+    except Exception:  # noqa: BLE001  # eager has no wider kernel for it
+        return [None] * len(case.expected)
+    if len(found) != len(case.expected):
+        return [None] * len(case.expected)
+    return [
+        truth if want.dtype in WIDER and truth.shape == want.shape and truth.is_complex() <= want.is_complex()
+        else None
+        for truth, want in zip(found, case.expected, strict=True)
+    ]  # fmt: skip
+
+
+def _compared(got: Any, want: Tensor, truth: Tensor | None, exact: bool) -> Comparison:
+    """The comparison; both errors against a wider result are in it, whatever the verdict rests on."""
+    actual, expected = array_of(got), array_of(want)
+    if exact:
+        return compare(actual, expected, mode="exact")
+    if truth is None:
+        return compare(actual, expected)
+    if want.dtype is torch.complex32:
+        truth = torch.view_as_real(truth)
+    reference = array_of(truth)
+    found = compare(actual, expected, reference=reference)
+    if found.accuracy is None and found.same_form and kind_of(expected.dtype) not in ("bool", "int"):
+        judged = compare(actual, expected, reference=reference, mode="accuracy")
+        found = replace(found, accuracy=judged.accuracy)
+    return found

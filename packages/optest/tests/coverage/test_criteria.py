@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optest.core.result import CaseResult, Status
+from optest.coverage import collect, judge_operators
+from optest.coverage.criteria import Rules
+from optest.coverage.operators import Exclusion, Level, OperatorCoverage
+from optest.errors import LedgerError, UsageError
+from optest.ledger import Ledger
+
+
+def verdict(recorder: Any, exclusions: tuple[Exclusion, ...] = ()) -> OperatorCoverage:
+    [found] = judge_operators(collect(recorder.ledger), Rules(), exclusions)
+    return found
+
+
+def without(
+    cases: list[CaseResult], dtype: str, phase: str, status: Status, reason: str = ""
+) -> list[CaseResult]:
+    """``cases`` with one of them ending in ``status``."""
+    chosen = [one for one in cases if one.dtypes == (dtype,) and one.phase == phase]
+    assert len(chosen) == 1
+    return [replace(one, status=status, reason=reason) if one in chosen else one for one in cases]
+
+
+def test_an_operator_with_nothing_missing_is_fully_covered(recorder: Any) -> None:
+    for _ in range(2):
+        recorder.run(recorder.operator("add"))
+    found = verdict(recorder)
+    assert found.level is Level.FULL
+    assert found.missing == ()
+    assert [one.criterion for one in found.findings] == [
+        "kernel",
+        "dtypes",
+        "autograd",
+        "edges",
+        "reliability",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "phase", "status", "missing"),
+    [
+        ("float64", "forward", Status.MISMATCH, "float64: 1 of 1 do not pass (too large)"),
+        ("float32", "forward", Status.FALLBACK, "float32: 1 of 1 do not pass (too large)"),
+        ("float64", "backward", Status.CRASHED, "backward float64: 1 of 1 do not pass (too large)"),
+        ("float32", "noncontiguous", Status.ERROR, "noncontiguous: 1 of 2 do not pass (too large)"),
+        ("float32", "errors", Status.XFAILED, "errors: 1 of 2 do not pass (too large)"),
+    ],
+)
+def test_each_failure_breaks_its_criterion(
+    recorder: Any, dtype: str, phase: str, status: Status, missing: str
+) -> None:
+    for _ in range(2):
+        recorder.run(without(recorder.operator("add"), dtype, phase, status, "too large"))
+    found = verdict(recorder)
+    assert found.level is Level.PARTIAL
+    assert found.missing == (missing,)
+
+
+def test_what_was_not_run_is_missing_not_forgiven(recorder: Any) -> None:
+    """The suite says what PyTorch supports; a run of one dtype does not make that smaller."""
+    cases = [
+        one for one in recorder.operator("add") if one.dtypes == ("float32",) and one.phase != "backward"
+    ]
+    for _ in range(2):
+        recorder.run(cases)
+    assert verdict(recorder).missing == (
+        "float64: no result",
+        "backward float32: no result",
+        "backward float64: no result",
+    )
+
+
+def test_an_operator_without_gradients_needs_none(recorder: Any) -> None:
+    for _ in range(2):
+        recorder.run(recorder.operator("argmax", "float32 int64", gradients=""))
+    found = verdict(recorder)
+    assert found.level is Level.FULL
+    assert found.to_dict()["criteria"]["autograd"] == "not applicable"
+
+
+def test_an_operator_of_minor_dtypes_only_needs_those(recorder: Any) -> None:
+    for _ in range(2):
+        recorder.run(
+            without(recorder.operator("view_as_real", "complex64"), "complex64", "forward", Status.ERROR)
+        )
+    assert verdict(recorder).missing[:2] == (
+        "forward: 1 of 1 do not pass (error)",
+        "complex64: 1 of 1 do not pass (error)",
+    )
+
+
+def test_edge_cases_are_asked_for_and_empty_shapes_are_some(recorder: Any) -> None:
+    bare = recorder.case("relu")
+    for _ in range(2):
+        recorder.run([bare])
+    assert verdict(recorder).missing == ("no edge case is recorded",)
+    for _ in range(2):
+        recorder.run([bare, recorder.case("relu", sample=1, shapes={"input": (0, 3)})])
+    assert verdict(recorder).level is Level.FULL
+
+
+def test_one_run_is_not_reliable_and_neither_is_one_that_flips(recorder: Any) -> None:
+    cases = recorder.operator("add", "float32")
+    recorder.run(cases)
+    assert verdict(recorder).missing == ("4 cases are recorded in fewer than 2 runs",)
+    recorder.run(without(cases, "float32", "noncontiguous", Status.MISMATCH))
+    recorder.run(cases)
+    assert verdict(recorder).missing == ("1 cases do not end alike in the last 2 runs",)
+    recorder.run(cases)
+    assert verdict(recorder).level is Level.FULL
+    recorder.run([replace(one, flaky=one.phase == "noncontiguous") for one in cases])
+    assert verdict(recorder).missing == ("1 cases do not end alike in the last 2 runs",)
+
+
+def test_not_yet_and_intentionally_not(recorder: Any) -> None:
+    declined = recorder.case("eig", status=Status.UNSUPPORTED, reason="no lowering")
+    recorder.run([declined])
+    assert verdict(recorder).level is Level.NONE
+    excluded = verdict(recorder, (Exclusion("ei*", "complex results"),))
+    assert (excluded.level, excluded.reason) == (Level.UNSUPPORTED, "complex results")
+    recorder.run([replace(declined, status=Status.SKIPPED, reason="CUDA only")])
+    assert (verdict(recorder).level, verdict(recorder).reason) == (Level.UNSUPPORTED, "CUDA only")
+
+
+def test_what_passes_is_excluded_by_nobody(recorder: Any) -> None:
+    recorder.run(recorder.operator("add"))
+    assert verdict(recorder, (Exclusion("*", "no"),)).level is Level.PARTIAL
+
+
+def test_shards_are_one_and_the_newest_record_counts(recorder: Any) -> None:
+    cases = recorder.operator("add")
+    for part in (cases[::2], cases[1::2], cases[::2], cases[1::2]):
+        recorder.run(part)
+    assert verdict(recorder).level is Level.FULL
+    recorder.run(without(cases[:1], "float32", "forward", Status.MISMATCH))
+    assert verdict(recorder).level is not Level.FULL
+
+
+def test_backends_are_apart_and_versions_are_told(recorder: Any) -> None:
+    first = recorder.run([recorder.case("add")])
+    recorder.run([recorder.case("mul")], version="0.2.0", environment={"python": "3.11", "torch": "2.14"})
+    recorder.run([recorder.case("sub")], backend={"kind": "torch", "name": "torch:cpu", "chip": None})
+    assert set(collect(recorder.ledger).operators) == {"sub"}
+    both = collect(recorder.ledger, backend="torchstone")
+    assert set(both.operators) == {"add", "mul"}
+    assert both.warnings == (
+        "the runs were recorded with different versions of optest: 0.1.0 and 0.2.0",
+        "the runs were recorded with different versions of torch: 2.13 and 2.14",
+    )
+    assert recorder.ledger.diff(first, "20260101-000002").warnings == both.warnings
+    assert collect(recorder.ledger, runs=[first]).warnings == ()
+    with pytest.raises(UsageError, match="there are runs of torch:cpu and torchstone"):
+        collect(recorder.ledger, backend="none")
+
+
+def test_an_empty_ledger_and_a_newer_one(recorder: Any) -> None:
+    with pytest.raises(UsageError, match="has no run"):
+        collect(recorder.ledger)
+    import sqlite3
+
+    with sqlite3.connect(recorder.ledger.place) as database:
+        database.execute("update optest_schema set version = 99")
+    with pytest.raises(LedgerError, match="has version 99; this optest knows versions up to"):
+        Ledger(recorder.ledger.place)

@@ -1,0 +1,65 @@
+"""A browser, and a ledger with hostile names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from optest.core.result import Status
+
+HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
+
+
+def accuracy(error: float, control: float) -> dict[str, Any]:
+    """What the ledger keeps of a comparison with these errors in ULP."""
+    return {
+        "output": "output0", "passed": True, "count": 6, "mismatches": 0, "max_abs": 0.0, "max_rel": 0.0,
+        "max_ulp": 7.0, "accuracy": {"ulp_error": error, "control_ulp_error": control},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def hostile(recorder: Any) -> Any:
+    """Two runs in which every text is an attack; a failing case, a gap, and passing ones."""
+    texts: dict[str, Any] = dict.fromkeys(("category", "reason", "rerun", "stderr_tail"), HOSTILE)
+    texts["comparisons"] = (accuracy(3.0, 1.5),)
+    values = {"values": HOSTILE, HOSTILE: HOSTILE}
+    for version, status in (("0.1.0", Status.MISMATCH), ("0.2.0", Status.PASSED)):
+        recorder.run(
+            [
+                *recorder.operator("add"),
+                recorder.case(
+                    HOSTILE, status=Status.MISMATCH, shapes={HOSTILE: (2,)}, attributes=values, **texts
+                ),
+                recorder.case("eig", category="linalg", status=Status.UNSUPPORTED, reason="no lowering"),
+                recorder.case("matmul", category="linalg", status=status, reason="wrong sign", duration_s=2.0,
+                              rerun="optest run --filter id=1"),
+            ],
+            version=version,
+            command_line=HOSTILE,
+            environment={"python": "3.11", HOSTILE: HOSTILE},
+        )  # fmt: skip
+    return recorder
+
+
+@pytest.fixture(scope="module")
+def browser(require_tool: Callable[[str], str]) -> Iterator[Any]:
+    """Chromium without a window; nothing that it loads may come from elsewhere."""
+    chromium, driver = require_tool("chromium"), require_tool("chromedriver")
+    if "CI" not in os.environ:
+        pytest.importorskip("selenium", reason="selenium is not installed")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--disable-dev-shm-usage", "--window-size=1400,900"):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield found
+    found.quit()

@@ -1,0 +1,62 @@
+"""The statistics of random answers: what they let pass and what they find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from optest.torch.opinfo.distribution import differs
+
+RNG = np.random.default_rng(0)
+
+
+def rows(repeats: int = 32, size: int = 64) -> np.ndarray:
+    return RNG.normal(size=(repeats, size))
+
+
+def test_the_same_distribution_passes() -> None:
+    assert not any(differs(rows(), rows()) for _ in range(200))
+
+
+def test_elements_that_depend_on_each_other_pass() -> None:
+    """Whole channels are dropped together: few independent numbers in many elements."""
+
+    def masks() -> np.ndarray:
+        return np.repeat(RNG.random((32, 4)) < 0.5, 64, axis=1).astype(np.float64)
+
+    assert not any(differs(masks(), masks()) for _ in range(200))
+
+
+def masked(scale: float, kept: float = 0.5) -> np.ndarray:
+    return np.where(RNG.random((32, 64)) < kept, 322.63 * scale, 0.0)
+
+
+def test_few_values_that_are_rounded_apart_are_the_same() -> None:
+    assert differs(masked(1.0), masked(1.0 + 1e-7)) == ""
+    assert differs(masked(1.0), masked(1.0 + 1e-7, kept=0.8))
+    assert differs(masked(1.0), masked(1.01))
+
+
+@pytest.mark.parametrize(
+    ("got", "message"),
+    [
+        (rows() + 0.5, "another distribution|mean"),
+        (rows() * 1.5, "another distribution|second moment"),
+        (np.repeat(rows(1), 32, axis=0), "the stream does not advance"),
+        (np.repeat(rows(16), 2, axis=0), "the stream comes back"),
+        (np.cumsum(rows(), axis=0) / 4, "distribution|correlated|moment"),
+        (np.full((32, 64), np.nan), "NaN"),
+    ],
+    ids=["mean", "scale", "still", "reused", "walk", "nan"],
+)
+def test_other_distributions_and_dependent_streams_are_found(got: np.ndarray, message: str) -> None:
+    found = differs(got, rows())
+    assert found
+    assert any(part in found for part in message.split("|")), found
+
+
+def test_constants_and_empty_results_pass() -> None:
+    assert differs(np.zeros((8, 0)), np.zeros((8, 0))) == ""
+    assert differs(np.ones((8, 4)), np.ones((8, 4))) == ""

@@ -1,0 +1,194 @@
+"""Groups on the control, which passes, and on drivers with one defect each, which do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+from optest.core.case import BackendTarget  # noqa: E402
+from optest.core.result import CaseResult, Status  # noqa: E402
+from optest.torch.device import TorchDevice  # noqa: E402
+from optest.torch.opinfo.calls import Answer, AnswersCalls, Call  # noqa: E402
+from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
+from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
+
+CONTROL = TorchDevice("cpu")
+TARGET = BackendTarget("torch", "torch:cpu")
+
+
+class Defective(TorchDevice):
+    """The control, with ``change`` applied to each of its answers."""
+
+    def __init__(self, change: Callable[[Answer], Answer]) -> None:
+        super().__init__("cpu")
+        self.change = change
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        return [self.change(one) for one in super().answer(calls, repeats)]
+
+
+class Seeded(TorchDevice):
+    """Seeds PyTorch before every call, as a program does whose seed is a constant."""
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        answers = []
+        for call in calls:
+            runs = []
+            for _ in range(repeats):
+                torch.manual_seed(42)
+                runs += super().answer([call])
+            found: list[Any] = [one for run in runs for one in run.outputs or ()]
+            answers.append(Answer(found))
+        return answers
+
+
+def run(
+    driver: AnswersCalls, entry: str, phase: str = "forward", dtype: str = "float32", most: int = 4
+) -> Any:
+    [group] = plan(Selection("opinfo", entries=(entry,), dtypes=(dtype,), phases=(phase,)))
+    return run_group(driver, Request(group, TARGET, most=most)).results
+
+
+def statuses(results: list[CaseResult]) -> set[Status]:
+    return {one.status for one in results}
+
+
+FEW = ("add", "cumsum", "linalg.eigh", "masked_select", "nn.functional.dropout", "nonzero", "sort", "sum")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_control_passes(phase: str) -> None:
+    for group in plan(Selection("opinfo", entries=FEW, dtypes=("float32",), phases=(phase,))):
+        results = run_group(CONTROL, Request(group, TARGET, most=2)).results
+        assert statuses(results) <= {Status.PASSED, Status.SKIPPED}, (group, results)
+
+
+@pytest.mark.parametrize(
+    ("suite", "entry"), [("module", "nn_Linear"), ("optim", "SGD"), ("python_ref", "_refs.add")]
+)
+def test_the_control_passes_other_suites(suite: str, entry: str) -> None:
+    results = run_group(CONTROL, Request(Group(suite, entry, "float32", "forward"), TARGET, most=3)).results
+    assert statuses(results) == {Status.PASSED}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex32", "complex64", "int64", "bool"])
+def test_the_control_passes_other_dtypes(dtype: str) -> None:
+    assert statuses(run(CONTROL, "add", dtype=dtype)) == {Status.PASSED}
+
+
+def test_a_record_says_what_ran() -> None:
+    [first, *_] = run(CONTROL, "add")
+    assert first.op == "add"
+    assert first.category == "elementwise"
+    assert first.attributes["suite"] == "opinfo"
+    assert first.attributes["class"] == "native"
+    assert "aten.add.Tensor" in first.attributes["overloads"]
+    assert (
+        first.comparisons[0]["accuracy"]["ulp_error"] == first.comparisons[0]["accuracy"]["control_ulp_error"]
+    )
+    assert CaseResult.from_dict(first.to_dict()) == first
+
+
+def test_samples_are_the_same_every_time() -> None:
+    first, again = (run(CONTROL, "cumsum") for _ in range(2))
+    assert [one.case_id for one in first] == [one.case_id for one in again]
+    assert [one.comparisons for one in first] == [one.comparisons for one in again]
+
+
+def changed(function: Callable[[Any], Any]) -> Callable[[Answer], Answer]:
+    return lambda answer: replace(answer, outputs=[function(one) for one in answer.outputs or ()])
+
+
+DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
+    "sign": (changed(lambda one: -one), "cumsum", "forward", "not within"),
+    "dtype": (changed(lambda one: one.double()), "cumsum", "forward", "dtype float64"),
+    "shape": (changed(lambda one: one[None]), "cumsum", "forward", "shape"),
+    "lost output": (
+        lambda answer: replace(answer, outputs=(answer.outputs or [])[:1]),
+        "sort",
+        "forward",
+        "results",
+    ),
+    "gradient": (changed(lambda one: one * 2), "cumsum", "backward", "not within"),
+    "second order": (changed(lambda one: one + 1), "mul", "second_order", "not within"),
+    "written twice": (changed(lambda one: one + 1), "cumsum", "inplace", "not within"),
+    "uninitialised": (changed(lambda one: one.double()), "empty", "forward", "dtype torch.float64"),
+    "distribution": (changed(lambda one: one * 1.5), "uniform", "forward", "distribution"),
+    "count": (changed(lambda one: one + 1), "nonzero", "forward", "not equal"),
+    "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found(name: str) -> None:
+    change, entry, phase, message = DEFECTS[name]
+    results = run(Defective(change), entry, phase)
+    wrong = [one for one in results if one.status is Status.MISMATCH]
+    assert wrong
+    assert any(message in one.reason for one in wrong), [one.reason for one in wrong]
+    assert wrong[0].rerun.startswith(
+        f"optest run --suite opinfo --op {entry} --dtype float32 --phase {phase}"
+    )
+
+
+def test_a_stream_that_stands_still_is_found() -> None:
+    results = run(Seeded("cpu"), "normal", most=1)
+    assert "the stream does not advance" in results[0].reason
+
+
+def test_runs_that_differ_are_found() -> None:
+    count = Counter[str]()
+
+    def drift(answer: Answer) -> Answer:
+        count["answers"] += 1
+        first, *rest = answer.outputs or ()
+        return replace(answer, outputs=[first, *(one + 1e-7 for one in rest)])
+
+    results = run(Defective(drift), "cumsum", "determinism", most=1)
+    assert count["answers"] == 1
+    assert "run 2 gave other bits" in results[0].reason
+
+
+def test_a_fallback_is_no_pass() -> None:
+    fallen = Defective(lambda answer: replace(answer, fallback=("aten.cumsum.default",)))
+    results = run(fallen, "cumsum")
+    assert statuses(results) == {Status.FALLBACK}
+    assert "aten.cumsum.default" in results[0].reason
+    wrong = Defective(lambda answer: replace(changed(torch.neg)(answer), fallback=("aten.cumsum.default",)))
+    assert statuses(run(wrong, "cumsum", most=2)) == {Status.MISMATCH}
+
+
+def test_what_is_declined_and_what_fails() -> None:
+    assert statuses(run(Defective(lambda _: Answer(unsupported="no scans")), "cumsum")) == {
+        Status.UNSUPPORTED
+    }
+    [first, *_] = run(Defective(lambda _: Answer(error=ValueError("odd"))), "cumsum")
+    assert (first.status, first.reason) == (Status.ERROR, "ValueError: odd")
+
+
+def test_errors_must_be_raised_with_eagers_type_and_message() -> None:
+    taken = Defective(lambda _: Answer([]))
+    assert "nothing was raised; there must be a" in run(taken, "cat", "errors")[0].reason
+    other = Defective(lambda _: Answer(error=KeyError("something else")))
+    assert "KeyError" in run(other, "cat", "errors")[0].reason
+
+    def wrap(answer: Answer) -> Answer:
+        wrapped = RuntimeError("the compiler failed")
+        wrapped.__cause__ = answer.error
+        return Answer(error=wrapped)
+
+    assert statuses(run(Defective(wrap), "cat", "errors")) == {Status.PASSED}
+
+
+def test_an_untestable_entry_stays_in_the_denominator() -> None:
+    [only] = run(CONTROL, "jiterator_unary")
+    assert only.status is Status.SKIPPED
+    assert only.reason.startswith("untestable: ")
+    assert only.attributes["class"] == "untestable"

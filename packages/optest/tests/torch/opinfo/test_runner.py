@@ -1,0 +1,123 @@
+"""The runner: journal and resume, and crashes that are brought down to one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+from optest.core.case import BackendTarget
+from optest.core.environment import describe_run
+from optest.core.executor import TaskTimedOut, WorkerDied
+from optest.core.journal import Journal
+from optest.core.result import CaseResult, Status
+from optest.torch.device import TorchDevice
+from optest.torch.opinfo.execution import Request, run_group
+from optest.torch.opinfo.groups import Group
+from optest.torch.opinfo.runner import SuiteRunner
+
+CONTROL = TorchDevice("cpu")
+TARGET = BackendTarget("torch", "torch:cpu")
+GROUPS = [Group("opinfo", name, "float32", "forward") for name in ("cumsum", "sign")]
+
+
+class Kept:
+    """A reporter that keeps results."""
+
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.results: list[CaseResult] = []
+
+    def on_start(self, run: Any, total: Any) -> None:
+        pass
+
+    def on_case_result(self, result: CaseResult) -> None:
+        self.results.append(result)
+
+    def on_complete(self, summary: Any) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
+class Here(Executor):
+    """Runs groups in this process; a group of ``deadly`` with sample 2 in it ends as its worker would."""
+
+    def __init__(self, deadly: str = "", death: Exception | None = None) -> None:
+        self.deadly, self.death = deadly, death
+        self.requests: list[Request] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        _, request = args
+        self.requests.append(request)
+        future: Future[Any] = Future()
+        if request.group.entry == self.deadly and (request.numbers is None or 2 in request.numbers):
+            future.set_exception(self.death)
+        else:
+            future.set_result(run_group(CONTROL, request))
+        return future
+
+
+def run(executor: Here, journal: Path | None = None, groups: Sequence[Group] = GROUPS, **more: Any) -> Any:
+    kept = Kept()
+    runner = SuiteRunner(
+        CONTROL,
+        [kept],  # type: ignore[list-item]
+        executor=executor,
+        journal=Journal(journal, resume=True) if journal else None,
+        **more,
+    )
+    return runner.run(groups, describe_run(TARGET), TARGET), kept.results
+
+
+@pytest.mark.parametrize(
+    ("death", "status"),
+    [
+        (WorkerDied(None, "SIGSEGV", "stack"), Status.CRASHED),
+        (TaskTimedOut(3.0, "stack"), Status.TIMED_OUT),
+    ],
+)
+def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Status) -> None:
+    summary, results = run(Here("cumsum", death))
+    [dead] = [one for one in results if one.status is status]
+    assert dead.attributes["sample"] == 2
+    assert dead.case_id == GROUPS[0].case_id(2)
+    assert "--sample 2" in dead.rerun
+    assert summary.ran == len({one.case_id for one in results}) > 4
+    assert summary.failed == 1
+
+
+def test_a_resumed_run_asks_for_what_is_missing(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    stopped, first = run(Here("cumsum", WorkerDied(1, None, "")), journal, fail_fast=True)
+    assert stopped.stopped
+    assert journal.exists()
+    executor = Here()
+    summary, results = run(executor, journal)
+    assert {one.case_id for one in results} >= {one.case_id for one in first if one.status is Status.PASSED}
+    assert summary.failed + summary.resumed > 0
+    assert not journal.exists()
+
+
+def test_a_group_goes_into_the_journal_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    [first, *rest] = run_group(CONTROL, Request(GROUPS[0], TARGET)).results
+    journal.add_all("a", [first, *rest])
+    journal.close(complete=False)
+    again = Journal(tmp_path / "journal.jsonl", resume=True)
+    assert again.find_all("a") == [first, *rest]
+    assert again.find_all("b") is None
+    again.close(complete=True)
+
+
+def test_one_sample_by_its_number() -> None:
+    _, results = run(Here(), groups=GROUPS[:1], samples=(1,))
+    assert [one.attributes["sample"] for one in results] == [1]
