@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optest.console import ENVIRONMENT, OK, print_json, print_table
+
 from .command import command
-from .exits import ENVIRONMENT, OK
-from .output import print_json, print_table, progress
+from .output import progress
 
 if TYPE_CHECKING:
     from ..parity.installation import Installation

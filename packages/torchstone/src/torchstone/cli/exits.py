@@ -1,22 +1,28 @@
-"""Exit codes, and which error means which."""
+"""Which error means which exit code."""
 
 from __future__ import annotations
 
-from ..errors import ConfigError, DeviceNotFound, InputMismatch, MissingExtra, ModelError, PluginError
+from optest.console import ENVIRONMENT, FAILURES, USAGE
 
-OK = 0
-FAILURES = 1
-"""The command ran, and what it looked at is not in order."""
-USAGE = 2
-ENVIRONMENT = 3
-INTERRUPTED = 130
+from ..errors import (
+    ConfigError,
+    DeviceNotFound,
+    GapsError,
+    InputMismatch,
+    MissingExtra,
+    ModelError,
+    PluginError,
+    RedirectError,
+    RedirectTargetAbsent,
+    ScriptError,
+)
 
-_USAGE_ERRORS = (ConfigError, InputMismatch, ModelError)
-_ENVIRONMENT_ERRORS = (DeviceNotFound, MissingExtra, PluginError)
+_USAGE_ERRORS = (ConfigError, GapsError, InputMismatch, ModelError, ScriptError, RedirectError)
+_ENVIRONMENT_ERRORS = (DeviceNotFound, MissingExtra, PluginError, RedirectTargetAbsent)
 
 
 def code_of(error: Exception) -> int:
     """The exit code of a command that raised ``error``."""
-    if isinstance(error, _USAGE_ERRORS):
-        return USAGE
-    return ENVIRONMENT if isinstance(error, _ENVIRONMENT_ERRORS) else FAILURES
+    if isinstance(error, _ENVIRONMENT_ERRORS):
+        return ENVIRONMENT
+    return USAGE if isinstance(error, _USAGE_ERRORS) else FAILURES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from optest.console import FAILURES, OK, print_json
+
 from .command import MODEL, command
-from .exits import FAILURES, OK
-from .output import print_json, progress
+from .output import progress
 
 
 @command("explain")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from optest.console import OK, print_json
+
 from .command import MODEL, command
-from .exits import OK
-from .output import print_json, progress, write_whole
+from .output import progress, write_whole
 
 if TYPE_CHECKING:
     from ..artifact import InputSpec, OutputSpec

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import click
 
+from optest.console import Group
+
 from .._version import __version__
-from .command import Group
 from .demo import demo
 from .doctor import doctor
 from .explain import explain
 from .export import export
+from .gaps import gaps
 from .ops import ops
+from .redirect import redirect
 from .run import run
 from .verify import verify
 
@@ -25,7 +28,9 @@ A factory takes no arguments and returns (model, args) or (model, args, kwargs).
 Exit codes: 0 ok, 1 failures found, 2 usage, 3 environment, 130 interrupted."""
 
 
-@click.group(cls=Group, epilog=_MODELS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "torchstone", cls=Group, epilog=_MODELS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "--traceback", is_flag=True, envvar="TORCHSTONE_TRACEBACK", help="Show the traceback of an error too."
 )
@@ -34,7 +39,7 @@ def cli(traceback: bool) -> None:
     """PyTorch on any accelerator that has a PJRT plugin, through StableHLO."""
 
 
-for _command in (demo, doctor, export, run, verify, ops, explain):
+for _command in (demo, doctor, export, run, verify, ops, explain, redirect, gaps):
     cli.add_command(_command)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from optest.console import OK, print_json, print_table
+
 from .command import command, placed
-from .exits import OK
-from .output import print_json, print_table, progress, write_whole
+from .output import progress, write_whole
 
 
 def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optest.console import FAILURES, OK, print_json, print_table
+
 from .command import MODEL, command, placed, settings
-from .exits import FAILURES, OK
-from .output import print_json, print_table, progress
+from .output import progress
 
 if TYPE_CHECKING:
     from ..parity.verify import Verification

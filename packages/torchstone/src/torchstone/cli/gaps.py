@@ -1,0 +1,204 @@
+"""``torchstone gaps``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optest.console import FAILURES, OK, Group, print_json, print_table
+
+from .command import command
+from .output import progress, write_whole
+
+if TYPE_CHECKING:
+    from ..gaps.log import Log
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_STDOUT = Path("-")
+_PROVIDERS = """\b
+PROVIDER is one of
+  redirect[:DEVICE]       CUDA code redirected to DEVICE (default: cpu)
+  compile                 the compile backend's registry of lowerings
+  device:NAME             a device of PyTorch's, beside its CPU
+  module:OURS=TORCH[,…]   your modules, each beside a namespace of PyTorch's"""
+
+
+@click.group("gaps", cls=Group, epilog=_PROVIDERS)
+def gaps() -> None:
+    """Compare PyTorch's public API with what stands in for it; keep the gap log."""
+
+
+_OUTPUT = click.option(
+    "-o", "--output", type=_FILE, default=_STDOUT, help="Where to write (default: stdout)."
+)
+_NAMESPACES = click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Only this; NAME.* for all modules in it.",
+)
+
+
+def _compared(function: Callable[..., int]) -> Callable[..., int]:
+    """The options of every command that makes a log."""
+    options = (
+        click.option("--provider", default="redirect", show_default=True, help="What is compared."),
+        _NAMESPACES,
+        click.option(
+            "--decisions", type=_FILE, help="Notes and decisions (TOML) in place of the shipped ones."
+        ),
+        click.option(
+            "--usage", type=click.Path(path_type=Path), multiple=True, help="Count uses in this code."
+        ),
+        click.option(
+            "--previous", type=_FILE, help="An earlier log (JSON), for what is new and what is fixed."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _analyse(provider: str, namespaces: tuple[str, ...], **options: Any) -> Log:
+    with progress() as stage:
+        stage("loading PyTorch")
+        from ..gaps.analysis import analyse
+        from ..gaps.surface import SCOPE
+
+        return analyse(provider, namespaces=namespaces or SCOPE, stage=stage, **options)
+
+
+@command("snapshot")
+@_OUTPUT
+@_NAMESPACES
+@click.option("--all", "everything", is_flag=True, help="Read every public module of PyTorch.")
+@click.option("--branches", is_flag=True, help="Add where PyTorch's sources treat CUDA, MPS or CPU apart.")
+def _snapshot(
+    output: Path, namespaces: tuple[str, ...], everything: bool, branches: bool, as_json: bool
+) -> int:
+    """Write the installed PyTorch's public API to a file.
+
+    With --json, print counts and write the file if --output names one.
+    """
+    with progress() as stage:
+        stage("reading PyTorch's public names")
+        from ..gaps.snapshot import take_snapshot, to_json
+        from ..gaps.surface import DEFAULT, WHOLE
+
+        chosen = WHOLE if everything else namespaces or DEFAULT
+        taken = take_snapshot(chosen, branches=branches)
+    if not as_json or output != _STDOUT:
+        write_whole(output, to_json(taken).encode())
+    if as_json:
+        kinds = [api.kind for api in taken.apis.values()]
+        counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+        print_json({"torch": taken.torch, "commit": taken.commit, "apis": counts, "output": str(output)})
+    return OK
+
+
+@command("diff")
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+def _diff(old: Path, new: Path, as_json: bool) -> int:
+    """Say what is new, removed, moved or called differently from snapshot OLD to snapshot NEW."""
+    from ..gaps.diff import compare_snapshots
+    from ..gaps.snapshot import load_snapshot
+
+    found = compare_snapshots(load_snapshot(old), load_snapshot(new))
+    if as_json:
+        print_json(found.to_dict())
+        return OK
+    rows = [
+        *(("new", one.name, one.kind) for one in found.added),
+        *(("removed", one.name, one.kind) for one in found.removed),
+        *(("moved", was.name, f"to {now.name}") for was, now in found.moved),
+        *(
+            ("breaks" if change.breaking else "changed", name, change.text)
+            for name, changes in found.changed
+            for change in changes
+        ),
+    ]
+    print_table(("", "name", "how"), rows, title=f"{found.old} → {found.new}")
+    click.echo(
+        f"{len(found.added)} new, {len(found.removed)} removed, {len(found.moved)} moved, "
+        f"{len(found.changed)} called differently"
+    )
+    return OK
+
+
+@command("log")
+@_compared
+@_OUTPUT
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "csv", "json", "html"]),
+    default="markdown",
+    show_default=True,
+    help="How to write it.",
+)
+def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
+    """Write the gap log: every difference, with what was decided about it."""
+    found = _analyse(**options)
+    from ..gaps.render import FORMATS
+
+    write_whole(output, FORMATS["json" if as_json else form](found).encode())
+    return OK
+
+
+@command("check")
+@_compared
+def _check(as_json: bool, **options: Any) -> int:
+    """Fail where a gap is not explained, is back after it was fixed, or is decided about and not there.
+
+    Exits with 1 then.
+    """
+    found = _analyse(**options)
+    if as_json:
+        print_json({"provider": found.provider, "gaps": len(found.entries), "problems": list(found.problems)})
+    else:
+        for problem in found.problems:
+            click.echo(f"problem: {problem}")
+        click.echo(f"{len(found.entries)} gap(s), {len(found.problems)} problem(s)")
+    return FAILURES if found.problems else OK
+
+
+@command("plan")
+@_compared
+@click.option("--limit", type=click.IntRange(1), help="Show the first ones only.")
+def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
+    """Show what is left to do, most urgent first: silent before loud, used before unused."""
+    left = _analyse(**options).plan()[:limit]
+    if as_json:
+        print_json({"plan": [json.loads(json.dumps(vars(one), default=str)) for one in left]})
+        return OK
+    rows = [(one.priority, one.uses, one.id, one.api, one.kind, one.description, one.action) for one in left]
+    print_table(("priority", "uses", "id", "name", "kind", "gap", "to do"), rows)
+    click.echo(f"{len(left)} gap(s) to work on")
+    return OK
+
+
+@command("scaffold")
+@click.argument("gap_id", metavar="ID")
+@_compared
+@_OUTPUT
+def _scaffold(gap_id: str, output: Path, as_json: bool, **options: Any) -> int:
+    """Write a test that fails because of the gap ID, in the four settings that redirected code meets."""
+    entry = _analyse(**options).find(gap_id)
+    from ..gaps.scaffold import scaffold
+
+    text = scaffold(entry)
+    if not as_json or output != _STDOUT:
+        write_whole(output, text.encode())
+    if as_json:
+        print_json({"id": entry.id, "api": entry.api, "test": text})
+    return OK
+
+
+for _command in (_snapshot, _diff, _log, _check, _plan, _scaffold):
+    gaps.add_command(_command)

@@ -1,0 +1,70 @@
+"""From a provider's name to its log: reads the surface, compares, and puts in what people decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .branches import BranchIndex, counts, scan_torch
+from .compare import compare
+from .decisions import load_decisions, shipped_decisions
+from .log import Log, load_entries, make_log
+from .mapping import load_mapping
+from .providers import make_provider
+from .surface import SCOPE, read_surface, without_aliases
+from .usage import Usage, scan_usage
+
+
+def analyse(
+    provider: str,
+    *,
+    namespaces: Sequence[str] = SCOPE,
+    decisions: Path | None = None,
+    usage: Sequence[Path] = (),
+    previous: Path | None = None,
+    stage: Callable[[str], None] = lambda text: None,
+) -> Log:
+    """The gap log of ``provider`` over ``namespaces``.
+
+    ``decisions``: the TOML file in place of the shipped one; ``usage``: folders of code that uses PyTorch;
+    ``previous``: an earlier log in JSON. Raises :class:`GapsError` where one of these is not in order.
+    """
+    chosen = make_provider(provider)
+    decided = shipped_decisions(provider) if decisions is None else load_decisions(decisions)
+    known = load_entries(previous) if previous else None
+    stage("counting uses")
+    used = scan_usage(usage) if usage else Usage()
+    stage("reading PyTorch's public names")
+    apis = without_aliases(read_surface(namespaces).apis.values())
+    stage("reading PyTorch's sources")
+    homes = {
+        ".".join(parts[:end])
+        for api in apis
+        for parts in [api.home.split(".")]
+        for end in range(1, len(parts))
+    }
+    branches = scan_torch(homes)
+    stage(f"comparing {chosen.name}")
+    comparison = compare(chosen, apis, BranchIndex(branches))
+    return make_log(
+        comparison,
+        decided,
+        versions(),
+        usage=used,
+        mapping=load_mapping(),
+        branches=counts(branches),
+        previous=known,
+    )
+
+
+def versions() -> dict[str, str]:
+    """What the log was made with."""
+    import torch
+
+    from .._version import __version__
+
+    return {
+        "torchstone": __version__,
+        "torch": torch.__version__.partition("+")[0],
+        "commit": torch.version.git_version or "",
+    }

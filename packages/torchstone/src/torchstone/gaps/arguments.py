@@ -1,0 +1,171 @@
+"""Arguments for a trial, made up from a signature: small tensors, and numbers chosen by parameter name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .signatures import Parameter, Signature
+
+_OVERLOADS = 4
+"""Overloads of an API that are tried; the rest differ in types only."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of one call; tensors lie on the CPU and are never passed themselves (:func:`placed`)."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def placed(value: Any, device: Any) -> Any:
+    """A copy with every tensor on ``device``, and ``device`` in place of :data:`DEVICE`."""
+    if value is DEVICE:
+        return device
+    if isinstance(value, torch.Tensor):
+        return value.clone().to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(placed(one, device) for one in value)
+    if isinstance(value, dict):
+        return {name: placed(one, device) for name, one in value.items()}
+    return value
+
+
+DEVICE = object()
+"""Stands for the device that a side runs on."""
+
+
+_TENSOR, _TENSORS = object(), object()
+"""Stand for a tensor of the family that is tried, and for a list of two."""
+_MASK = torch.tensor([[True, False, True]] * 3)
+_OFFSETS = torch.arange(3)
+"""In one dimension, always: ``embedding_bag`` reads beyond others, and its result is then any."""
+
+
+def _ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """From 0.1 to 0.9, where every function is defined and none is flat."""
+    return torch.linspace(0.1, 0.9, math.prod(shape)).reshape(shape).to(dtype)
+
+
+def _whole(*shape: int) -> torch.Tensor:
+    """int64, 0 to 2: values, and indices that are in range."""
+    return (torch.arange(math.prod(shape)) % 3).reshape(shape)
+
+
+_FAMILIES: tuple[Callable[[], tuple[torch.Tensor, torch.Tensor]], ...] = (
+    lambda: (_ramp(3, 3), _ramp(3, 3)),
+    lambda: (_ramp(3, 3), _whole(3, 3)),
+    lambda: (_whole(3, 3), _whole(3, 3)),
+    lambda: (_ramp(3), _ramp(3)),
+    lambda: (_ramp(3, 3), _ramp(3)),
+    lambda: (_ramp(2, 3, 3), _ramp(2, 3, 3)),
+    lambda: (_ramp(1, 2, 4, 4), _ramp(2, 2, 1, 1)),
+    lambda: (_ramp(3, 3) > 0.5, _ramp(3, 3) > 0.5),
+    lambda: (_ramp(1, 2, 4), _ramp(2, 2, 1)),
+    lambda: (_ramp(1, 2, 4, 4, 4), _ramp(2, 2, 1, 1, 1)),
+    lambda: (_ramp(3, 3, dtype=torch.complex64), _ramp(3, 3, dtype=torch.complex64)),
+    lambda: (_ramp(3, 3), _whole(3)),
+    lambda: (_whole(3), _ramp(3, 3)),
+)
+"""(first tensor, every other one) of a call: what most operators take, most usual first."""
+
+_BY_NAME: Mapping[str, Any] = {
+    # what such a parameter usually accepts, for tensors of the sizes above
+    "condition": _MASK,
+    "cutoffs": (1,),
+    "dim": 0,
+    "dim0": 0,
+    "dim1": 1,
+    "dims": (0, 1),
+    "destination": 0,
+    "end": 3,
+    "high": 4,
+    "index": 0,
+    "k": 1,
+    "length": 1,
+    "low": 0,
+    "kernel_size": 1,
+    "mask": _MASK,
+    "mode": "LSTM",
+    "names": None,
+    "num_classes": 4,
+    "num_heads": 2,
+    "num_samples": 2,
+    "offsets": _OFFSETS,
+    "p": 0.5,
+    "physical_layout": (0, 1),
+    "reduce": "sum",
+    "res": 0,
+    "shape": (3, 3),
+    "shifts": 1,
+    "size": (3, 3),
+    "source": 0,
+    "split_size_or_sections": 1,
+    "start": 0,
+    "steps": 3,
+}
+_DEVICES = frozenset({"device", "device_type", "map_location"})
+_NEEDED = frozenset({"steps"})
+"""Optional in the signature, and needed all the same."""
+
+_BY_ANNOTATION: tuple[tuple[str, Any], ...] = (
+    # the first that occurs in the annotation counts
+    (r"(Sequence|tuple|list)\[.*Tensor", _TENSORS),
+    (r"Tensor", _TENSOR),
+    (r"dtype", torch.float32),
+    (r"[Dd]evice", DEVICE),
+    (r"_bool|\bbool", True),
+    (r"_size|Sequence|tuple|list", (3, 3)),
+    (r"_int|\bint|SymInt", 4),
+    (r"Number|_float|\bfloat|_complex", 0.5),
+    (r"_layout", torch.strided),
+    (r"memory_format", torch.contiguous_format),
+    (r"str", "mean"),
+)
+_TENSOR_NAMES = frozenset({"input", "other", "self", "target", "tensor", "x", "y"})
+
+
+def argument_sets(signatures: tuple[Signature, ...], *, device: bool = False) -> Iterator[Arguments]:
+    """Calls to try, the likeliest first: what is required, and the device if ``device`` and there is one."""
+    for family, signature in itertools.product(_FAMILIES, signatures[:_OVERLOADS]):
+        yield _arguments(signature, family(), device)
+
+
+def _arguments(signature: Signature, tensors: tuple[torch.Tensor, torch.Tensor], device: bool) -> Arguments:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    left = itertools.chain(tensors[:1], itertools.repeat(tensors[1]))
+    by_name = False
+    for one in signature.parameters:
+        takes_device = device and one.name in _DEVICES
+        if one.kind == "variadic positional" and one.annotation and "int" in one.annotation:
+            args += [3, 3]
+        elif (one.default is not None and not takes_device and one.name not in _NEEDED) or one.variadic:
+            by_name = True
+        else:
+            value = DEVICE if takes_device else _value(one, left)
+            if one.kind == "keyword-only" or by_name:
+                kwargs[one.name] = value
+            else:
+                args.append(value)
+    return Arguments(tuple(args), kwargs)
+
+
+def _value(one: Parameter, tensors: Iterator[torch.Tensor]) -> Any:
+    annotation = one.annotation or ""
+    named = _BY_NAME.get(one.name, one)
+    if named is not one and (isinstance(named, torch.Tensor) or "Tensor" not in annotation):
+        return named
+    found = next((value for pattern, value in _BY_ANNOTATION if re.search(pattern, annotation)), None)
+    if found is _TENSOR or (found is None and one.name in _TENSOR_NAMES):
+        return next(tensors)
+    if found is _TENSORS:
+        return [next(tensors)] * 2
+    return 4 if found is None else found

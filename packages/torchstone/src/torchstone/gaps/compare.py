@@ -1,0 +1,165 @@
+"""Holds a provider against a surface: signatures exactly, behaviour by trial; what is left are gaps."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .answers import Answer, Finding, Gap, GapKind, Provider, Status, Trial
+from .branches import BranchIndex
+from .signatures import Signature, changes, from_inspect, unbindable
+from .surface import Api
+
+DEVICE_PARAMETERS = frozenset({"device", "device_ids", "device_type", "map_location", "pin_memory"})
+"""Who takes one of these has to do with devices."""
+_OTHER_DEVICES = frozenset({"hpu", "ipu", "mtia", "xpu"})
+
+
+def takes_device(api: Api) -> bool:
+    """Whether a call may say on which device it works (methods that name another device do not count)."""
+    return bool(api.parameters() & DEVICE_PARAMETERS) and api.leaf not in _OTHER_DEVICES
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A provider held against a surface; findings by name of the API."""
+
+    provider: str
+    compared: str
+    findings: Mapping[str, Finding]
+
+    def gaps(self) -> list[Gap]:
+        return [gap for finding in self.findings.values() for gap in finding.gaps]
+
+    def count(self, status: Status, namespace: str = "") -> int:
+        """How many APIs (directly in ``namespace``) have this status."""
+        return sum(
+            finding.status is status and namespace in ("", finding.api.namespace)
+            for finding in self.findings.values()
+        )
+
+
+def compare(
+    provider: Provider, apis: Iterable[Api], branches: BranchIndex | None = None, *, run: bool = True
+) -> Comparison:
+    """Judge every API that ``provider`` has an answer for; ``run=False`` leaves the trials out.
+
+    ``branches`` adds a refinement for each API that PyTorch's own source treats apart on the provider's
+    watched device.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old names warn when they are looked at
+        asked = [(api, answer) for api in apis if (answer := provider.answer(api)) is not None]
+    trials = provider.trials([api for api, answer in asked if _is_tried(answer)]) if run else {}
+
+    def conditions(api: Api) -> int:
+        return len(branches.of(api, provider.watched)) if branches and provider.watched else 0
+
+    findings = {
+        api.name: judge(
+            api,
+            answer,
+            trials.get(api.name),
+            conditions=conditions(api),
+            unproven=run and provider.watched is not None and takes_device(api),
+        )
+        for api, answer in asked
+    }
+    return Comparison(provider.name, provider.compared, findings)
+
+
+def _is_tried(answer: Answer) -> bool:
+    """Whether a call could show more than the answer says already."""
+    return answer.status not in (Status.ABSENT, Status.DELIBERATE) and not answer.loud
+
+
+def judge(
+    api: Api, answer: Answer, trial: Trial | None, *, conditions: int = 0, unproven: bool = False
+) -> Finding:
+    """One API's finding.
+
+    ``conditions`` on the watched device stand in its source; ``unproven``: that it matches must be shown
+    by a trial.
+    """
+    gaps = [*_signature_gaps(api, answer), *_status_gaps(api, answer), *_trial_gaps(api, answer, trial)]
+    if conditions and answer.status is Status.MATCH:
+        text = f"runs unchanged, with {conditions} condition(s) on the device in its source"
+        gaps.append(Gap(api, GapKind.REFINEMENT, text))
+    if unproven and trial is None and answer.status is Status.MATCH:
+        text = "takes a device and is not replaced; no call has shown where it goes"
+        gaps.append(Gap(api, GapKind.UNPATCHED, text))
+    differs = any(gap.kind is GapKind.BEHAVIOUR for gap in gaps) and answer.status is Status.MATCH
+    return Finding(api, answer, trial, tuple(gaps), Status.PARTIAL if differs else answer.status)
+
+
+def _status_gaps(api: Api, answer: Answer) -> Iterator[Gap]:
+    match answer.status:
+        case Status.ABSENT:
+            text = "nothing stands in for it" if answer.loud else "it does what it does without the provider"
+            yield Gap(api, GapKind.UNPATCHED, text, answer.loud, answer.note)
+        case Status.DELIBERATE:
+            yield Gap(api, GapKind.TARGET, "it is left as it is", answer.loud, answer.note)
+        case Status.PARTIAL:
+            text = f"missing: {', '.join(answer.missing) or 'parts'}"
+            yield Gap(api, GapKind.TARGET, text, answer.loud, answer.note)
+        case Status.STUB:
+            text = "it raises" if answer.loud else "it does nothing, or answers with a constant"
+            yield Gap(api, GapKind.TARGET, text, answer.loud, answer.note)
+        case Status.MODIFIED:
+            yield Gap(api, GapKind.BEHAVIOUR, "it does something else", answer.loud, answer.note)
+
+
+def _trial_gaps(api: Api, answer: Answer, trial: Trial | None) -> Iterator[Gap]:
+    if trial is not None and trial.differences:
+        yield Gap(api, GapKind.BEHAVIOUR, "; ".join(trial.differences), not trial.silent)
+
+
+def _signature_gaps(api: Api, answer: Answer) -> Iterator[Gap]:
+    found = signature_differences(api.signatures, answer.original, answer.replacement)
+    if found:
+        yield Gap(api, GapKind.SIGNATURE, "; ".join(found), loud=True)
+
+
+def signature_differences(
+    documented: Iterable[Signature], original: Any, replacement: Any
+) -> tuple[str, ...]:
+    """How the signature that ``replacement`` itself has differs from the original's; empty if it does not.
+
+    What it wraps does not count (``follow_wrapped=False``). The original's is what :mod:`inspect` finds; then
+    each parameter is bound by position and by keyword. An original in C++ has no signature, only documented
+    overloads: the replacement equals one of them, or takes ``(*args, **kwargs)`` as the original does.
+    """
+    if replacement is None or replacement is original or not callable(replacement):
+        return ()
+    own = _inspected(replacement, follow_wrapped=False)
+    readable = list(_signatures_of(original))
+    wanted = readable or [one for one in documented if not one.opaque]
+    if not wanted or (own is None and not readable):
+        return ()
+    if own is None:
+        return ("its signature cannot be read",)
+    data = from_inspect(own)
+    if data.opaque and not readable:
+        return ()
+    found = [tuple(change.text for change in changes(one, data, annotations=False)) for one in wanted]
+    if all(found):
+        return min(found, key=len)
+    exact = wanted[found.index(())]
+    return unbindable(exact, own)
+
+
+def _signatures_of(original: Any) -> Iterator[Signature]:
+    """The original's signature as documented (through what it wraps), and as it is itself."""
+    for follow in (True, False):
+        if original is not None and (found := _inspected(original, follow_wrapped=follow)) is not None:
+            yield from_inspect(found)
+
+
+def _inspected(value: Any, *, follow_wrapped: bool) -> inspect.Signature | None:
+    try:
+        return inspect.signature(value, follow_wrapped=follow_wrapped)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,161 @@
+"""Runs one side of a trial, writes down what happened, and says how two sides differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from optest.core.comparator import compare as compare_arrays
+from optest.core.comparison import Mode
+
+from .arguments import Arguments, placed
+from .signatures import value_text
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.layout, torch.Size)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One value inside a result: a tensor with its values, or anything else by type (and text if simple)."""
+
+    kind: str
+    text: str = ""
+    dtype: str = ""
+    device: str = ""
+    shape: tuple[int, ...] = ()
+    values: Any = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call did: the leaves of its result by path, its exception and warnings, what it changed."""
+
+    leaves: Mapping[str, Leaf]
+    kind: type | None = None
+    """Its result's type; None if there is no result."""
+    exception: str = ""
+    message: str = ""
+    warned: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+
+
+def run(function: Callable[..., Any], arguments: Arguments, device: Any) -> Outcome:
+    """Call ``function`` with copies of ``arguments`` on ``device``, from one random state."""
+    args, kwargs = placed(arguments.args, device), placed(dict(arguments.kwargs), device)
+    torch.default_generator.manual_seed(0)
+    before = _state()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 -- which one is what is asked
+            return failed(type(error).__name__, str(error).partition("\n")[0][:160])
+        after = _state()
+        leaves = dict(_leaves("result", result))
+    # An in-place call shows in its arguments.
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    leaves |= dict(_leaves("argument", tensors))
+    warned = frozenset(one.category.__name__ for one in caught)
+    changed = frozenset(name for name in before if before[name] != after[name])
+    return Outcome(leaves, type(result), warned=warned, changed=changed)
+
+
+def failed(exception: str, message: str) -> Outcome:
+    """The outcome of a call that ended with an exception."""
+    return Outcome({}, exception=exception, message=message)
+
+
+def _state() -> dict[str, Any]:
+    """What a call may change beside its arguments."""
+    return {
+        "random state": bytes(torch.default_generator.get_state().numpy().tobytes()),
+        "default dtype": torch.get_default_dtype(),
+        "grad mode": torch.is_grad_enabled(),
+        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Leaf]]:
+    if isinstance(value, torch.nn.Module):
+        value = {**dict(value.named_parameters()), **dict(value.named_buffers())}
+    if isinstance(value, torch.Tensor) and is_lazy(value):
+        yield path, Leaf(type(value).__name__, dtype=str(value.dtype), device=value.device.type)
+    elif isinstance(value, torch.Tensor):
+        yield path, _tensor(value)
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _leaves(f"{path}.{name}", one)
+    elif isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        for index, one in enumerate(value):
+            yield from _leaves(f"{path}[{index}]", one)
+    elif isinstance(value, _SCALARS):
+        yield path, Leaf(type(value).__name__, value_text(value))
+    else:
+        yield path, Leaf(type(value).__name__, device=_device_of(value))
+
+
+def _device_of(value: Any) -> str:
+    """The type of the device that a generator, stream or storage says it is on; empty for anything else."""
+    try:
+        device = value.device
+    except Exception:  # noqa: BLE001 -- an attribute may do anything; here it tells nothing then
+        return ""
+    return device.type if isinstance(device, torch.device) else ""
+
+
+def _tensor(value: torch.Tensor) -> Leaf:
+    try:
+        plain = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
+        values = plain.cpu().resolve_conj().resolve_neg().numpy().copy()
+    except (NotImplementedError, RuntimeError, TypeError):
+        values = None  # a layout or dtype that cannot be read: the rest is compared
+    return Leaf("Tensor", "", str(value.dtype), value.device.type, tuple(value.shape), values)
+
+
+def differences(reference: Outcome, own: Outcome, device: str, mode: Mode | None) -> Iterator[str]:
+    """How ``own`` differs, where the CPU of the reference side corresponds to ``device``.
+
+    Values are compared in the comparator's ``mode``, or not at all (None: memory that nobody has written).
+    """
+    if own.exception != reference.exception:
+        was = f"raises {reference.exception}" if reference.exception else "works"
+        now = f"raises {own.exception}: {own.message}" if own.exception else "works"
+        yield f"{was} there, {now} here"
+        return
+    if own.leaves.keys() != reference.leaves.keys():
+        yield "its result has another structure"
+        return
+    for path, wanted in reference.leaves.items():
+        yield from _leaf_differences(path, wanted, own.leaves[path], device, mode)
+    if reference.warned != own.warned:
+        yield f"warns with {_listed(reference.warned)} there, {_listed(own.warned)} here"
+    if reference.changed != own.changed:
+        yield f"changes the {_listed(reference.changed)} there, {_listed(own.changed)} here"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _leaf_differences(path: str, wanted: Leaf, found: Leaf, device: str, mode: Mode | None) -> Iterator[str]:
+    place = device if wanted.device == "cpu" else wanted.device
+    for word, was, now in (
+        ("type", wanted.kind, found.kind),
+        ("value", wanted.text.replace("cpu", device), found.text),
+        ("dtype", wanted.dtype, found.dtype),
+        ("device", place, found.device),
+        ("shape", wanted.shape, found.shape),
+    ):
+        if was != now:
+            yield f"{path}: {word} {was} there, {now} here"
+            return
+    if mode is not None and wanted.values is not None and found.values is not None:
+        verdict = compare_arrays(found.values, wanted.values, mode=mode)
+        if not verdict.passed:
+            yield f"{path}: other values"

@@ -1,0 +1,113 @@
+"""The compile backend: which of an API's ATen overloads its registry lowers, or PyTorch decomposes for it.
+
+What a lowering computes is not tried here: the conformance run compares every overload in every dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ... import lowering
+from ...compiler.normalize import decompositions
+from ...lowering.registry import Registry
+from ..answers import Answer, Provider, Status, Trial
+from ..surface import Api
+
+_PREFIXES = {
+    "torch": ("",),
+    "torch.Tensor": ("",),
+    "torch.nn.functional": ("",),
+    "torch.linalg": ("linalg_",),
+    "torch.fft": ("fft_",),
+    "torch.special": ("special_",),
+}
+"""Namespace → how ATen calls its operators."""
+
+
+@dataclass(frozen=True)
+class CompilationProvider:
+    """What the registry holds, and what is decomposed to it."""
+
+    registry: Registry
+    decomposed: frozenset[Any] = field(repr=False)
+
+    watched = None
+
+    @property
+    def name(self) -> str:
+        return "compile"
+
+    @property
+    def compared(self) -> str:
+        return "which overloads of the operator have a lowering or are decomposed; nothing is run"
+
+    def answer(self, api: Api) -> Answer | None:
+        if api.namespace not in _PREFIXES or api.kind not in ("function", "method"):
+            return None
+        overloads = list(_overloads(api))
+        if not overloads:
+            return None
+        missing = tuple(str(one).removeprefix("aten.") for one in overloads if not self._covers(one))
+        narrow = tuple(text for one in overloads if (text := self._narrow(one)))
+        if len(missing) == len(overloads):
+            return Answer(Status.ABSENT, loud=True)
+        if missing or narrow:
+            return Answer(Status.PARTIAL, self._equivalent(overloads), missing=missing + narrow, loud=True)
+        return Answer(Status.MATCH, self._equivalent(overloads))
+
+    def trials(self, apis: Iterable[Api]) -> Mapping[str, Trial]:
+        return {}
+
+    def _covers(self, overload: OpOverload) -> bool:
+        if overload in self.registry or overload in self.decomposed:
+            return True
+        return bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd")
+        )
+
+    def _narrow(self, overload: OpOverload) -> str:
+        """The dtypes that a lowering declares it has not, with their reasons."""
+        found = self.registry.get(overload)
+        if found is None or not found.gaps:
+            return ""
+        dtypes = ", ".join(sorted(dtype.name for dtype in found.gaps))
+        return f"{dtypes} in {found.name.removeprefix('aten.')}"
+
+    def _equivalent(self, overloads: Iterable[OpOverload]) -> str:
+        return ", ".join(found.name for one in overloads if (found := self.registry.get(one)))
+
+
+def _overloads(api: Api) -> Iterator[OpOverload]:
+    """The functional overloads behind an API; an in-place one is traced as its functional form."""
+    (prefix,) = _PREFIXES[api.namespace]
+    packet = getattr(torch.ops.aten, prefix + api.leaf, None)
+    if packet is None or not hasattr(packet, "overloads"):
+        return
+    if api.leaf.endswith("_") and not api.leaf.startswith("_"):
+        functional = getattr(torch.ops.aten, prefix + api.leaf[:-1], None)
+        packet = functional if functional is not None else packet
+    for name in sorted(packet.overloads()):
+        overload = getattr(packet, name)
+        in_graphs = torch._C._dispatch_has_kernel(overload.name()) and not _takes_names(overload)
+        if in_graphs and not overload._schema.is_mutable:
+            yield overload
+
+
+def _takes_names(overload: OpOverload) -> bool:
+    """Overloads for named tensors and for TorchScript's scalars, which no graph contains."""
+    kinds = [str(one.type) for one in overload._schema.arguments]
+    tensors = any("Tensor" in kind for kind in kinds)
+    makes = any("Tensor" in str(one.type) for one in overload._schema.returns)
+    return not (tensors or makes) or any(
+        one.name in ("names", "dimname") for one in overload._schema.arguments
+    )
+
+
+def make(rest: str) -> Provider:
+    """The process's own registry; ``rest`` means nothing."""
+    return CompilationProvider(lowering.load(), frozenset(decompositions()))

@@ -1,0 +1,64 @@
+"""A device of PyTorch's by its name: each API is called there and on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from ...errors import GapsError
+from ..answers import Answer, Provider, Status, Trial
+from ..compare import takes_device
+from ..surface import Api, resolve
+from ..trials import callable_safely, run_trials
+
+
+@dataclass(frozen=True)
+class DeviceProvider:
+    """``device`` is PyTorch's name for it, with or without an index."""
+
+    device: str
+
+    watched = None
+
+    @property
+    def name(self) -> str:
+        return f"device:{self.device}"
+
+    @property
+    def compared(self) -> str:
+        return f"the same call on {self.device} and on the CPU; values within the tolerance of their dtype"
+
+    def answer(self, api: Api) -> Answer | None:
+        """Every API that can be called with tensors or a device; what it does there only a trial can tell."""
+        if api.name.startswith("torch.cuda.") or not callable_safely(api):
+            return None
+        return Answer(Status.MATCH)
+
+    def trials(self, apis: Iterable[Api]) -> Mapping[str, Trial]:
+        found: dict[str, Trial] = {}
+        chosen = list(apis)
+        for by_device in (True, False):
+            found |= run_trials(
+                [api for api in chosen if takes_device(api) is by_device],
+                lambda api: resolve(api.name),
+                lambda api: resolve(api.name),
+                self.device,
+                place=torch.device(self.device).type,
+                exact=False,
+                takes_device=by_device,
+            )
+        return found
+
+
+def make(rest: str) -> Provider:
+    """Raises :class:`GapsError` where PyTorch knows no such device, or it is not here."""
+    try:
+        torch.empty(1, device=rest or "?")
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise GapsError(
+            f"there is no device {rest!r} here: {str(error).partition(chr(10))[0]}",
+            hint="name one that torch.empty(1, device=…) takes, as in device:cpu",
+        ) from error
+    return DeviceProvider(rest)

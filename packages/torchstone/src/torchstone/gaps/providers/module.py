@@ -1,0 +1,73 @@
+"""A user's module that offers PyTorch's names: ``module:mypkg.linalg=torch.linalg``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import GapsError
+from ..answers import Answer, Provider, Status, Trial
+from ..surface import Api, resolve
+from ..trials import run_trials
+
+
+@dataclass(frozen=True)
+class ModuleProvider:
+    """``pairs``: PyTorch's namespace → the user's module (or class) in its place."""
+
+    pairs: Mapping[str, Any]
+
+    watched = None
+
+    @property
+    def name(self) -> str:
+        return "module:" + ",".join(f"{_called(ours)}={theirs}" for theirs, ours in self.pairs.items())
+
+    @property
+    def compared(self) -> str:
+        return "each side is called with the same arguments on the CPU: PyTorch's own API and the module's"
+
+    def answer(self, api: Api) -> Answer | None:
+        if api.namespace not in self.pairs:
+            return None
+        owner = self.pairs[api.namespace]
+        if not hasattr(owner, api.leaf):
+            return Answer(Status.ABSENT, loud=True)
+        found = getattr(owner, api.leaf)
+        original = resolve(api.name)
+        status = Status.MATCH if found is original else Status.WRAPS
+        return Answer(status, f"{_called(owner)}.{api.leaf}", original=original, replacement=found)
+
+    def trials(self, apis: Iterable[Api]) -> Mapping[str, Trial]:
+        return run_trials(apis, lambda api: resolve(api.name), self._own, "cpu", exact=False)
+
+    def _own(self, api: Api) -> Callable[..., Any] | None:
+        return getattr(self.pairs[api.namespace], api.leaf, None)
+
+
+def _called(value: Any) -> str:
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    return str(getattr(value, "__name__", value))
+
+
+def make(rest: str) -> Provider:
+    """From ``ours=theirs[,ours=theirs]``. Raises :class:`GapsError` where one of them cannot be imported."""
+    pairs: dict[str, Any] = {}
+    for pair in filter(None, rest.split(",")):
+        ours, sign, theirs = pair.partition("=")
+        if not sign or not ours or not theirs:
+            raise GapsError(
+                f"{pair!r} relates no module to PyTorch's", hint="write module:mypkg.linalg=torch.linalg"
+            )
+        try:
+            pairs[theirs] = importlib.import_module(ours)
+        except ImportError as error:
+            raise GapsError(
+                f"{ours} cannot be imported: {error}", hint="install it, or correct its name"
+            ) from error
+    if not pairs:
+        raise GapsError("the provider module needs modules", hint="write module:mypkg.linalg=torch.linalg")
+    return ModuleProvider(pairs)

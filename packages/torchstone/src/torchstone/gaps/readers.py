@@ -1,0 +1,110 @@
+"""Where signatures are read: the object itself, its stub, its operator's schema, torch.overrides."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import overrides
+
+from . import stubs
+from .signatures import Parameter, Signature, from_inspect
+
+Read = tuple[tuple[Signature, ...], str]
+"""Overloads, and where they come from: inspect, stub, schema, overrides or none."""
+
+_SCHEMA_NAMESPACES = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
+_NOTHING: Read = ((), "none")
+
+
+def read(value: object, name: str, owner: type | None = None) -> Read:
+    """The overloads of ``value``, called ``name`` in public, and their origin.
+
+    ``owner`` is the class that a method was found in.
+    ``inspect`` goes first because it reads the object itself; where it fails or finds
+    only ``(*args, **kwargs)``, the others are asked in the order of how much they say.
+    """
+    if not callable(value):
+        return _NOTHING
+    own = _inspected(value)
+    if own is not None and not own.opaque:
+        return (own,), "inspect"
+    for origin, reader in _READERS:
+        found = reader(value, name, owner)
+        if found:
+            return found, origin
+    return _NOTHING if own is None else ((own,), "inspect")
+
+
+def _inspected(value: Callable[..., Any]) -> Signature | None:
+    try:
+        return from_inspect(inspect.signature(value))
+    except (TypeError, ValueError):
+        return None
+
+
+def _from_stub(value: object, name: str, owner: type | None) -> tuple[Signature, ...]:
+    namespace, _, leaf = name.rpartition(".")
+    if owner is torch.Tensor:
+        return stubs.signatures("torch._C", f"TensorBase.{leaf}")
+    qualified = str(getattr(value, "__qualname__", "")).removeprefix("_VariableFunctionsClass.")
+    places = [(namespace, leaf), (str(getattr(value, "__module__", "")), qualified), ("torch._C", qualified)]
+    if owner is not None:
+        places.append((owner.__module__, f"{owner.__qualname__}.{leaf}"))
+    for module, path in places:
+        found = stubs.signatures(module, path)
+        if found:
+            return found
+    return ()
+
+
+def _from_schema(value: object, name: str, owner: type | None) -> tuple[Signature, ...]:
+    namespace, _, leaf = name.rpartition(".")
+    operator = _SCHEMA_NAMESPACES.get(namespace, "") + leaf
+    in_aten = namespace in _SCHEMA_NAMESPACES or namespace in ("torch", "torch.Tensor", "torch.nn.functional")
+    if not in_aten or not inspect.isroutine(value):
+        return ()
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{operator}")
+    return tuple(dict.fromkeys(_of_schema(schema) for schema in schemas))
+
+
+def _of_schema(schema: Any) -> Signature:
+    parameters = [
+        Parameter(
+            one.name,
+            "keyword-only" if one.kwarg_only else "positional or keyword",
+            repr(one.default_value) if one.has_default_value() else None,
+            str(one.type),
+        )
+        for one in schema.arguments
+    ]
+    returns = [str(one.type) for one in schema.returns]
+    return Signature(tuple(parameters), returns[0] if len(returns) == 1 else f"({', '.join(returns)})")
+
+
+def is_overridable(value: object) -> bool:
+    """True for what ``__torch_function__`` sees, which is public wherever its object says it lives."""
+    try:
+        return value in testing_overrides()
+    except TypeError:  # unhashable
+        return False
+
+
+@cache
+def testing_overrides() -> dict[Any, Callable[..., Any]]:
+    return overrides.get_testing_overrides()
+
+
+def _from_overrides(value: object, name: str, owner: type | None) -> tuple[Signature, ...]:
+    found = _inspected(testing_overrides()[value]) if is_overridable(value) else None
+    return () if found is None else (found,)
+
+
+_READERS: tuple[tuple[str, Callable[[object, str, type | None], tuple[Signature, ...]]], ...] = (
+    ("stub", _from_stub),
+    ("schema", _from_schema),
+    ("overrides", _from_overrides),
+)

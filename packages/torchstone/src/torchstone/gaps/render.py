@@ -1,0 +1,125 @@
+"""The gap log written down: Markdown, CSV, JSON and one HTML page. Decides nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import groupby
+
+from .log import Entry, Log
+
+COLUMNS = (
+    *("id", "api", "equivalent", "gap", "severity", "priority", "status", "why, or what to do"),
+    *("first seen", "test"),
+)
+
+
+def to_json(log: Log) -> str:
+    """The whole log; :func:`~.log.load_entries` reads it."""
+    return json.dumps(log.to_dict(), indent=1, ensure_ascii=False) + "\n"
+
+
+def to_history(log: Log) -> str:
+    """The entries alone, which is what a later log needs to know: nothing in it depends on the machine."""
+    kept = {
+        name: value
+        for name, value in log.to_dict().items()
+        if name in ("format", "format_version", "entries")
+    }
+    return json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+
+
+def to_csv(log: Log) -> str:
+    """One line for each entry, under the names of its fields."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Entry)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(one) for one in log.entries)
+    return text.getvalue()
+
+
+def to_markdown(log: Log) -> str:
+    """Tables: how many APIs have which status, and the gaps by kind."""
+    head = (f"Provider {log.provider}, with {_versions(log)}.", f"What is compared: {log.compared}.")
+    lines = [line for text in head for line in (_plain(text), "")]
+    lines += _markdown_table(("namespace", *_statuses(log)), _summary_rows(log))
+    for kind, entries in groupby(log.entries, key=lambda one: one.kind):
+        rows = [_cells(one) for one in entries]
+        lines += ["", f"## {str(kind).capitalize()}", "", *_markdown_table(COLUMNS, rows)]
+    if log.problems:
+        lines += ["", "## Problems", "", *(f"- {_plain(one)}" for one in log.problems)]
+    return "\n".join(lines) + "\n"
+
+
+def to_html(log: Log) -> str:
+    """One page without anything from elsewhere; whatever a name contains stays text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("torchstone.gaps"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("log.html.j2").render(
+        log=log,
+        versions=_versions(log),
+        statuses=_statuses(log),
+        summary=_summary_rows(log),
+        columns=COLUMNS,
+        rows=[(one, _cells(one)) for one in log.entries],
+    )
+
+
+FORMATS: Mapping[str, Callable[[Log], str]] = {
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "json": to_json,
+    "html": to_html,
+}
+
+
+def _versions(log: Log) -> str:
+    return ", ".join(f"{name} {version}" for name, version in log.versions.items())
+
+
+def _statuses(log: Log) -> list[str]:
+    return sorted({status for counts in log.summary.values() for status in counts})
+
+
+def _summary_rows(log: Log) -> list[tuple[str, ...]]:
+    """Namespaces with anything but matches; the rest in one line."""
+    statuses = _statuses(log)
+    quiet: dict[str, int] = {}
+    rows = []
+    for name, counts in log.summary.items():
+        if set(counts) - {"match"}:
+            rows.append((name, *(str(counts.get(status, "")) for status in statuses)))
+        else:
+            quiet = {status: quiet.get(status, 0) + counts.get(status, 0) for status in statuses}
+    if quiet:
+        rows.append(("all others", *(str(quiet[status] or "") for status in statuses)))
+    return rows
+
+
+def _cells(one: Entry) -> tuple[str, ...]:
+    why = "; ".join(filter(None, (one.note, one.action)))
+    status = f"{one.status} in {one.fixed_in}" if one.fixed_in else one.status
+    urgency = (one.severity, str(one.priority))
+    return (one.id, one.api, one.equivalent, one.description, *urgency, status, why, one.first_seen, one.test)
+
+
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *([_plain(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown and HTML mean nothing."""
+    for sign in "\\`*_[]<>|":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())

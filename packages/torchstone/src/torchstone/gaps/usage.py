@@ -1,0 +1,56 @@
+"""How often real code uses each API: a static scan of the folders that the user points at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import GapsError, ScriptError
+from ..redirect.sources import SiteKind, python_files, scan_file
+
+_BY_LEAF = ("torch.Tensor", "torch.nn.Module")
+"""Where a method of an object of unknown type is looked for."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Uses by dotted name; methods of objects whose type is unknown by their own name, after a dot."""
+
+    names: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    unreadable: int = 0
+
+    def of(self, api: str) -> int:
+        """How often ``api`` is used."""
+        owner, _, leaf = api.rpartition(".")
+        by_leaf = self.names.get(f".{leaf}", 0) if owner in _BY_LEAF else 0
+        return self.names.get(api, 0) + by_leaf
+
+
+def scan_usage(paths: Iterable[Path]) -> Usage:
+    """Counts over all Python files below ``paths``; one that is no Python 3 is counted as unreadable.
+
+    Raises :class:`GapsError` where a path does not exist.
+    """
+    names: Counter[str] = Counter()
+    read = unreadable = 0
+    for root in paths:
+        if not root.exists():
+            raise GapsError(
+                f"there is no {root} to count uses in", hint="give a folder or a file of Python code"
+            )
+        for path in python_files(root):
+            try:
+                sites = scan_file(path)
+            except ScriptError:
+                unreadable += 1
+                continue
+            read += 1
+            for site in sites:
+                if site.kind in (SiteKind.METHOD, SiteKind.ATTRIBUTE):
+                    names[f".{site.name}"] += 1
+                elif site.kind is not SiteKind.STRING:
+                    names[site.name] += 1
+    return Usage(names, read, unreadable)

@@ -1,0 +1,29 @@
+"""What is replaced by name while a scope is open: one table of rows per area of PyTorch."""
+
+from __future__ import annotations
+
+from ..rows import Row
+from . import (
+    amp,
+    backends,
+    compiling,
+    data,
+    device,
+    distributed,
+    graphs,
+    legacy,
+    loading,
+    memory,
+    modules,
+    profiling,
+    random,
+    streams,
+    threads,
+)
+
+_AREAS = (
+    *(device, memory, random, streams, graphs, legacy, modules, amp, loading, data),
+    *(distributed, profiling, backends, compiling, threads),
+)
+
+ROWS: tuple[Row, ...] = tuple(row for area in _AREAS for row in area.ROWS)

@@ -1,0 +1,152 @@
+"""Recording dispatched operators and running them again into the same storages.
+
+A :class:`Tape` is what a CUDA graph is on a redirected device. While it records, every operator that
+reaches the backend runs once and is kept with its arguments and results; at the end, everything that the
+recorded work had overwritten is put back, since capturing does not execute. :meth:`Tape.replay` runs the
+operators again in order: one that makes new tensors has its results copied into the recorded ones, so who
+holds an output sees the new value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+_HIDDEN_WRITES: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
+"""Operators that write to arguments which their schema does not mark: running statistics."""
+
+_FORBIDDEN = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One recorded operator: its arguments, and the tensors that its new results must be copied into."""
+
+    operator: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[torch.Tensor | None, ...]
+
+    def run(self) -> None:
+        results = pytree.tree_leaves(self.operator(*self.args, **self.kwargs))
+        for recorded, made in zip(self.outputs, results, strict=True):
+            if recorded is not None:
+                recorded.copy_(made)
+
+
+class Tape:
+    """The recorded work of one graph; ``generator`` is the random state that capturing must not advance."""
+
+    def __init__(
+        self, get_state: Callable[[], torch.Tensor], set_state: Callable[[torch.Tensor], None]
+    ) -> None:
+        self.calls: list[Call] = []
+        self._get_state, self._set_state = get_state, set_state
+        self._mode = _Recorder(self)
+        self._undo: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._saved: set[tuple[Any, ...]] = set()
+        self._made: set[int] = set()
+        self._keep: list[torch.UntypedStorage] = []
+
+    def start(self) -> None:
+        """Begins to record this thread's operators."""
+        self._random_state = self._get_state()
+        self._mode.__enter__()
+
+    def stop(self) -> None:
+        """Ends the recording and puts back what the recorded work had overwritten."""
+        self._mode.__exit__(None, None, None)
+        with _below_autograd():
+            for tensor, before in reversed(self._undo):
+                tensor.copy_(before)
+        self._undo.clear()
+        self._set_state(self._random_state)
+
+    def replay(self) -> None:
+        """Runs the recorded operators again, in order, into the recorded storages."""
+        with _below_autograd():
+            for call in self.calls:
+                call.run()
+
+    def add(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs one operator and records it. Raises ``RuntimeError`` for what no graph can hold."""
+        if operator.namespace == "profiler":
+            return operator(*args, **kwargs)
+        if _FORBIDDEN & set(operator.tags):
+            raise RuntimeError(
+                f"operation not permitted when stream is capturing: {operator} needs a value of the device"
+            )
+        for tensor in _written(operator, args, kwargs):
+            self._save(tensor)
+        result = operator(*args, **kwargs)
+        leaves = pytree.tree_leaves(result)
+        new = _is_new(operator, len(leaves))
+        for leaf, fresh in zip(leaves, new, strict=True):
+            if fresh and isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                self._made.add(storage._cdata)
+                self._keep.append(storage)
+        if any(new) or any(True for _ in _written(operator, args, kwargs)):
+            outputs = tuple(
+                leaf if fresh and isinstance(leaf, torch.Tensor) else None
+                for leaf, fresh in zip(leaves, new, strict=True)
+            )
+            self.calls.append(Call(operator, args, dict(kwargs), outputs))
+        return result
+
+    def _save(self, tensor: torch.Tensor) -> None:
+        """Keeps the value of a tensor that existed before the capture, once for each of its geometries."""
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._made:
+            return
+        place = (storage._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
+        if place not in self._saved:
+            self._saved.add(place)
+            self._keep.append(storage)
+            self._undo.append((tensor, tensor.clone()))
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._tape.add(func, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def _below_autograd() -> Iterator[None]:
+    """Neither recorded for backward nor counted as a change: a graph's replay is invisible to autograd."""
+    versions = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    with torch._C._AutoDispatchBelowAutograd(), torch._C._ExcludeDispatchKeyGuard(versions):
+        yield
+
+
+def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors that an operator writes to."""
+    for position, argument in enumerate(operator._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    for position in _HIDDEN_WRITES.get(operator, ()):
+        if position < len(args) and isinstance(args[position], torch.Tensor):
+            yield args[position]
+
+
+def _is_new(operator: Any, leaves: int) -> list[bool]:
+    """For each result, whether it is a new tensor rather than an argument or a view of one."""
+    returns = operator._schema.returns
+    if not returns:
+        return [False] * leaves
+    if len(returns) == leaves:
+        return [one.alias_info is None for one in returns]
+    return [returns[0].alias_info is None] * leaves

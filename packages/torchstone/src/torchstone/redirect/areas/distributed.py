@@ -1,0 +1,128 @@
+"""Process groups and data parallel wrappers: ``nccl`` becomes the target's backend, ``gloo`` by default.
+
+``get_backend()`` is not touched, so it says which backend really runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..mirror import adapted
+from ..rows import Row
+from ..scope import Scope
+
+
+def _backend(scope: Scope, asked: Any) -> Any:
+    """A backend string with ``nccl`` replaced, alone or in the form ``cpu:gloo,cuda:nccl``."""
+    if not isinstance(asked, str):
+        return asked
+    own = dist.Backend.default_device_backend_map.get(scope.target.type) or _staged(scope.target.type)
+    parts = {}
+    for part in asked.lower().split(","):
+        device, _, name = part.rpartition(":")
+        parts[scope.target.type if device == "cuda" else device] = own if name == "nccl" else name
+    if len(set(parts.values())) == 1:
+        made = next(iter(parts.values()))
+    else:
+        made = ",".join(f"{device}:{name}" for device, name in parts.items())
+    if made != asked.lower():
+        scope.record(f"backend {asked!r}", f"is {made}")
+    return made
+
+
+def _staged(device_type: str) -> str:
+    """The backend for a device that none serves; imported here, for it subclasses a part of c10d."""
+    from ..staging import register
+
+    return register(device_type)
+
+
+def _map_group(scope: Scope, arguments: dict[str, Any]) -> None:
+    arguments["backend"] = _backend(scope, arguments["backend"])
+    if arguments["device_id"] is not None:
+        arguments["device_id"] = None if scope.target.is_cpu else scope.place(arguments["device_id"])
+
+
+def _map_barrier(scope: Scope, arguments: dict[str, Any]) -> None:
+    """Only NCCL can be told which devices wait."""
+    arguments["device_ids"] = None
+
+
+def _map_parallel(scope: Scope, arguments: dict[str, Any]) -> None:
+    """Modules on the CPU have no ``device_ids``; on an accelerator they are its own indices."""
+    if scope.target.is_cpu:
+        arguments["device_ids"] = arguments["output_device"] = None
+        return
+    if arguments["device_ids"] is not None:
+        arguments["device_ids"] = [scope.place(one).index for one in arguments["device_ids"]]
+    if arguments["output_device"] is not None:
+        arguments["output_device"] = scope.place(arguments["output_device"]).index
+
+
+def _map_mesh(scope: Scope, arguments: dict[str, Any]) -> None:
+    if arguments["device_type"] == "cuda":
+        arguments["device_type"] = scope.target.type
+
+
+def _around_scatter(original: Any) -> Any:
+    """Onto one device, scattering is a copy; onto several, PyTorch's own code needs CUDA."""
+
+    def implementation(
+        scope: Scope, tensor: torch.Tensor, devices: Any = None, *rest: Any, **named: Any
+    ) -> Any:
+        if devices is None or len(devices) != 1:
+            return original(tensor, devices, *rest, **named)
+        return (tensor.to(scope.place(devices[0])),)
+
+    return implementation
+
+
+def _around_gather(original: Any) -> Any:
+    def implementation(
+        scope: Scope, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None
+    ) -> Any:
+        if len(tensors) != 1 or out is not None:
+            return original(tensors, dim, destination, out=out)
+        return tensors[0].to("cpu" if destination in (-1, "cpu") else scope.place(destination or 0))
+
+    return implementation
+
+
+def _row(name: str, note: str, adapt: Any) -> Row:
+    return Row(name, "wraps", note, around=lambda original: adapted(original, adapt))
+
+
+ROWS = (
+    *(
+        (
+            Row(
+                "torch.distributed.is_nccl_available",
+                "modified",
+                "true for callers that are told of CUDA: nccl can be asked for, and another backend runs",
+                lambda scope: True,
+                by_caller=True,
+            ),
+            _row("torch.distributed.init_process_group", "nccl becomes the target's backend", _map_group),
+            _row("torch.distributed.new_group", "nccl becomes the target's backend", _map_group),
+            _row("torch.distributed.barrier", "device_ids are NCCL's only", _map_barrier),
+            _row("torch.distributed.device_mesh.init_device_mesh", "the device type is mapped", _map_mesh),
+            _row("torch.distributed.device_mesh.DeviceMesh.__init__", "the device type is mapped", _map_mesh),
+            _row(
+                "torch.nn.parallel.DistributedDataParallel.__init__", "the devices are mapped", _map_parallel
+            ),
+        )
+        if dist.is_available()
+        else ()
+    ),
+    _row("torch.nn.parallel.DataParallel.__init__", "the devices are mapped", _map_parallel),
+    Row("torch.nn.parallel.comm.scatter", "wraps", "a copy, onto one device", around=_around_scatter),
+    Row("torch.nn.parallel.comm.gather", "wraps", "a copy, from one device", around=_around_gather),
+    Row(
+        "torch.cuda.nccl",
+        "deliberate",
+        "NCCL's own calls need NVIDIA's library; torch.distributed is redirected",
+    ),
+)

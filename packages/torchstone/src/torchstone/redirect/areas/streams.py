@@ -1,0 +1,372 @@
+"""Streams and events: the target's own, or on a target without streams, work in the order of the calls.
+
+The classes stay PyTorch's; their methods are replaced while a scope is open, so ``isinstance``, annotations
+and names imported earlier keep working. A redirected object carries the target's own in ``native`` (None
+where the target has none). An event of a target without events notes the host's clock, which is when its
+work was done: such a target works synchronously.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from typing import Any
+
+import torch
+
+from ...errors import RedirectUnsupported
+from ..mirror import Implementation
+from ..rows import Row
+from ..scope import Scope
+from .classes import shadow_where_needed, stand_in
+
+Stream = torch.cuda.Stream
+Event = torch.cuda.Event
+
+_STREAM, _EVENT = torch.Stream, torch.Event
+_numbers = itertools.count(1)
+_own = threading.local()
+_MILLISECONDS = 1e-6
+
+
+# Streams ------------------------------------------------------------------------------
+
+
+def _new_stream(scope: Scope, cls: Any, device: Any, priority: int, **kwargs: Any) -> Any:
+    if isinstance(device, int) and device < 0:
+        device = None
+    return _make_stream(
+        scope, cls, scope.place(scope.ordinal(device)), _native_stream(scope, device), priority
+    )
+
+
+def _make_stream(scope: Scope, cls: Any, device: Any, native: Any, priority: int = 0) -> Any:
+    stream = object.__new__(cls)
+    stream.native, stream.device, stream.priority = native, device, priority
+    stream.device_index, stream.device_type = device.index or 0, scope.target.type
+    stream.stream_id = next(_numbers) if native is None else native.stream_id
+    stream.cuda_stream = stream.stream_id
+    return stream
+
+
+def _native_stream(scope: Scope, device: Any) -> torch.Stream | None:
+    return _STREAM(device=scope.place(scope.ordinal(device))) if _has_native(scope) else None
+
+
+def _has_native(scope: Scope) -> bool:
+    """Whether the target has streams and events of its own that work (tried once for a scope)."""
+    if "has_streams" not in scope.settings:
+        scope.settings["has_streams"] = not scope.target.is_cpu and _streams_work(scope.device)
+    return bool(scope.settings["has_streams"])
+
+
+def _streams_work(device: torch.device) -> bool:
+    try:
+        stream, event = _STREAM(device=device), _EVENT(device=device, enable_timing=True)
+        event.record(stream)
+        event.wait(stream)
+        event.synchronize()
+        stream.synchronize()
+        torch.accelerator.current_stream(device)
+        return bool(event.query()) and bool(stream.query())
+    except RuntimeError:
+        return False
+
+
+def _new_external(scope: Scope, cls: Any, stream_ptr: Any, device: Any, **kwargs: Any) -> Any:
+    raise _foreign("torch.cuda.ExternalStream")
+
+
+def _from_external(scope: Scope, data_ptr: int, device: Any) -> Any:
+    raise _foreign("torch.cuda.get_stream_from_external")
+
+
+def _foreign(name: str) -> RedirectUnsupported:
+    return RedirectUnsupported(
+        f"{name} has no meaning on the redirected device: a CUDA stream's address names nothing there",
+        hint="use a stream that PyTorch makes: torch.cuda.Stream()",
+    )
+
+
+def _wait_stream(scope: Scope, self: Any, stream: Any) -> None:
+    if self.native is not None and getattr(stream, "native", None) is not None:
+        self.native.wait_stream(stream.native)
+
+
+def _record_event(scope: Scope, self: Any, event: Any) -> Any:
+    event = Event() if event is None else event
+    event.record(self)
+    return event
+
+
+def _query_stream(scope: Scope, self: Any) -> bool:
+    return True if self.native is None else bool(self.native.query())
+
+
+def _synchronize_stream(scope: Scope, self: Any) -> None:
+    if self.native is not None:
+        self.native.synchronize()
+
+
+def _same_stream(scope: Scope, self: Any, o: Any) -> bool:
+    if not isinstance(o, Stream):
+        return False
+    return (self.stream_id, self.device) == (o.stream_id, o.device)
+
+
+def _describe_stream(scope: Scope, self: Any) -> str:
+    return f"<torch.cuda.Stream device={self.device} stream_id={self.stream_id:#x} (redirected)>"
+
+
+def _current_stream(scope: Scope, device: Any) -> Any:
+    place = scope.place(scope.ordinal(device))
+    stream = _of_thread(scope).get(place)
+    return _default_stream(scope, device) if stream is None else stream
+
+
+def _default_stream(scope: Scope, device: Any) -> Any:
+    """One object for each device of a scope, over the stream that was current when it was first asked for."""
+    place = scope.place(scope.ordinal(device))
+    streams = scope.settings.setdefault("default_streams", {})
+    if place not in streams:
+        native = torch.accelerator.current_stream(place) if _has_native(scope) else None
+        streams[place] = _make_stream(scope, Stream, place, native)
+    return streams[place]
+
+
+def _set_stream(scope: Scope, stream: Any) -> None:
+    if stream is None:
+        return
+    _of_thread(scope)[stream.device] = stream
+    if stream.native is not None:
+        torch.accelerator.set_stream(stream.native)
+
+
+def _of_thread(scope: Scope) -> dict[torch.device, Any]:
+    """This thread's current streams in ``scope``, by device."""
+    if getattr(_own, "scope", None) is not scope:
+        _own.scope, _own.streams = scope, {}
+    found: dict[torch.device, Any] = _own.streams
+    return found
+
+
+def made_already(scope: Scope, self: Any, *args: Any, **kwargs: Any) -> None:
+    """Everything was made by ``__new__``; the base in C may be missing from this build and refuse."""
+
+
+# Events -------------------------------------------------------------------------------
+
+
+def _new_event(
+    scope: Scope, cls: Any, enable_timing: bool, blocking: bool, interprocess: bool, external: bool
+) -> Any:
+    event = object.__new__(cls)
+    event.native, event.recorded, event.timed = None, None, enable_timing
+    event.device, event.cuda_event = scope.device, 0
+    if _has_native(scope):
+        event.native = _EVENT(device=scope.target.type, enable_timing=enable_timing)
+    return event
+
+
+def _record(scope: Scope, self: Any, stream: Any) -> None:
+    if self.native is None:
+        _wait_for_target(scope)
+    else:
+        stream = _current_stream(scope, None) if stream is None else stream
+        self.native.record(getattr(stream, "native", stream))
+    self.recorded = time.perf_counter_ns()
+
+
+def _wait_for_target(scope: Scope) -> None:
+    """Before the host's clock is read: an accelerator without events may still be working."""
+    if not scope.target.is_cpu:
+        torch.cuda.synchronize()
+
+
+def _wait(scope: Scope, self: Any, stream: Any) -> None:
+    if self.native is not None and self.recorded is not None:
+        stream = _current_stream(scope, None) if stream is None else stream
+        self.native.wait(getattr(stream, "native", stream))
+
+
+def _query_event(scope: Scope, self: Any) -> bool:
+    return True if self.native is None or self.recorded is None else bool(self.native.query())
+
+
+def _synchronize_event(scope: Scope, self: Any) -> None:
+    if self.native is not None and self.recorded is not None:
+        self.native.synchronize()
+
+
+def _elapsed_time(scope: Scope, self: Any, end_event: Any) -> float:
+    if not (self.timed and end_event.timed):
+        raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+    if self.recorded is None or end_event.recorded is None:
+        raise ValueError("Both events must be recorded before calculating elapsed time.")
+    if self.native is not None:
+        return float(self.native.elapsed_time(end_event.native))
+    return float((end_event.recorded - self.recorded) * _MILLISECONDS)
+
+
+def _describe_event(scope: Scope, self: Any) -> str:
+    state = "uninitialized" if self.recorded is None else "recorded"
+    return f"<torch.cuda.Event {state} (redirected to {scope.target})>"
+
+
+def _ipc_handle(scope: Scope, self: Any) -> bytes:
+    raise RedirectUnsupported("an event of the redirected device cannot be shared between processes")
+
+
+def _from_ipc_handle(scope: Scope, cls: Any, device: Any, handle: Any) -> Any:
+    raise RedirectUnsupported("an event of the redirected device cannot be shared between processes")
+
+
+def _plain_enter(self: Any) -> Any:
+    return self
+
+
+def _plain_exit(self: Any, *error: Any) -> None:
+    return None
+
+
+def _enter_stream(scope: Scope, self: Any) -> Any:
+    """``with stream:``, which may be nested and entered again."""
+    self.__dict__.setdefault("outer", []).append(_current_stream(scope, self.device))
+    _set_stream(scope, self)
+    return self
+
+
+def _leave_stream(scope: Scope, self: Any, *error: Any) -> None:
+    _set_stream(scope, self.outer.pop())
+
+
+def _around_record_stream(original: Any) -> Any:
+    """Only a target with streams of its own needs to know which of them uses a tensor's memory."""
+
+    def implementation(scope: Scope, self: torch.Tensor, s: Any) -> None:
+        native = getattr(s, "native", s)
+        if native is not None:
+            with contextlib.suppress(NotImplementedError):  # a target that has no memory to hold back
+                original(self, native)
+
+    return implementation
+
+
+# torch.Stream and torch.Event -----------------------------------------------------------
+
+
+def _any_stream(scope: Scope, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
+    place = scope.device if device is None else torch.device(scope.place(device))
+    if place.type == "cpu":
+        return Stream(priority=priority)
+    return _STREAM(device=place, priority=priority, **kwargs)
+
+
+def _any_event(scope: Scope, device: Any = None, **kwargs: Any) -> Any:
+    place = scope.device if device is None else torch.device(scope.place(device))
+    return Event(**kwargs) if place.type == "cpu" else _EVENT(device=place, **kwargs)
+
+
+_OF_STREAM: dict[str, Implementation] = {
+    "__new__": _new_stream,
+    "__init__": made_already,
+    "wait_stream": _wait_stream,
+    "record_event": _record_event,
+    "query": _query_stream,
+    "synchronize": _synchronize_stream,
+    "__eq__": _same_stream,
+    "__repr__": _describe_stream,
+}
+_WITH_STREAM: dict[str, Implementation] = {"__enter__": _enter_stream, "__exit__": _leave_stream}
+"""What a build of PyTorch without CUDA lacks, although its documentation names it."""
+_OF_EVENT: dict[str, Implementation] = {
+    "__new__": _new_event,
+    "__init__": made_already,
+    "record": _record,
+    "wait": _wait,
+    "query": _query_event,
+    "synchronize": _synchronize_event,
+    "elapsed_time": _elapsed_time,
+    "__repr__": _describe_event,
+}
+_FUNCTIONS: dict[str, Implementation] = {
+    "current_stream": _current_stream,
+    "default_stream": _default_stream,
+    "set_stream": _set_stream,
+}
+_METHODS = (
+    {f"Stream.{name}": one for name, one in _OF_STREAM.items()}
+    | {f"Event.{name}": one for name, one in _OF_EVENT.items()}
+    | _FUNCTIONS
+)
+_RAISES: dict[str, Implementation] = {
+    "ExternalStream.__new__": _new_external,
+    "Event.ipc_handle": _ipc_handle,
+    "Event.from_ipc_handle": _from_ipc_handle,
+    "get_stream_from_external": _from_external,
+}
+
+ROWS = (
+    *(
+        Row(f"torch.cuda.{name}", "wraps", "the target's streams and events", one)
+        for name, one in _METHODS.items()
+    ),
+    Row(
+        "torch.cuda.Stream.__enter__",
+        "wraps",
+        "becomes the current stream",
+        _enter_stream,
+        otherwise=_plain_enter,
+    ),
+    Row(
+        "torch.cuda.Stream.__exit__",
+        "wraps",
+        "the stream before is current",
+        _leave_stream,
+        otherwise=_plain_exit,
+    ),
+    *(
+        Row(f"torch.cuda.{name}", "raises", "a CUDA handle names nothing on the target", one)
+        for name, one in _RAISES.items()
+    ),
+    Row(
+        "torch.cuda.Stream",
+        "wraps",
+        "its methods are redirected one by one",
+        replacement=lambda original: shadow_where_needed(original, _OF_STREAM | _WITH_STREAM),
+    ),
+    Row(
+        "torch.cuda.Event",
+        "wraps",
+        "its methods are redirected one by one; elapsed_time is really measured",
+        replacement=lambda original: shadow_where_needed(original, _OF_EVENT),
+    ),
+    Row(
+        "torch.cuda.ExternalStream",
+        "raises",
+        "its constructor: a CUDA stream's address names nothing on the target",
+    ),
+    Row("torch.cuda.StreamContext", "wraps", "unchanged over the redirected streams"),
+    Row("torch.cuda.stream", "wraps", "unchanged over the redirected streams"),
+    Row("torch.cuda.streams", "wraps", "a module: its classes are redirected"),
+    Row(
+        "torch.Tensor.record_stream",
+        "wraps",
+        "for a target with streams of its own",
+        around=_around_record_stream,
+    ),
+    Row(
+        "torch.Stream",
+        "wraps",
+        "makes a stream of the target",
+        replacement=lambda original: stand_in(original, _any_stream),
+    ),
+    Row(
+        "torch.Event",
+        "wraps",
+        "makes an event of the target",
+        replacement=lambda original: stand_in(original, _any_event),
+    ),
+)

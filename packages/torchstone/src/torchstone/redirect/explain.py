@@ -1,0 +1,224 @@
+"""What becomes of each CUDA-only line of a script: the static scan and a run, put together.
+
+The scan (:mod:`.sources`) finds the places, the patch tables say what becomes of the names that are used
+there, and the run's events (:mod:`.recorder`) say what really became of them, how often. Nothing here is
+redirected or printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from .callers import is_installed
+from .children import Options
+from .launch import Program
+from .launch import run as run_program
+from .patching import patches
+from .recorder import Event, Recorder
+from .rows import Patch
+from .sources import CallSite, SiteKind, scan_file
+from .targets import resolve
+
+_NAMESPACES = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
+_NAMES = frozenset({"torch.version.cuda", "torch.distributed.is_nccl_available"})
+_METHODS = frozenset({"cuda", "pin_memory", "record_stream"})
+_LEFT_ALONE = frozenset({"raises", "deliberate", "absent"})
+"""Treatments of the patch tables that leave a name CUDA-only."""
+
+
+class State(StrEnum):
+    """What became of a place."""
+
+    REDIRECTED = "redirected"
+    """The run came here, and it was redirected."""
+    CUDA_ONLY = "cuda-only"
+    """It stays CUDA-only: it is not replaced, or it raises."""
+    COVERED = "covered"
+    """It is redirected in a run; this one did not come here or only took the name, or there was none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of the source; ``outcomes`` are the run's own words and how often each was true."""
+
+    site: CallSite
+    state: State
+    outcomes: Mapping[str, int]
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.site.path,
+            "line": self.site.line,
+            "column": self.site.column,
+            "name": self.site.name,
+            "kind": self.site.kind.value,
+            "state": self.state.value,
+            "outcomes": dict(self.outcomes),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The report: every CUDA-only place of the script and its own modules, in the order of the text.
+
+    ``exit_code`` is the script's own, None where it was not run. ``elsewhere`` counts what was redirected
+    in other code, by ``file:line``, name and outcome.
+    """
+
+    script: str
+    target: str
+    exit_code: int | None
+    places: tuple[Place, ...]
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, state: State) -> int:
+        return sum(place.state is state for place in self.places)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "script": self.script,
+            "target": self.target,
+            "exit_code": self.exit_code,
+            "places": [place.to_dict() for place in self.places],
+            "elsewhere": dict(self.elsewhere),
+            "counts": {state.value: self.count(state) for state in State},
+        }
+
+    def __str__(self) -> str:
+        how = "not run" if self.exit_code is None else f"run, exit code {self.exit_code}"
+        lines = [f"{self.script} on {self.target} ({how})"]
+        for path in dict.fromkeys(place.site.path for place in self.places):
+            lines.append(f"\n{path}")
+            lines += [_line(place) for place in self.places if place.site.path == path]
+        if self.elsewhere:
+            lines.append("\nin other code")
+            lines += [f"  {text} ({count}×)" for text, count in self.elsewhere.items()]
+        counts = ", ".join(f"{self.count(state)} {state.value}" for state in State)
+        return "\n".join([*lines, f"\n{len(self.places)} CUDA-only place(s): {counts}"])
+
+
+def _line(place: Place) -> str:
+    outcomes = "; ".join(f"{text} ({count}×)" for text, count in place.outcomes.items())
+    site = place.site
+    name = f"{site.name!r}" if site.kind is SiteKind.STRING else site.name
+    return f"  {site.line}:{site.column}  {name}: {place.state}: {outcomes or place.note}"
+
+
+def explain(
+    program: Program, arguments: Sequence[str] = (), options: Options | None = None, *, run: bool = True
+) -> Explanation:
+    """Scan ``program`` and, unless ``run`` is False, run it redirected in this process.
+
+    After a run the modules of its own folder that it imported are scanned too; a module (``-m``) is found
+    only so, if something in it was redirected. What the program prints goes to stderr. Raises
+    :class:`~torchstone.errors.ScriptError` where there is no such program or it is no Python, and what
+    :class:`~.context.redirected` raises.
+    """
+    options = options or Options()
+    program.check()
+    target = resolve("cuda", options.target)
+    files, folder = _files_of(program), program.directory
+    sites = _cuda_sites(files)  # before the script can change the directory
+    exit_code, recorder = None, Recorder()
+    if run:
+        before = set(sys.modules)
+        with contextlib.redirect_stdout(sys.stderr):
+            exit_code = run_program(program, arguments, options, recorder)
+        imported = {getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - before}
+        told = {event.file for event in recorder.counts}
+        others = [file for file in _own(folder, imported | told) if file not in files]
+        sites += _cuda_sites(others)
+        files += others
+    known = {patch.name: patch for patch in patches()}
+    places = tuple(_explained(site, recorder.counts, known) for site in sites)
+    shown = "cuda: nothing is redirected" if target is None else str(target)
+    return Explanation(program.name, shown, exit_code, places, _elsewhere(recorder.counts, files))
+
+
+def _files_of(program: Program) -> list[str]:
+    if program.is_module:
+        return []
+    path = Path(program.name)
+    return [str(path / "__main__.py" if path.is_dir() else path)]
+
+
+def _cuda_sites(files: Iterable[str]) -> list[CallSite]:
+    return [site for file in files for site in scan_file(file) if _is_cuda(site)]
+
+
+def _own(folder: str, files: set[str | None]) -> list[str]:
+    """The sources in the program's own folder, installed packages left out."""
+    own = (file for file in files if file and file.startswith(folder + os.sep) and file.endswith(".py"))
+    return sorted(file for file in own if not is_installed(file) and os.path.exists(file))
+
+
+def _is_cuda(site: CallSite) -> bool:
+    match site.kind:
+        case SiteKind.STRING | SiteKind.ATTRIBUTE:
+            return True
+        case SiteKind.METHOD:
+            return site.name in _METHODS
+        case SiteKind.IMPORT:
+            return site.name.startswith(_NAMESPACES) and site.name.endswith(".*")
+    return site.name.startswith(tuple(f"{name}." for name in _NAMESPACES)) or site.name in _NAMES
+
+
+def _explained(site: CallSite, counts: Mapping[Event, int], known: Mapping[str, Patch]) -> Place:
+    seen = Counter[str]()
+    for event, count in counts.items():
+        at_site = event.file == site.path and event.line in (site.line, site.call_line)
+        if at_site and _is_about(event.name, site):
+            seen[event.outcome] = max(count, seen[event.outcome])  # a class tells of __new__ and __init__
+    note, cuda_only = _from_tables(site, known)
+    if cuda_only:
+        return Place(site, State.CUDA_ONLY, seen, note)
+    return Place(site, State.REDIRECTED if seen else State.COVERED, seen, note)
+
+
+def _is_about(name: str, site: CallSite) -> bool:
+    """Whether an event's name is that of a site: of its function, its method, or its text."""
+    match site.kind:
+        case SiteKind.METHOD | SiteKind.ATTRIBUTE:
+            return name.endswith(f".{site.name}")
+        case SiteKind.STRING:
+            text = ".*".join(map(re.escape, site.name.split("{}")))
+            return re.search(f"'{text}'", name) is not None
+    return name == site.name or name.startswith(f"{site.name}.")
+
+
+def _from_tables(site: CallSite, known: Mapping[str, Patch]) -> tuple[str, bool]:
+    """What the patch tables say of a site, and whether that leaves it CUDA-only."""
+    match site.kind:
+        case SiteKind.METHOD | SiteKind.ATTRIBUTE:
+            patch = known.get(f"torch.Tensor.{site.name}") or known.get(f"torch.nn.Module.{site.name}")
+            return (patch.note if patch else "on tensors and modules"), False
+        case SiteKind.STRING:
+            return "where PyTorch takes a device or a backend", False
+        case SiteKind.IMPORT:
+            return "the names of a star import are not followed", False
+    patch = known.get(site.name) or next(
+        (one for name, one in known.items() if name.startswith(f"{site.name}.")), None
+    )
+    if patch is None:
+        return "is not replaced", True
+    return patch.note, patch.treatment in _LEFT_ALONE
+
+
+def _elsewhere(counts: Mapping[Event, int], files: Iterable[str]) -> dict[str, int]:
+    own = set(files)
+    return {
+        f"{event.file}:{event.line}  {event.name}: {event.outcome}": count
+        for event, count in counts.items()
+        if event.file not in own
+    }

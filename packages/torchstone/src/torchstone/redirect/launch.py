@@ -1,0 +1,222 @@
+"""Running a script or a module as ``__main__`` inside a redirection.
+
+The script finds what it would find without us: ``sys.argv``, ``sys.path[0]``, ``__main__``, its own exit
+code, and a traceback without frames of ours. How its child processes are redirected is in
+:mod:`.children`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..errors import ScriptError
+from .children import LOG_LEVELS, Options, tell_children
+
+if TYPE_CHECKING:
+    from .context import redirected
+    from .recorder import Log
+
+INTERRUPTED = 130
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run as ``__main__``: the path of a script, or the name of a module (``-m``)."""
+
+    name: str
+    is_module: bool = False
+
+    def check(self) -> None:
+        """Raises :class:`~torchstone.errors.ScriptError` where there is no such script.
+
+        A module can be looked for only inside the scope, because its packages are imported on the way.
+        """
+        if self.is_module:
+            return
+        path = Path(self.name)
+        found = path / "__main__.py" if path.is_dir() else path
+        try:
+            found.open("rb").close()
+        except OSError as error:
+            raise ScriptError(
+                f"the script {self.name} cannot be read: {error.strerror}",
+                hint="check its path; a module is run with -m",
+            ) from None
+
+    @property
+    def directory(self) -> str:
+        """What ``sys.path[0]`` is while the program runs."""
+        path = Path(self.name).resolve()
+        if self.is_module:
+            return os.getcwd()
+        return str(path if path.is_dir() else path.parent)
+
+    def run(self) -> None:
+        """Run it; raises what it raises."""
+        if not self.is_module:
+            runpy.run_path(self.name, run_name="__main__")
+            return
+        _check_module(self.name)
+        runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+
+
+def enter(options: Options) -> None:
+    """Enter a redirection for the rest of the process, and let child processes enter it too."""
+    scope = _scope(options)
+    scope.__enter__()
+    tell_children(options)
+
+
+def main(program: Program, arguments: Sequence[str], options: Options) -> int:
+    """Run ``program`` with a redirection for the rest of the process; its exit code.
+
+    Threads and exit handlers that outlive the program's last line are redirected to their end.
+    Raises :class:`~torchstone.errors.ScriptError` where there is no such program, and what
+    :class:`~.context.redirected` raises.
+    """
+    program.check()
+    enter(options)
+    _arrange(program, arguments)
+    return exit_code(program.run)
+
+
+def run(
+    program: Program, arguments: Sequence[str] = (), options: Options | None = None, log: Log | None = None
+) -> int:
+    """Run ``program`` in this process inside a redirection that ends with it; its exit code.
+
+    ``log`` takes the place of what ``options.log_level`` writes. Raises as :func:`main` does.
+    """
+    program.check()
+    with _scope(options or Options(), log), _preserved():
+        _arrange(program, arguments)
+        return exit_code(program.run)
+
+
+def exit_code(function: Callable[[], object]) -> int:
+    """What the process would exit with if ``function`` were its program; errors are printed as Python does.
+
+    A :class:`~torchstone.errors.ScriptError` (there is no such program) passes.
+    """
+    try:
+        function()
+    except ScriptError:
+        raise
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        print(error.code, file=sys.stderr)  # noqa: T201  (what sys.exit("text") does)
+        return 1
+    except BaseException as error:  # noqa: BLE001  (the script's own, to be printed as Python prints it)
+        _without_our_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _scope(options: Options, log: Log | None = None) -> redirected:
+    from .context import redirected
+
+    return redirected(
+        target=options.target,
+        policy=options.policy,
+        trust=("__main__",),  # also where it lies in site-packages, as torchrun does
+        log=log or _logger(options.log_level),
+    )
+
+
+def _logger(level: str) -> Log | None:
+    """A log to stderr at the chosen level; None where nothing is written for a redirected call."""
+    from .recorder import LOGGER, Event, to_logger
+
+    if level == LOG_LEVELS[0]:
+        return None
+    LOGGER.handlers = [logging.StreamHandler()]
+    LOGGER.propagate = False  # the script's own logging would print it once more
+    LOGGER.setLevel(level.upper())
+    if level == "info":
+        return to_logger()
+
+    def write(event: Event) -> None:
+        LOGGER.debug("%s:%d: %s: %s", event.file, event.line, event.name, event.outcome)
+
+    return write
+
+
+def _arrange(program: Program, arguments: Sequence[str]) -> None:
+    sys.argv = [program.name, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = program.directory
+
+
+@contextmanager
+def _preserved() -> Iterator[None]:
+    """``sys.argv``, ``sys.path``, ``__main__`` and ``sys.excepthook`` are afterwards what they were."""
+    argv, path, main_module, hook = sys.argv, list(sys.path), sys.modules["__main__"], sys.excepthook
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"], sys.excepthook = argv, path, main_module, hook
+
+
+def _check_module(name: str) -> None:
+    if name.startswith("."):
+        raise ScriptError(
+            f"{name!r} is no module that can be run", hint="give its name from the top package on"
+        )
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ModuleNotFoundError, ValueError) as error:
+        missing = getattr(error, "name", None)
+        if missing is not None and not f"{name}.".startswith(f"{missing}."):
+            raise  # a package on the way lacks something of its own
+        spec = None
+    if spec is None:
+        raise ScriptError(
+            f"there is no module {name!r} that can be run",
+            hint="check its name; it is looked for in the current directory, then where Python imports from",
+        )
+
+
+def _without_our_frames(error: BaseException) -> None:
+    """Take our frames, and those that start the program, out of the tracebacks of an error and its causes."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _filtered(one.__traceback__)
+        waiting += [one.__cause__, one.__context__]
+
+
+def _filtered(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if not _is_ours(trace):
+            kept.append(trace)
+        trace = trace.tb_next
+    following = None
+    for one in reversed(kept):
+        one.tb_next = following
+        following = one
+    return following
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    file = trace.tb_frame.f_code.co_filename
+    return file.startswith((_HERE, "<redirected ")) or file in ("<frozen runpy>", runpy.__file__)

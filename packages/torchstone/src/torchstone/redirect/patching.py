@@ -1,0 +1,228 @@
+"""Resolving the rows of :mod:`.areas`, putting the replacements in place and taking them out.
+
+:mod:`.context` counts the scopes and calls this for the first and the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .mirror import Implementation, mirror
+from .rows import Patch, Place, Row
+from .scope import Scope
+
+_DYNAMO = "torch._dynamo.trace_rules"
+
+_placed: list[Patch] = []
+"""What is in place now, in the order in which it was put there."""
+
+
+def patches() -> tuple[Patch, ...]:
+    """Every name that a scope treats, in the order of the tables; the mode's own names come last."""
+    from . import mode
+
+    dispatched = [
+        Patch(one.name, "wraps", f"dispatched: {one.note}", one.function, one.function) for one in mode.TABLE
+    ]
+    return (*_early(), *_late(), *dispatched)
+
+
+@functools.cache
+def _early() -> tuple[Patch, ...]:
+    return tuple(_resolved(late=False))
+
+
+@functools.cache
+def _late() -> tuple[Patch, ...]:
+    return tuple(_resolved(late=True))
+
+
+def _resolved(*, late: bool) -> Iterator[Patch]:
+    from .areas import ROWS
+
+    for row in ROWS:
+        if row.late is late:
+            patch = resolve(row)
+            if patch is not None:
+                yield patch
+
+
+def resolve(row: Row) -> Patch | None:
+    """The patch of one row; None for an optional name that this PyTorch lacks."""
+    try:
+        owner, attribute = find_owner(row.name)
+        raw = _raw(owner, attribute)
+    except (AttributeError, ImportError):
+        if row.optional:
+            return None
+        if row.otherwise is None:
+            raise
+        raw = row.otherwise
+    original, rewrap = _unwrap(raw)
+    replacement = _replacement(row, original)
+    if replacement is original:
+        return Patch(row.name, row.treatment, row.note, original, original)
+    places = tuple(_places(owner, attribute, raw))
+    return Patch(row.name, row.treatment, row.note, original, replacement, places, rewrap(replacement))
+
+
+def _raw(owner: Any, attribute: str) -> Any:
+    """What lies under a name, unbound; some of PyTorch's modules answer through ``__getattr__`` only."""
+    try:
+        return inspect.getattr_static(owner, attribute)
+    except AttributeError:
+        return getattr(owner, attribute)
+
+
+def find_owner(name: str) -> tuple[Any, str]:
+    """The module or class that holds the last part of a dotted name, and that part."""
+    *path, attribute = name.split(".")
+    owner: Any = importlib.import_module(path[0])
+    for depth, part in enumerate(path[1:], 2):
+        owner = getattr(owner, part, None) or importlib.import_module(".".join(path[:depth]))
+    return owner, attribute
+
+
+def _replacement(row: Row, original: Any) -> Any:
+    if row.replacement is not None:
+        return row.replacement(original)
+    implementation = row.around(original) if row.around is not None else row.implementation
+    if implementation is None:
+        return original
+    return mirror(original, _told(row, implementation), by_caller=row.by_caller)
+
+
+def _told(row: Row, implementation: Implementation) -> Implementation:
+    """``implementation``, which tells the scope's log of each call."""
+
+    def told(scope: Scope, *args: Any, **kwargs: Any) -> Any:
+        if scope.log is not None:
+            scope.record(row.name, row.note)
+        return implementation(scope, *args, **kwargs)
+
+    return told
+
+
+def _unwrap(raw: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The function inside a descriptor, and how a replacement gets into such a descriptor."""
+    if isinstance(raw, staticmethod | classmethod):
+        return raw.__func__, type(raw)
+    if isinstance(raw, property):
+        return raw.fget, lambda getter: property(getter, raw.fset, raw.fdel, raw.__doc__)
+    return raw, lambda replacement: replacement
+
+
+def _places(owner: Any, attribute: str, raw: Any) -> Iterator[Place]:
+    """Where the object lies: under its public name, and in the module that defines it."""
+    yield Place(owner, attribute, raw, attribute in vars(owner))
+    home = sys.modules.get(getattr(raw, "__module__", None) or "")
+    elsewhere = isinstance(owner, ModuleType) and home is not None and home is not owner
+    if elsewhere and vars(home).get(attribute) is raw:
+        yield Place(home, attribute, raw, own=True)
+
+
+def apply() -> None:
+    """Puts every replacement where its original lies; takes out what it had put if one fails."""
+    with _LOCK:
+        _state.wanted = True
+        sys.meta_path.insert(0, _finder)
+        try:
+            _put()
+        except BaseException:
+            restore()
+            raise
+
+
+def restore() -> None:
+    """Puts every original back, the identical object."""
+    with _LOCK:
+        _state.wanted = False
+        sys.meta_path.remove(_finder)
+        _take_out()
+
+
+def _put() -> None:
+    if _DYNAMO in sys.modules:
+        sys.modules[_DYNAMO].get_torch_obj_rule_map()  # reads functions by name, once: now, not inside
+    for patch in (*_early(), *(_late() if _DYNAMO in sys.modules else ())):
+        _placed.append(patch)
+        for place in patch.places:
+            setattr(place.owner, place.attribute, patch.installed)
+
+
+def _take_out() -> None:
+    while _placed:
+        patch = _placed.pop()
+        for place in reversed(patch.places):
+            if place.own:
+                setattr(place.owner, place.attribute, place.raw)
+            elif place.attribute in vars(place.owner):
+                delattr(place.owner, place.attribute)
+
+
+# Modules of PyTorch that are imported inside a scope ---------------------------------------
+
+
+@dataclass
+class _State:
+    wanted: bool = False
+    """Whether a scope is open."""
+    importing: int = 0
+    """Modules of PyTorch that are being executed now, for which the originals are in place."""
+
+
+_LOCK = threading.RLock()
+_state = _State()
+
+
+@contextlib.contextmanager
+def _originals_in_place() -> Iterator[None]:
+    """PyTorch's own modules keep what they import by name, so they must find the originals."""
+    with _LOCK:
+        _state.importing += 1
+        _take_out()
+    try:
+        with torch._C.DisableTorchFunction():
+            yield
+    finally:
+        with _LOCK:
+            _state.importing -= 1
+            if _state.wanted and not _state.importing:
+                _put()
+
+
+class _Finder(MetaPathFinder):
+    """Finds PyTorch's modules where they lie, and executes them with the originals in place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname.startswith("torch.") else None
+        if spec is None or not isinstance(spec.loader, SourceLoader):
+            return None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            with _originals_in_place():
+                execute(module)
+
+        loader.exec_module = exec_module
+        return spec
+
+
+_finder = _Finder()

@@ -1,0 +1,54 @@
+"""What takes a device, and cannot be tried by the gap analysis: each is called here for CUDA, redirected."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaps.device_calls import CALLS
+from torchstone.gaps.answers import GapKind
+from torchstone.gaps.decisions import shipped_decisions
+
+HERE = Path(__file__).parent
+TEST = f"packages/torchstone/tests/gaps/{Path(__file__).name}::test_it_goes_to_the_target"
+
+WITHOUT_GROUP_NAMES = (
+    "the stand-in process group of a device that no backend serves has no name for a mesh to use"
+)
+FAILS = {
+    "testdev": {
+        "torch.distributed.DeviceMesh": ("RuntimeError", WITHOUT_GROUP_NAMES),
+        "torch.distributed.DeviceMesh.from_group": ("RuntimeError", WITHOUT_GROUP_NAMES),
+        "torch.distributed.init_device_mesh": ("RuntimeError", WITHOUT_GROUP_NAMES),
+        "torch.empty_quantized": ("NotImplementedError", "the test device has no quantized tensors"),
+    }
+}
+"""What a target cannot do: the exception that a call ends with, and why."""
+
+
+@pytest.mark.parametrize("target", ["cpu", "testdev"])
+def test_it_goes_to_the_target(target: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gaps.device_calls", target],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = dict.fromkeys(CALLS, target) | {
+        name: error for name, (error, _) in FAILS.get(target, {}).items()
+    }
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+def test_a_decision_that_rests_on_a_call_has_one() -> None:
+    decided = {one.api for one in shipped_decisions("redirect").entries if one.test == TEST}
+    assert len(decided) > 20
+    assert decided <= set(CALLS)
+    kinds = {one.kind for one in shipped_decisions("redirect").entries if one.test == TEST}
+    assert kinds == {GapKind.UNPATCHED}

@@ -1,0 +1,132 @@
+"""What is public, and where each signature was read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchstone.errors import GapsError, MissingExtra
+from torchstone.gaps import stubs
+from torchstone.gaps.surface import Surface, read_surface, without_aliases
+
+
+def test_every_name_that_a_module_declares_is_there(surface: Surface) -> None:
+    names = {api.leaf for api in surface.apis.values() if api.namespace == "torch.cuda"}
+    assert names == set(torch.cuda.__all__)
+    assert len(names) > 100
+
+
+def test_without_a_declaration_public_is_what_is_defined_there() -> None:
+    apis = read_surface(["torch.nn.functional"]).apis
+    assert {"torch.nn.functional.relu", "torch.nn.functional.linear"} <= apis.keys()
+    # imported from elsewhere, or private
+    assert apis.keys().isdisjoint({"torch.nn.functional.Tensor", "torch.nn.functional.math"})
+    assert not [name for name in apis if "._" in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "origin", "signature"),
+    [
+        ("torch.nn.functional.relu", "function", "inspect", "(input: torch.Tensor, inplace: bool = False)"),
+        ("torch.nn.functional.max_pool2d", "function", "stub", "(input: Tensor, kernel_size: _int | _size"),
+        ("torch.nn.functional.linear", "function", "stub", "(input: Tensor, weight: Tensor"),
+        ("torch.linalg.qr", "function", "schema", "(A: Tensor, mode: str = 'reduced')"),
+        ("torch.cuda.memory_allocated", "function", "inspect", "(device: Device = None)"),
+        ("torch.cuda.Event", "class", "inspect", "(enable_timing = False"),
+        ("torch.cuda.Event.record", "method", "inspect", "(self, stream: "),
+        ("torch.cuda.has_half", "value", "none", ""),
+        ("torch.cuda.memory", "module", "none", ""),
+    ],
+)
+def test_signatures_and_their_origin(
+    surface: Surface, name: str, kind: str, origin: str, signature: str
+) -> None:
+    api = surface.apis[name]
+    assert (api.kind, api.origin) == (kind, origin)
+    assert signature == "" or str(api.signatures[0]).startswith(signature)
+
+
+def test_tensor_methods_come_from_the_stub_and_operators_from_schemas() -> None:
+    apis = read_surface(["torch.Tensor", "torch"]).apis
+    assert str(apis["torch.Tensor.mul_"].signatures[0]).startswith("(self, other: ")
+    assert apis["torch.Tensor.is_cuda"].kind == "property"
+    assert len(apis["torch.sum"].signatures) > 1
+    unread = [api.name for api in apis.values() if api.kind == "function" and api.origin == "none"]
+    functions = [api.name for api in apis.values() if api.kind == "function"]
+    assert len(unread) < 0.05 * len(functions)
+
+
+def test_a_namespace_that_does_not_exist_is_named() -> None:
+    with pytest.raises(GapsError, match=r"there is no namespace torch\.cudda"):
+        read_surface(["torch.cudda"])
+
+
+def test_a_module_that_cannot_be_imported_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "half_a_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("def there(): pass\n")
+    (package / "broken.py").write_text("raise OSError('no libcuda.so\\nat all')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = read_surface(["half_a_package.*"])
+    assert found.unreadable == {"half_a_package.broken": "OSError: no libcuda.so"}
+    assert list(found.apis) == ["half_a_package.there"]
+
+
+def test_a_class_under_two_names_counts_once() -> None:
+    apis = read_surface(["torch.nn.modules.*"]).apis
+    kept = {api.name for api in without_aliases(apis.values())}
+    assert {"torch.nn.modules.linear.Linear", "torch.nn.modules.linear.Linear.forward"} <= apis.keys()
+    assert {"torch.nn.modules.Linear", "torch.nn.modules.Linear.forward"} <= kept
+    assert not [name for name in kept if name.startswith("torch.nn.modules.linear.Linear")]
+
+
+def test_without_griffe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "griffe", None)
+    stubs._stub.cache_clear()
+    try:
+        with pytest.raises(MissingExtra, match=r"torchstone\[gaps\]"):
+            stubs.signatures("torch", "add")
+    finally:
+        stubs._stub.cache_clear()
+
+
+def test_hostile_modules_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a module's attributes do when they are looked at does not end the reading."""
+
+    class Trap:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError("Torch not compiled with CUDA enabled")
+
+    module = types.ModuleType("torch.trap")
+    module.__all__ = ["trap", "absent"]  # type: ignore[attr-defined]
+    module.trap = Trap()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.trap", module)
+    apis = read_surface(["torch.trap"]).apis
+    assert {name: api.kind for name, api in apis.items()} == {"torch.trap.trap": "value"}
+
+
+@pytest.mark.conformance
+def test_the_whole_of_torch_is_read_in_little_memory() -> None:
+    program = (
+        "import resource\n"
+        "from torchstone.gaps.snapshot import take_snapshot, to_json\n"
+        "from torchstone.gaps.surface import WHOLE\n"
+        "taken = take_snapshot(WHOLE, branches=True)\n"
+        "to_json(taken)\n"
+        "print(len(taken.apis), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
+    apis, mebibytes = map(int, done.stdout.split()[-2:])
+    assert apis > 12_000
+    assert mebibytes < 1024
