@@ -1,5 +1,8 @@
 """Another implementation of each composite, found by its name: eager PyTorch's operator.
 
+Where PyTorch has none (sparse tensors are their parts, quantized ones integers) it is the CPU kernel
+of Torchstone's own operator, which calls PyTorch's sparse and quantized operators.
+
 It sees the attributes and the operands, nothing else, as a vendor's compiler does.
 """
 
@@ -10,8 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional as F
+
+import quantized_replacements
+import recurrent_replacements
 
 aten = torch.ops.aten
+own = torch.ops.torchstone
 
 Tensors = Sequence[torch.Tensor | None]
 Attributes = dict[str, Any]
@@ -163,19 +171,49 @@ def _layer_norm_backward(operands: Tensors, attributes: Attributes) -> Any:
     return aten.native_layer_norm_backward.default(grad, x, shape, mean, rstd, weight, bias, mask)
 
 
-def _recurrent(name: str) -> Callable[[Tensors, Attributes], Any]:
-    states = 2 if name == "lstm" else 1
+def _gaussian_nll_loss(operands: Tensors, attributes: Attributes) -> Any:
+    x, target, variance = operands
+    assert variance is not None
+    options = {name: attributes[key] for name, key in (("full", "full"), ("eps", "epsilon"))}
+    allowed = variance.clamp(min=0)  # PyTorch's refuses negative ones; the composite takes them as small
+    return F.gaussian_nll_loss(x, target, allowed, reduction=attributes["reduction"], **options)
 
-    def function(operands: Tensors, attributes: Attributes) -> Any:
-        x, hidden, weights = operands[0], operands[1 : 1 + states], operands[1 + states :]
-        directions = 1 + attributes["bidirectional"]
-        each = 2 + 2 * attributes["has_biases"] + attributes["projected"]
-        layers = len(weights) // (each * directions)
-        flags = (0.0, False, attributes["bidirectional"], attributes["batch_first"])
-        initial = hidden if name == "lstm" else hidden[0]
-        return getattr(torch, name)(x, initial, weights, attributes["has_biases"], layers, *flags)
 
-    return function
+def _masked_select(operands: Tensors, attributes: Attributes) -> Any:
+    x, mask = operands
+    assert x is not None
+    assert mask is not None
+    found = torch.masked_select(x, mask)[: attributes["size"]]
+    return torch.cat([found, found.new_zeros(attributes["size"] - len(found))])
+
+
+def _multi_head_attention(operands: Tensors, attributes: Attributes) -> Any:
+    """Head by head, in the plainest form."""
+    query, key, value, packed, bias, *rest = operands
+    separate, (bias_k, bias_v, out_weight, out_bias, padding, mask) = rest[:3], rest[3:]
+    weights = packed.chunk(3) if packed is not None else separate
+    biases = bias.chunk(3) if bias is not None else [None] * 3
+    q, k, v = map(F.linear, (query, key, value), weights, biases)
+    for extra_k, extra_v in [(bias_k, bias_v)] + [(0 * k[:1], 0 * v[:1])] * attributes["add_zero_attn"]:
+        if extra_k is not None:
+            k = torch.cat([k, extra_k.expand(1, *k.shape[1:])])
+            v = torch.cat([v, extra_v.expand(1, *v.shape[1:])])
+    added = k.shape[0] - key.shape[0]
+    heads, outputs = attributes["num_heads"], []
+    attention = []
+    for q_head, k_head, v_head in zip(*(x.chunk(heads, -1) for x in (q, k, v)), strict=True):
+        scores = torch.einsum("lne,sne->nls", q_head, k_head) / math.sqrt(q_head.shape[-1])
+        if mask is not None:
+            scores = scores + F.pad(mask, (0, added))
+        if padding is not None:
+            scores = scores.masked_fill(F.pad(padding, (0, added))[:, None], float("-inf"))
+        attention.append(torch.softmax(scores, -1))
+        outputs.append(torch.einsum("nls,sne->lne", attention[-1], v_head))
+    result = F.linear(torch.cat(outputs, -1), out_weight, out_bias)
+    if not attributes["need_weights"]:
+        return result
+    weights = torch.stack(attention, 1)
+    return result, weights.mean(1) if attributes["average_attn_weights"] else weights
 
 
 SPECIAL: dict[str, Callable[[Tensors, Attributes], Any]] = {
@@ -187,16 +225,37 @@ SPECIAL: dict[str, Callable[[Tensors, Attributes], Any]] = {
     "layer_norm_backward": _layer_norm_backward,
     "nll_loss": _nll_loss,
     "nll_loss_backward": _nll_loss_backward,
-    **{name: _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    "circular_pad": lambda given, a: F.pad(given[0], a["padding"], mode="circular"),
+    "einsum": lambda given, a: torch.einsum(a["equation"], *given),
+    "fftfreq": lambda _, a: torch.fft.fftfreq(a["n"], a["d"], dtype=torch.float64),
+    "fftshift": lambda given, a: torch.fft.fftshift(given[0], a["axes"]),
+    "gaussian_nll_loss": _gaussian_nll_loss,
+    "ifftshift": lambda given, a: torch.fft.ifftshift(given[0], a["axes"]),
+    "masked_select": _masked_select,
+    "multi_head_attention": _multi_head_attention,
+    "multilabel_soft_margin_loss": lambda given, a: F.multilabel_soft_margin_loss(
+        *given, reduction=a["reduction"]
+    ),
+    "reflect_pad": lambda given, a: F.pad(given[0], a["padding"], mode="reflect"),
+    "rfftfreq": lambda _, a: torch.fft.rfftfreq(a["n"], a["d"], dtype=torch.float64),
+    "tensordot": lambda given, a: torch.tensordot(*given, dims=(a["axes"], a["other_axes"])),
+    "unbind": lambda given, a: torch.unbind(given[0], a["axis"]),
+    **quantized_replacements.REPLACEMENTS,
+    **recurrent_replacements.REPLACEMENTS,
 }
 """Composites that stand for several overloads, or are called otherwise than their attributes spell."""
+
+
+def _default(namespace: Any, name: str) -> Any:
+    return getattr(getattr(namespace, name, None), "default", None)
 
 
 def replacement(name: str) -> Callable[[Tensors, Attributes], Any]:
     """The operator that a composite's name stands for, called with nothing but operands and attributes."""
     if name in SPECIAL:
         return SPECIAL[name]
-    overload = OVERLOADS.get(name) or getattr(aten, name).default
+    overload = OVERLOADS.get(name) or _default(own, name) or _default(aten, name)
+    assert overload is not None, f"nothing replaces {name}"
 
     def argument(parameter: Any, attributes: Attributes, first: torch.Tensor) -> Any:
         derive = DERIVED.get(parameter.name)

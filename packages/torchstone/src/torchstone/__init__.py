@@ -17,10 +17,11 @@ from . import errors
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import config
+    from . import config, redirect
     from .api import Program, explain, export, load
     from .compiler import bounds, capture_rule
     from .lowering import lowers
+    from .redirect import redirected
 
 __all__ = [
     "Program",
@@ -33,6 +34,8 @@ __all__ = [
     "export",
     "load",
     "lowers",
+    "redirect",
+    "redirected",
 ]
 
 _LAZY = {
@@ -43,14 +46,15 @@ _LAZY = {
     "export": "api",
     "load": "api",
     "lowers": "lowering",
+    "redirected": "redirect",
 }
+# Imported at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import.
+_LAZY_MODULES = frozenset({"config", "redirect"})
 
 
 def __getattr__(name: str) -> Any:
-    if (
-        name == "config"
-    ):  # at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import
-        return importlib.import_module(".config", __name__)
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f".{name}", __name__)
     if name in _LAZY:
         return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module 'torchstone' has no attribute {name!r}")

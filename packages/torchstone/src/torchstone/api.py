@@ -165,7 +165,7 @@ class Program:
                 check_buffer(arguments[-1], executable.inputs[position], position)
             elif spec.kind != "seed":
                 arguments.append(self._state[str(spec.target)])
-        return [*arguments, _draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
+        return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
     def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> Executable:
         key = tuple(shapes)
@@ -276,7 +276,7 @@ def _is_writable(value: Any) -> bool:
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
-def _draw_seed() -> Any:
+def draw_seed() -> Any:
     """uint64 ``[2]`` from torch's default generator if torch is loaded, else from the system."""
     if "torch" in sys.modules:
         import torch

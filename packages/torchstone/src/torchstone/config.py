@@ -58,6 +58,11 @@ class Config:
     specializations: int = _setting(
         16, "Shapes for which one compiled graph with symbolic dimensions keeps executables."
     )
+    redirect: str = _setting(
+        "auto",
+        "Where redirected CUDA code runs if its target is `auto`: a device, `auto` (an accelerator that is "
+        "here, else `cpu`), or `off`, which turns every redirection off.",
+    )
     worker_timeout_s: float = _setting(120.0, "Seconds that the reference engine's child process may take.")
 
 

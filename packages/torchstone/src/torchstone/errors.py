@@ -49,6 +49,10 @@ class ModelError(TorchstoneError):
     """What names a model (``module:factory``) leads to none: a typo, or the user's own code failed."""
 
 
+class ScriptError(TorchstoneError):
+    """A script or module that was named cannot be found, read or parsed."""
+
+
 class MissingExtra(TorchstoneError):
     """A feature needs a package that is not installed; ``extra`` names the extra that brings it."""
 
@@ -149,8 +153,32 @@ def raise_out_of_range(checks: Iterable[tuple[str, bool]]) -> None:
         )
 
 
+class GapsError(TorchstoneError):
+    """A namespace, provider, table or gap that ``torchstone gaps`` was given is not there or not in order."""
+
+
+class SnapshotError(GapsError):
+    """A file is no snapshot of an API surface, or it has another format version."""
+
+
 class BufferDeleted(EngineError):
     """A buffer was used after it had been donated to an execution."""
+
+
+class RedirectError(TorchstoneError):
+    """A redirection of CUDA code was asked for in a way that is not possible."""
+
+
+class RedirectTargetError(RedirectError):
+    """The device that CUDA code is to run on is unknown to PyTorch or absent here."""
+
+
+class RedirectTargetAbsent(RedirectTargetError):
+    """PyTorch knows the device that CUDA code is to run on, and there is none here."""
+
+
+class RedirectUnsupported(RedirectError, RuntimeError):
+    """Redirected code used a part of CUDA that has no meaning on the target (policy ``strict``)."""
 
 
 class CacheWarning(UserWarning):
@@ -159,3 +187,7 @@ class CacheWarning(UserWarning):
 
 class FallbackWarning(UserWarning):
     """Operators of a compiled model run in eager PyTorch between compiled parts."""
+
+
+class RedirectWarning(UserWarning):
+    """Redirected code used a part of CUDA that has no meaning on the target (policy ``warn``)."""

@@ -69,7 +69,7 @@ def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys\n"
         "from torchstone.cli.main import cli\n"
-        "for command in ([], ['verify'], ['run'], ['export']):\n"
+        "for command in ([], ['verify'], ['run'], ['export'], ['redirect', 'run']):\n"
         "    try:\n"
         "        cli.main([*command, '--help'])\n"
         "    except SystemExit as done:\n"
@@ -89,7 +89,7 @@ def test_every_command_has_json_and_a_sentence(torchstone: Torchstone) -> None:
         assert f"\n  {command} " in listed
         text = torchstone(command, "--help").stdout
         assert "--json" in text
-        assert text.startswith(f"Usage: cli {command}")
+        assert text.startswith(f"Usage: torchstone {command}")
     assert "file.py:factory" in listed
     assert "Exit codes: 0 ok, 1 failures found, 2 usage, 3 environment, 130 interrupted" in listed
 

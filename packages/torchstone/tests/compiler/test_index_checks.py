@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 
 import torchstone
 from torchstone import lowering
@@ -26,6 +28,7 @@ READS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "take": lambda i: torch.arange(4.0).take(i),
     "index": lambda i: ROWS[i],
     "embedding_bag": lambda i: torch.nn.functional.embedding_bag(i[None], ROWS, mode="sum"),
+    "cross_entropy_loss": lambda i: torch.nn.functional.cross_entropy(ROWS[:2, [0, 1, 2, 0]], i),
     "nll_loss": lambda i: torch.nn.functional.nll_loss(-ROWS[:2, [0, 1, 2, 0]].log1p(), i),
 }
 WRITES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -103,6 +106,72 @@ def test_the_ignored_class_is_in_range() -> None:
     torch.testing.assert_close(program(scores, ignoring), loss(scores, ignoring))
     with pytest.raises(IndexOutOfRange, match="target must lie in"):
         program(scores, torch.tensor([1, 3]))
+
+
+def in_a_branch(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x, i: x.index_select(0, i), lambda x, i: x[i] * 2, (x, i))
+
+
+def test_the_branch_that_is_taken_is_checked() -> None:
+    program = exported(in_a_branch, ROWS, GOOD)
+    for x, operator in ((ROWS, "index_select"), (-ROWS, "index.Tensor")):
+        torch.testing.assert_close(program(x, GOOD), in_a_branch(x, GOOD))
+        with pytest.raises(IndexOutOfRange, match=rf"aten\.{operator}.*test_index_checks\.py:\d+: "):
+            program(x, BAD)
+    torch.testing.assert_close(program(-ROWS, WRAPPED), in_a_branch(-ROWS, WRAPPED))
+
+
+def summed(x: torch.Tensor, start: torch.Tensor) -> Any:
+    """Every second row from ``start`` on, as far as there are six rows."""
+    total = torch.zeros(3)
+    return while_loop(
+        lambda i, total: (i < 6).all(),
+        lambda i, total: (i + 2, total + x.index_select(0, i)[0]),
+        (start, total),
+    )
+
+
+def test_every_turn_of_a_loop_is_checked() -> None:
+    rows = torch.arange(18.0).reshape(6, 3)
+    program = exported(summed, rows, torch.tensor([0]))
+    torch.testing.assert_close(program(rows, torch.tensor([1])), summed(rows, torch.tensor([1])))
+    with pytest.raises(IndexOutOfRange, match=r"aten\.index_select"):
+        program(rows, torch.tensor([-3]))  # its third turn is within the range again
+
+
+def followed(x: torch.Tensor, steps: torch.Tensor) -> Any:
+    def step(total: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        row = x.index_select(0, i)[0]
+        return total + row, row * 2
+
+    return scan(step, torch.zeros(3), steps, dim=0)
+
+
+def test_every_step_of_a_scan_is_checked() -> None:
+    program = exported(followed, ROWS, torch.tensor([[0], [3], [1]]))
+    steps = torch.tensor([[2], [2], [0]])
+    torch.testing.assert_close(program(ROWS, steps), followed(ROWS, steps))
+    with pytest.raises(IndexOutOfRange, match=r"aten\.index_select"):
+        program(ROWS, torch.tensor([[0], [4], [1]]))
+
+
+def test_a_target_that_is_no_class() -> None:
+    loss, scores = torch.nn.functional.multi_margin_loss, torch.randn(2, 4)
+    program = exported(loss, scores, GOOD)
+    torch.testing.assert_close(program(scores, GOOD), loss(scores, GOOD))
+    with pytest.raises(IndexOutOfRange):
+        program(scores, BAD)
+
+
+def test_places_behind_the_targets_are_in_range() -> None:
+    def loss(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.multilabel_margin_loss(scores, target)
+
+    scores, target = torch.randn(3), torch.tensor([2, -1, 0])
+    program = exported(loss, scores, target)
+    torch.testing.assert_close(program(scores, target), loss(scores, target))
+    with pytest.raises(IndexOutOfRange, match="target must lie in"):
+        program(scores, torch.tensor([3, -1, 0]))
 
 
 def test_a_saved_program_checks_too_and_writes_nothing_first(tmp_path: Path) -> None:

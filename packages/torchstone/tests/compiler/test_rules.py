@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,17 @@ def test_a_function_of_torch_is_replaced() -> None:
     assert torchstone.export(lambda x: torch.histc(x, 2, 0, 3), (x,))(x).tolist() == [0, 0]
     assert torchstone.export(lambda x: torch.histc(x, 3, 0, 3), (x,))(x).tolist() == [1, 1, 1]
     assert torch.histc(x, 2, 0, 3).tolist() == [1, 2]
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_a_call_that_does_not_fit_the_rule_is_pytorchs_own() -> None:
+    torchstone.capture_rule(torch.neg)(lambda x: x * 0)
+
+    def model(x: Tensor) -> Any:
+        return torch.neg(x), torch.neg(x, out=torch.empty_like(x))
+
+    plain, out = torchstone.export(model, (torch.tensor([2.0]),))(torch.tensor([2.0]))
+    assert (plain.tolist(), out.tolist()) == ([0], [-2])
 
 
 @pytest.mark.usefixtures("own_rules")
@@ -164,6 +176,31 @@ def test_sampled_products() -> None:
     torch.testing.assert_close(torchstone.export(sampled, inputs)(*inputs), sampled(*inputs))
 
 
+def test_semi_structured_sparsity_names_its_format_and_pattern() -> None:
+    def halved(x: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(x, torch.sparse.to_sparse_semi_structured(weight))
+
+    x, weight = torch.randn(8, 64), torch.randn(64, 64) * torch.tensor([1, 0, 0, 1]).repeat(16)
+    program = torchstone.export(halved, (x, weight))
+    for line in program.mlir_text().splitlines():
+        if "composite" in line and "semi_structured" in line:
+            assert 'format = "semi_structured", pattern = "2:4"' in line
+    assert program.mlir_text().count('pattern = "2:4"') >= 2
+    torch.testing.assert_close(program(x, weight), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_softmax_of_a_sparse_tensor_with_dense_dimensions(dim: int) -> None:
+    def normalized(values: Tensor, index: Tensor) -> list[Tensor]:
+        sparse = torch.sparse_coo_tensor(index, values, (3, 4, 2, 3))
+        made = [torch.sparse.softmax(sparse, dim), torch.sparse.log_softmax(sparse, dim)]
+        return [one.to_dense() for one in made]
+
+    inputs = torch.randn(5, 2, 3), torch.tensor([[0, 2, 0, 1, 0], [1, 3, 0, 2, 1]])
+    for found, want in zip(torchstone.export(normalized, inputs)(*inputs), normalized(*inputs), strict=True):
+        torch.testing.assert_close(found, want)
+
+
 def test_what_no_rule_covers_is_said() -> None:
     with pytest.raises(
         CaptureError, match=r"sin has no capture rule for a sparse tensor\n  next: make it dense"
@@ -177,7 +214,6 @@ def test_what_no_rule_covers_is_said() -> None:
         torchstone.export(lambda i, v: torch.sparse_coo_tensor(i, v), (torch.tensor([[1]]), torch.ones(1)))
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_parts_of_a_quantized_tensor() -> None:
     def parts(x: Tensor) -> list[Any]:
@@ -210,6 +246,22 @@ def test_a_quantized_convolution_with_relu_in_bits() -> None:
     assert found["scale"] == [layer.scale]
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:DeprecationWarning")
+@pytest.mark.parametrize("dtype", [torch.qint8, torch.float16])
+def test_dynamic_quantization(dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3, bias=False))
+    model = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=dtype)
+    x = torch.randn(5, 16)
+    torch.testing.assert_close(torchstone.export(model, (x,))(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:DeprecationWarning")
+def test_dynamic_quantization_of_recurrent_layers_says_that_it_has_no_rule() -> None:
+    model = torch.ao.quantization.quantize_dynamic(nn.ModuleDict({"lstm": nn.LSTM(4, 4)}))
+    with pytest.raises(CaptureError, match="LSTM with dynamic quantization has no capture rule"):
+        torchstone.export(model["lstm"], (torch.randn(3, 2, 4),))
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_gaussian_nll_loss(reduction: str) -> None:
     def losses(x: Tensor, y: Tensor, var: Tensor) -> list[Tensor]:
@@ -225,16 +277,18 @@ def test_gaussian_nll_loss(reduction: str) -> None:
         torchstone.export(lambda x, v: F.gaussian_nll_loss(x, x, v), (torch.ones(3, 4), torch.ones(2)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_packed_sequences_come_back(batch_first: bool) -> None:
+def test_packed_sequences_come_back(batch_first: bool, dtype: torch.dtype) -> None:
     def there_and_back(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
         return pad_packed_sequence(packed, batch_first, padding_value=-1.0, total_length=5)
 
-    x, lengths = torch.randn(5, 3, 2), torch.tensor([2, 5, 4])
+    x, lengths = (torch.randn(5, 3, 2) * 9).to(dtype), torch.tensor([2, 5, 4])
     x = x.transpose(0, 1) if batch_first else x
     found = torchstone.export(there_and_back, (x, lengths))(x, lengths)
     for have, want in zip(found, there_and_back(x, lengths), strict=True):
+        assert have.dtype == want.dtype
         assert torch.equal(have, want)
 
 
@@ -274,3 +328,23 @@ def test_nothing_stays_replaced() -> None:
     assert torch.eye(2).to_sparse().layout is torch.sparse_coo
     with pytest.raises(RuntimeError, match="is not supported"):
         torch.sparse.to_sparse_semi_structured(torch.eye(64))
+
+
+STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
+    "covariance": torch.cov,
+    "of one variable": lambda x: torch.cov(x[0]),
+    "frequencies": lambda x: torch.cov(x, fweights=torch.tensor([1, 2, 3, 1]), correction=0),
+    "weights": lambda x: torch.cov(x, aweights=torch.tensor([0.5, 1.0, 2.0, 0.25])),
+    "correlations": torch.corrcoef,
+    "complex correlations": lambda x: torch.corrcoef(torch.complex(x, x.flip(0))),
+    "pairs": lambda x: torch.combinations(x[0]),
+    "triples with replacement": lambda x: torch.combinations(x[0], 3, with_replacement=True),
+    "none": lambda x: torch.combinations(x[0, :1], 2),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_statistics_that_look_at_values_in_eager(name: str) -> None:
+    x = torch.tensor([[0.5, -1.0, 2.0, 0.0], [1.0, 3.0, -2.0, 0.5], [2.0, 0.0, 1.0, 4.0]])
+    function = STATISTICS[name]
+    torch.testing.assert_close(torchstone.export(function, (x,))(x), function(x))

@@ -124,6 +124,25 @@ class TestControlFlow:
         (found,) = run(lambda v: hlo.associative_scan(v, 1, lambda a, b: a + b), x)
         assert found.tolist() == numpy.cumsum(x, axis=1).tolist()
 
+    @pytest.mark.parametrize("shape", [(1, 1500, 1), (100, 20, 1), (3, 70, 2), (2, 17, 300), (5, 333, 2)])
+    def test_associative_scan_in_tiles(self, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+        """Groups of rows and parts of rows, with last ones that overlap those before; order matters here."""
+        monkeypatch.setattr(hlo.scan, "_TILE", 256)
+        monkeypatch.setattr(hlo.scan, "_LANES", 16)
+
+        def combine(a: hlo.Value, b: hlo.Value, c: hlo.Value, d: hlo.Value) -> list[hlo.Value]:
+            """(a, b) then (c, d): the affine maps x → a·x + b composed."""
+            return [a * c, b * c + d]
+
+        rng = numpy.random.default_rng(0)
+        a, b = (rng.integers(0, 1 << 32, shape, numpy.uint64) for _ in range(2))
+        found = run(lambda v: hlo.associative_scan(v, 1, combine), a, b)
+        wanted = [a.copy(), b.copy()]
+        for i in range(1, shape[1]):
+            wanted[1][:, i] += wanted[1][:, i - 1] * a[:, i]
+            wanted[0][:, i] *= wanted[0][:, i - 1]
+        assert all(map(numpy.array_equal, found, wanted))
+
     def test_gather_and_scatter_along_an_axis(self) -> None:
         x = numpy.arange(12.0).reshape(3, 4)
         indices = numpy.array([[0, 2, 2, 1], [1, 1, 0, 0]])

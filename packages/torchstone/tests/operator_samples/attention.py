@@ -10,6 +10,7 @@ import torch
 from . import Make, Sample, samples
 
 aten = torch.ops.aten
+own = torch.ops.torchstone
 SMALL = {"low": -2, "high": 2}
 
 
@@ -73,3 +74,46 @@ def _flash_backward(make: Make) -> Iterator[Sample]:
     for qkv, causal, options, note in flash_cases(make):
         result, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu(*qkv, 0.0, causal, **options)
         yield Sample((make(*result.shape), *qkv, result, logsumexp, 0.0, causal), options, note=note)
+
+
+@samples(own.multi_head_attention.default)
+def _multi_head(make: Make) -> Iterator[Sample]:
+    width, heads = 8, 2
+
+    def random(*shape: int) -> torch.Tensor:
+        return make(*shape, low=-1, high=1)
+
+    query, context = random(3, 2, width), random(5, 2, width)
+    projection, bias = random(3 * width, width), random(3 * width)
+    padding = torch.tensor([[False, False, False, True, True], [False] * 4 + [True]])
+    later = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    causal = later
+    if make.is_float:
+        causal = torch.zeros(3, 3, dtype=make.dtype).masked_fill(later, float("-inf"))
+
+    def sample(
+        key: torch.Tensor,
+        value: torch.Tensor,
+        projections: tuple[torch.Tensor | None, ...] = (projection, bias, None, None, None),
+        extra: tuple[torch.Tensor | None, ...] = (None, None),
+        masks: tuple[torch.Tensor | None, ...] = (None, None),
+        flags: tuple[bool, ...] = (False, True, True, False),
+        note: str = "",
+        gradient: bool = True,
+    ) -> Sample:
+        out = random(width, width), random(width)
+        arguments = (query, key, value, *projections, *extra, *out, *masks, heads, *flags)
+        return Sample(arguments, note=note, gradient=gradient)
+
+    # PyTorch fills a mask in place, which is taken out of a traced gradient only if the mask is an input.
+    extra = random(1, 1, width), random(1, 1, width)
+    yield sample(context, context, masks=(padding, None), extra=extra, note="padding", gradient=False)
+    yield sample(query, query, masks=(None, causal), flags=(False, False, True, False), note="no weights")
+    of_keys, of_values = random(width, 4), random(width, 6)
+    yield sample(
+        random(5, 2, 4),
+        random(5, 2, 6),
+        (None, None, random(width, width), of_keys, of_values),
+        flags=(True, True, False, False),
+        note="own widths, a zero key, weights of each head",
+    )

@@ -25,6 +25,8 @@ CASES: list[Case] = [
     ("transposed, grouped, dilated", (1, 4, 3, 4), (4, 3, 2, 3), True,
      {"transposed": True, "groups": 2, "dilation": [2, 1], "stride": [3, 2], "output_padding": [1, 0]}),
     ("1-d", (2, 3, 9), (4, 3, 3), True, {"stride": [2], "padding": [1], "dilation": [1]}),
+    ("transposed, output padded by a stride", (2, 3, 4, 4), (3, 2, 2, 2), True,
+     {"transposed": True, "dilation": [3, 2], "padding": [1, 1], "output_padding": [2, 1]}),
     ("1-d transposed", (2, 3, 4), (3, 5, 3), False, {"transposed": True, "stride": [2], "padding": [2]}),
     ("3-d", (1, 2, 4, 5, 3), (3, 2, 2, 3, 1), True, {"stride": [1, 2, 1], "padding": [1, 0, 1]}),
     ("3-d transposed", (1, 2, 2, 3, 2), (2, 3, 2, 2, 2), True, {"transposed": True, "stride": [2, 1, 2]}),

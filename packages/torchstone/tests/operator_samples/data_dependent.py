@@ -28,3 +28,9 @@ def _repeat_interleave(make: Make) -> Iterator[Sample]:
     yield Sample((make.tensor([1]),), {"output_size": 1})
     yield Sample((make.tensor([0, 0]),), {"output_size": 0}, note="nothing")
     yield Sample((make(0),), {"output_size": 0}, note="empty")
+
+
+@samples(torch.ops.torchstone.masked_select.default)
+def _masked_select(make: Make) -> Iterator[Sample]:
+    yield Sample((make(3, 4), make.bools(3, 4), 12), note="room for all")
+    yield Sample((make(3, 1), torch.tensor([True, False, True, True]), 5), note="broadcast, cut off")

@@ -61,3 +61,47 @@ def _dequantize_channels(make: Make) -> Iterator[Sample]:
     yield Sample(
         (integers(make, 2, 3, 4), *parameters(), *options), {"out_dtype": torch.float16}, note="half"
     )
+
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def numbers(scale: float, zero: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
+    return torch.tensor([scale], dtype=dtype), torch.tensor([zero])
+
+
+@samples(decomposed.quantize_per_tensor.tensor, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _quantize_by_tensors(make: Make) -> Iterator[Sample]:
+    if make.dtype not in FLOATS:
+        return
+    yield Sample((make(5, 6), *numbers(0.05, 3), -128, 127, torch.int8))
+    yield Sample((ties(0.05).to(make.dtype)[:600], *numbers(0.05, 3), 0, 255, torch.uint8), note="ties")
+    yield Sample((make(5), *numbers(0.05, 3, torch.float32), -8, 7, torch.int8), note="float32 scale")
+    yield Sample((make(), *numbers(0.1, 0), -128, 127, torch.int8), note="0-d")
+    yield Sample((make(0, 3), *numbers(0.1, 0), -128, 127, torch.int8), note="empty")
+
+
+@samples(decomposed.dequantize_per_tensor.tensor, gradient=False, reason=NOT_DIFFERENTIABLE)
+def _dequantize_by_tensors(make: Make) -> Iterator[Sample]:
+    if make.dtype not in RANGES:
+        return
+    given = integers(make, 4, 5), *numbers(0.05, 3), *RANGES[make.dtype], make.dtype
+    yield Sample(given)
+    yield Sample(given, {"out_dtype": torch.float16}, note="half")
+
+
+@samples(
+    decomposed.choose_qparams.tensor,
+    decomposed.choose_qparams_symmetric.tensor,
+    gradient=False,
+    reason=NOT_DIFFERENTIABLE,
+)
+def _choose(make: Make) -> Iterator[Sample]:
+    if make.dtype not in FLOATS:
+        return
+    eps = torch.finfo(torch.float32).eps
+    yield Sample((make(5, 6), -128, 127, eps, torch.int8))
+    yield Sample((make(5, 6), 0, 255, eps, torch.uint8), note="unsigned")
+    yield Sample((make(7, low=2, high=9), -127, 127, eps, torch.int8), note="positive")
+    yield Sample((make(7, low=-9, high=-2), 0, 127, eps, torch.uint8), note="negative, 7 bits")
+    yield Sample((torch.zeros(3, dtype=make.dtype), -128, 127, eps, torch.int8), note="zero")

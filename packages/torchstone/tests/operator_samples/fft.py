@@ -49,3 +49,9 @@ def _frequencies(make: Make) -> Iterator[Sample]:
     yield Sample((8,), {"dtype": make.dtype})
     yield Sample((7, 0.1), {"dtype": make.dtype}, note="odd")
     yield Sample((1, 2.0), {"dtype": make.dtype}, note="one")
+
+
+@samples(aten.fft_fftshift.default, aten.fft_ifftshift.default)
+def _shifts(make: Make) -> Iterator[Sample]:
+    yield Sample((make(3, 4), [-1]))
+    yield Sample((make(3, 5),), note="all axes, odd sizes")

@@ -22,6 +22,7 @@ POOLS_3D: list[tuple[str, tuple[int, ...], list[int], list[int]]] = [
     ("overlapping windows", (1, 2, 6, 7, 5), [2, 3, 2], [3, 3, 2]),
     ("no batch axis", (2, 5, 5, 6), [2, 2, 2], [2, 3, 4]),
     ("one window", (1, 2, 3, 4, 3), [2, 3, 2], [1, 1, 1]),
+    ("an empty batch", (0, 1, 4, 5, 4), [2, 2, 2], [2, 2, 2]),
 ]
 
 

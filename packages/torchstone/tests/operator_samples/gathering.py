@@ -60,3 +60,10 @@ def _embedding(make: Make) -> Iterator[Sample]:
     yield Sample((make(5, 3), torch.tensor(2)), note="0-d index")
     yield Sample((make(5, 3), torch.empty(0, dtype=torch.int64)), note="empty index")
     yield Sample((make(5, 3), torch.tensor([1, 1, 0]), -1, True), note="gradient scaled by frequency")
+
+
+@samples(aten.one_hot.default)
+def _one_hot(make: Make) -> Iterator[Sample]:
+    yield Sample((make(2, 3, low=0, high=5), 5))
+    yield Sample((make(low=0, high=4), 4), note="0-d")
+    yield Sample((make(0, low=0, high=4), 4), note="empty")

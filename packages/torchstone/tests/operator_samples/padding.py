@@ -67,3 +67,10 @@ def _pad2d_backward(make: Make) -> Iterator[Sample]:
 @samples(aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default, gradient=False)
 def _pad3d_backward(make: Make) -> Iterator[Sample]:
     yield from _backward(make, 3)
+
+
+@samples(aten._pad_circular.default)
+def _circular(make: Make) -> Iterator[Sample]:
+    yield Sample((make(2, 3, 4), [1, 2]))
+    yield Sample((make(1, 2, 3, 4), [2, 0, 1, 1]), note="two axes")
+    yield Sample((make(1, 2, 3, 4), [-1, 2, 1, -1]), note="negative crops")

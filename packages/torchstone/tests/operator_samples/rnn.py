@@ -156,3 +156,15 @@ def _layer_backward(make: Make) -> Iterator[Sample]:
     yield Network(make, 4, projection=2).layer_backward("lstm", packed=True)
     if not make.is_complex:
         yield Network(make, 1).layer_backward("rnn_relu", reverse=True)
+
+
+@samples(own.pack_padded_sequence.default)
+def _pack(make: Make) -> Iterator[Sample]:
+    yield Sample((make(4, 3, 2), torch.tensor([4, 3, 1]), False))
+    yield Sample((make(2, 3), torch.tensor([3, 3]), True), note="batch first, no features")
+
+
+@samples(own.pad_packed_sequence.default)
+def _pad(make: Make) -> Iterator[Sample]:
+    yield Sample((make(12, 2), torch.tensor([3, 2, 2, 1]), 3, False, 0.0, -1))
+    yield Sample((make(6, 2), torch.tensor([2, 1, 0]), 2, True, 1.0, 5), note="batch first, longer")

@@ -52,3 +52,10 @@ def _logcumsumexp(make: Make) -> Iterator[Sample]:
         inf = float("inf")
         rows = [[-inf, -inf, 1.0, 1e4], [1.0, inf, inf, -inf], [0.0, float("nan"), 1.0, 2.0]]
         yield Sample((make.tensor(rows), 1), note="infinite")
+
+
+@samples(aten.diff.default)
+def _diff(make: Make) -> Iterator[Sample]:
+    yield Sample((make(3, 5), 2, 0))
+    yield Sample((make(3, 5), 1, -1, make(3, 1), make(3, 2)), note="prepended and appended")
+    yield Sample((make(3, 2), 3), note="more often than there are elements")

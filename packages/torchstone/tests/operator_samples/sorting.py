@@ -58,6 +58,8 @@ def _topk(make: Make) -> Iterator[Sample]:
     yield Sample((make(3, 0), 0), note="empty")
     yield Sample((distinct(make, 4), 0), note="none")
     yield Sample((distinct(make, 4, 3).t(), 4), note="non-contiguous, all")
+    yield Sample((distinct(make, 2, 99), 3), note="few of many")
+    yield Sample((distinct(make, 99, 2), 4, 0, False), note="few of many, smallest")
 
 
 @samples(aten.kthvalue.default)

@@ -123,6 +123,7 @@ def _softmax(make: Make) -> Iterator[Sample]:
     yield Sample(
         (PADDED, torch.tensor([1.0, 2.0, 3.0, 0.0, 0.0]), SIZE, 1, False), note="padded", gradient=False
     )
+    yield Sample((DISTINCT, make(4, 2, 3, dtype=torch.float64), SIZE, 1, True), note="dense dimensions")
     line = torch.tensor([[0, 2, 3]])
     yield Sample((line, make(3, dtype=torch.float32), [5], 0, False), note="one dimension")
 
@@ -133,6 +134,8 @@ def _softmax_backward(make: Make) -> Iterator[Sample]:
         output = make(4, low=-2, high=0)
         yield Sample((make(4), output, DISTINCT, SIZE, 1, log), note=f"log {log}")
     yield Sample((padded_values(make), padded_values(make), PADDED, SIZE, 0, False), note="padded")
+    rows = padded_values(make, 2), padded_values(make, 2)
+    yield Sample((*rows, PADDED, SIZE, 1, True), note="dense dimensions")
 
 
 def halved(make: Make, rows: int, columns: int) -> torch.Tensor:

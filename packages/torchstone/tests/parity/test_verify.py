@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -129,6 +130,38 @@ def test_a_graph_break_is_counted() -> None:
     found = verify(model(breaks, torch.ones(2)), gradients=False)
     assert found.compilation.deliberate_breaks == 1
     assert found.compilation.breaks.total() == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "to_sparse_csr",
+        *(
+            pytest.param(name, marks=pytest.mark.conformance)
+            for name in ("one_hot_dynamic", "semi_structured_sparse", "sparse_indices", "quantized_add")
+        ),
+    ],
+)
+def test_capture_rules_hold_in_every_stage(name: str) -> None:
+    found = verify(load_model(name))
+    assert found.passed, reasons(found)
+    assert not found.compilation.breaks
+    assert {check.stage for check in found.checks} >= {"artifact", "compiled"}
+    assert any("because of the capture rules for" in note for note in found.notes)
+
+
+def test_gradients_that_stay_in_eager_are_named_by_the_model() -> None:
+    given = load_model("embedding_sparse")
+    found = verify(given)
+    assert found.passed, reasons(found)
+    assert set(found.compilation.fallbacks) == set(given.in_eager)
+    assert not verify(replace(given, in_eager=())).passed
+
+
+def test_a_model_that_eager_cannot_run() -> None:
+    found = verify(model(lambda x: x @ x, torch.ones(2, 3)))
+    assert not found.passed
+    assert "eager PyTorch cannot run the model: RuntimeError: mat1 and mat2" in found.errors["artifact"]
 
 
 SMALL: dict[str, Callable[[], Any]] = {

@@ -18,7 +18,11 @@ from ..hlo import Value
 from ..lowering import Lowering, Spec
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_NOT_THE_USERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_NOT_THE_USERS = (
+    str(Path(torch.__file__).parent) + os.sep,
+    str(Path(__file__).parents[1]) + os.sep,
+    "<eval_with_key>",  # the code of a subgraph
+)
 
 
 def user_location(node: Node) -> tuple[str, int] | None:
@@ -46,10 +50,13 @@ def spec_of(value: Any) -> Any:
 
 def shape_of(tensor: torch.Tensor) -> hlo.Shape:
     """A tensor's shape; symbolic sizes that PyTorch knows to be constant become ints."""
-    return tuple(
-        size if isinstance(size, int) or not size.node.expr.is_Integer else int(size.node.expr)
-        for size in tensor.shape
-    )
+    return tuple(map(plain_number, tensor.shape))
+
+
+def plain_number(number: Any) -> Any:
+    """A symbolic integer that PyTorch knows to be constant as an int; everything else as it is."""
+    constant = isinstance(number, torch.SymInt) and number.node.expr.is_Integer
+    return int(number.node.expr) if constant else number
 
 
 def operator_nodes(module: GraphModule) -> Iterable[Node]:

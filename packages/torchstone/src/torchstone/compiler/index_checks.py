@@ -5,7 +5,7 @@ element (StableHLO's ``gather`` clamps) and writing there writes nothing (``scat
 drops it). With ``config.check_indices`` a program returns one more bool per index
 operand, and whoever calls it raises :class:`~torchstone.errors.IndexOutOfRange`.
 
-Not here: subgraphs of higher-order operators, which are not checked.
+Not here: how loops and conditions report what their bodies find (:mod:`.nested_index_checks`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..lowering import load
 from ..lowering.registry import aten_overloads
 from .graphs import bind, fake_arguments, location_text, output_node, output_values
+from .nested_index_checks import check_subgraphs
 
 aten = torch.ops.aten
 Arguments = Mapping[str, Any]
@@ -35,13 +36,15 @@ class Rule:
 
     ``operand`` is the schema parameter with the indices; ``extent`` says, from the fake
     arguments, which operand's axes they run over; ``negative`` allows counting from the
-    end; ``effect`` is what the program does out of range.
+    end; ``effect`` is what the program does out of range; ``exempt`` is a value
+    out of range that means something else.
     """
 
     operand: str
     extent: Callable[[Arguments], Axes]
     effect: str
     negative: bool = False
+    exempt: int | None = None
 
 
 def _along(given: Arguments) -> Axes:
@@ -62,7 +65,8 @@ def _classes(given: Arguments) -> Axes:
 
 CLAMPED = "the nearest element is read"
 DROPPED = "nothing is written"
-_NO_LOSS = "the nearest class is read"
+_NEAREST = "the nearest class is read"
+_NO_CLASS = "no class is the target, and the target's score is zero"
 
 RULES: dict[Any, Rule] = {
     overload: rule
@@ -74,7 +78,15 @@ RULES: dict[Any, Rule] = {
             ["embedding.default", "_embedding_bag.default", "_embedding_bag_forward_only.default"],
         ),
         (Rule("indices", _rows, CLAMPED), ["embedding_renorm.default"]),
-        (Rule("target", _classes, _NO_LOSS), ["nll_loss_forward.default", "nll_loss2d_forward.default"]),
+        (
+            Rule("target", _classes, _NEAREST),
+            ["nll_loss_forward.default", "nll_loss2d_forward.default", "cross_entropy_loss.default"],
+        ),
+        (Rule("target", _classes, _NO_CLASS), ["multi_margin_loss.default"]),
+        (
+            Rule("target", _classes, _NEAREST, exempt=-1),
+            ["multilabel_margin_loss_forward.default"],
+        ),
         (
             Rule("index", _along, DROPPED),
             [
@@ -111,7 +123,12 @@ def add_index_checks(module: GraphModule) -> tuple[GraphModule, list[str]]:
     output = output_node(checked)
     graph, results, texts = checked.graph, output_values(checked), []
     for node in list(graph.nodes):
-        rule = RULES.get(node.target) if node.op == "call_function" else None
+        if node.op != "call_function":
+            continue
+        reports, found = check_subgraphs(checked, node, add_index_checks)
+        results += reports
+        texts += found
+        rule = RULES.get(node.target)
         if rule is None:
             continue
         for index in _operands(node, rule):
@@ -143,7 +160,7 @@ class _Index:
 
 
 def _operands(node: Node, rule: Rule) -> Iterator[_Index]:
-    """The index operands of ``node``; masks (bool, uint8) are none."""
+    """The index operands of ``node``; masks (bool, uint8) and probabilities are none."""
     lowering = load().get(node.target)
     if lowering is None:
         return
@@ -152,11 +169,16 @@ def _operands(node: Node, rule: Rule) -> Iterator[_Index]:
     operand = given[rule.operand]
     listed = isinstance(operand, (list, tuple))
     for position, index in enumerate(operand if listed else [operand]):
-        if not isinstance(index, Node) or index.meta["val"].dtype in (torch.bool, torch.uint8):
+        if not isinstance(index, Node) or _is_no_index(index.meta["val"].dtype):
             continue
         source, axes = rule.extent({**fake, "dim": position} if listed else fake)
         name = f"{rule.operand}[{position}]" if listed else rule.operand
-        yield _Index(index, name, given[source], axes, rule.negative, fake.get("ignore_index"))
+        exempt = rule.exempt if rule.exempt is not None else fake.get("ignore_index")
+        yield _Index(index, name, given[source], axes, rule.negative, exempt)
+
+
+def _is_no_index(dtype: torch.dtype) -> bool:
+    return dtype in (torch.bool, torch.uint8) or dtype.is_floating_point
 
 
 def _in_range(graph: Graph, index: _Index) -> Node:

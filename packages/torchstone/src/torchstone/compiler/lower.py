@@ -13,7 +13,9 @@ from torch.fx import GraphModule, Node
 from .. import dtypes, hlo
 from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedOperators
 from ..hlo import Rng, Value
-from ..lowering import Spec, load
+from ..lowering import Lowering, Spec, load
+from ..lowering.registry import EXPANSIONS
+from .expansion import expansion_of
 from .graphs import (
     bind,
     constant_of,
@@ -21,6 +23,7 @@ from .graphs import (
     flattened,
     is_symbolic_number,
     location_text,
+    plain_number,
     spec_of,
     user_location,
 )
@@ -125,7 +128,7 @@ class _Walker:
             source, index = node.args
             return self._argument(source)[index]
         if is_symbolic_number(node):
-            return node.meta["val"]
+            return plain_number(node.meta["val"])
         if node.target is SAVE_RNG:
             result = self._save_rng(node)
         elif node.target is REPLAY_RNG:
@@ -162,6 +165,8 @@ class _Walker:
             arguments["out"] = spec_of(value[1] if node.target is SAVE_RNG else value)
         if "meta" in lowering.special:
             arguments["meta"] = fake_arguments(given)
+        for name in EXPANSIONS & lowering.special:
+            arguments[name] = _expansion(node, lowering)
         if "rng" in lowering.special:
             arguments["rng"] = rng or self._rng(node)
         try:
@@ -191,6 +196,15 @@ class _Walker:
             )
         self.stream += 1
         return Rng(self.seed, self.stream)
+
+
+def _expansion(node: Node, lowering: Lowering) -> Callable[..., list[Value]]:
+    """The expansion of a composite-implicit call, traced when it is called."""
+
+    def expand(*values: Value) -> list[Value]:
+        return _Walker(expansion_of(node, lowering), {}, None).run(values)
+
+    return expand
 
 
 def _checked(node: Node, result: Any) -> Any:

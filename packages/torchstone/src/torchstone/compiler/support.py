@@ -17,7 +17,8 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedNode
 from ..lowering import load
-from ..lowering.registry import Registry
+from ..lowering.registry import EXPANSIONS, Registry
+from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
 
 aten = torch.ops.aten
@@ -82,6 +83,9 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         return error.message
     if subject is not None and subject not in lowering.dtypes:
         return lowering.gaps.get(subject, f"not supported for {subject}")
+    if EXPANSIONS & lowering.special:
+        lacking = find_unsupported(expansion_of(node, lowering), registry)
+        return f"it expands to {lacking[0].overload}: {lacking[0].reason}" if lacking else None
     if lowering.refuses is None:
         return None
     return lowering.refuses(fake_arguments(bind(lowering, node.args, node.kwargs)))

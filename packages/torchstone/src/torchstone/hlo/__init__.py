@@ -78,7 +78,6 @@ from .module import Argument, Module, location
 from .portable import resolve_version
 from .random import Rng
 from .reduction import (
-    associative_scan,
     highest,
     lowest,
     reduce,
@@ -91,6 +90,7 @@ from .reduction import (
     select_and_scatter,
     sort,
 )
+from .scan import associative_scan
 from .shape import (
     broadcast_in_dim,
     broadcast_shapes,

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy
 
-from ..dtypes import INT64, DType
+from ..dtypes import DType
 from ._mlir import ir, stablehlo
-from .control import Body, build_region, fori, results, while_
-from .elementwise import maximum, minimum, select
-from .indexing import take_along
-from .shape import (
-    broadcast_in_dim,
-    broadcast_to,
-    concatenate,
-    dynamic_slice,
-    dynamic_update_slice,
-    index_of,
-    move_axis,
-    reshape,
-    slice_axis,
-)
-from .value import Dim, Number, Shape, Value, dim_scalar, plain, scalar, tensor_type
+from .control import Body, build_region, results
+from .elementwise import maximum, minimum
+from .value import Dim, Number, Value, plain, scalar, tensor_type
 
 Reducer = Callable[[Value, Value], Value]
 
@@ -169,114 +156,3 @@ def sort(
     pairs = [((), value.dtype) for value in values for _ in range(2)]
     build_region(operation.regions[0], pairs, comparator)
     return results(operation, [(value.shape, value.dtype) for value in values])
-
-
-def associative_scan(values: Sequence[Value], axis: int, combine: Body) -> list[Value]:
-    """Inclusive prefix scan along ``axis`` in O(n) work.
-
-    ``combine(*earlier, *later)`` is associative and works elementwise on whole values of
-    any shape. An axis of unknown size takes O(n log n) work (Hillis and Steele 1986).
-    """
-
-    def combined(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
-        result = combine(*earlier, *later)
-        return [result] if isinstance(result, Value) else list(result)
-
-    size = values[0].shape[axis]
-    if not isinstance(size, int):
-        return _symbolic_scan(values, axis, combined)
-    if size <= _UNROLLED or not all(isinstance(dim, int) for dim in values[0].shape):
-        return _unrolled_scan(values, axis, size, combined)
-    return _blocked_scan(values, axis, size, combined)
-
-
-_UNROLLED = 16
-"""Up to this size a scan is a few operations in a row; longer rows of them XLA fuses at a high price."""
-
-Combined = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
-
-
-def _unrolled_scan(values: Sequence[Value], axis: int, size: int, combined: Combined) -> list[Value]:
-    current, distance = list(values), 1
-    while distance < size:
-        done = [slice_axis(value, axis, 0, distance) for value in current]
-        earlier = [slice_axis(value, axis, 0, size - distance) for value in current]
-        later = [slice_axis(value, axis, distance, size) for value in current]
-        rest = combined(earlier, later)
-        current = [concatenate(pair, axis) for pair in zip(done, rest, strict=True)]
-        distance *= 2
-    return current
-
-
-def _blocked_scan(values: Sequence[Value], axis: int, size: int, combined: Combined) -> list[Value]:
-    """√n blocks side by side, each scanned by a loop over its √n elements; then what lies before each block.
-
-    The surplus of the last block holds any values: nothing comes after it.
-    """
-    length = math.isqrt(size - 1) + 1
-    count = -(-size // length)
-    rows = [_in_blocks(value, axis, count, length) for value in values]
-    zero = scalar(0, INT64)
-
-    # Read from one buffer and written to another: where several values depend on each other, writing in place
-    # would make the engine copy whole buffers in every step.
-    def step(i: Value, *state: Value) -> list[Value]:
-        last, done = state[: len(values)], state[len(values) :]
-        at = [[i + 1, *(zero for _ in row.shape[1:])] for row in rows]
-        own = [dynamic_slice(row, start, (1, *row.shape[1:])) for row, start in zip(rows, at, strict=True)]
-        new = combined(last, own)
-        return [*new, *(dynamic_update_slice(*update) for update in zip(done, new, at, strict=True))]
-
-    first = [slice_axis(row, 0, 0, 1) for row in rows]
-    scanned = fori(scalar(length - 1, INT64), step, [*first, *rows])
-    totals = associative_scan(
-        [reshape(value, value.shape[1:]) for value in scanned[: len(values)]],
-        axis,
-        lambda *pair: combined(pair[: len(values)], pair[len(values) :]),
-    )
-    done = scanned[len(values) :]
-    earlier = [slice_axis(total, axis, 0, count - 1) for total in totals]
-    later = [slice_axis(row, axis + 1, 1, count) for row in done]
-    before = [
-        broadcast_in_dim(one, row.shape, list(range(1, row.rank)))
-        for one, row in zip(earlier, later, strict=True)
-    ]
-    rest = combined(before, later)
-    whole = [
-        concatenate([slice_axis(row, axis + 1, 0, 1), one], axis + 1)
-        for row, one in zip(done, rest, strict=True)
-    ]
-    return [
-        _from_blocks(row, value.shape, axis, length * count) for row, value in zip(whole, values, strict=True)
-    ]
-
-
-def _in_blocks(x: Value, axis: int, count: int, length: int) -> Value:
-    """``(…, n, …)`` as ``(length, …, count, …)``, the last block filled up with the first elements."""
-    surplus = count * length - int(x.shape[axis])
-    if surplus:
-        x = concatenate([x, slice_axis(x, axis, 0, surplus)], axis)
-    split = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
-    return move_axis(split, axis + 1, 0)
-
-
-def _from_blocks(x: Value, shape: Shape, axis: int, size: int) -> Value:
-    """The inverse of :func:`_in_blocks`."""
-    joined = reshape(move_axis(x, 0, axis + 1), (*shape[:axis], size, *shape[axis + 1 :]))
-    return slice_axis(joined, axis, 0, shape[axis])
-
-
-def _symbolic_scan(values: Sequence[Value], axis: int, combined: Combined) -> list[Value]:
-    """:func:`associative_scan` along an axis whose size is known at run time only: the doubling is a loop."""
-    index = index_of(values[0], axis)
-
-    def step(distance: Value, *current: Value) -> list[Value]:
-        source = index - broadcast_to(distance, index.shape)
-        inside = source >= 0
-        earlier = [take_along(value, maximum(source, 0), axis) for value in current]
-        made = combined(earlier, current)
-        chosen = [select(inside, new, old) for new, old in zip(made, current, strict=True)]
-        return [distance * 2, *chosen]
-
-    size = dim_scalar(values[0].shape[axis])
-    return while_(lambda distance, *_: distance < size, step, [scalar(1, INT64), *values])[1:]

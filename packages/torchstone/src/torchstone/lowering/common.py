@@ -19,6 +19,7 @@ from ..dtypes import (
     FLOAT32,
     INT8,
     INT16,
+    INT32,
     INT64,
     UINT8,
     UINT16,
@@ -121,6 +122,11 @@ def axes_of(dim: int | Sequence[int] | None, rank: int) -> list[int]:
 def is_empty(shape: Sequence[hlo.Dim]) -> bool:
     """True if a dimension is known to be 0."""
     return any(hlo.same_dim(dim, 0) for dim in shape)
+
+
+def counter(*sizes: hlo.Dim) -> DType:
+    """int32 where it counts as far as each of ``sizes``, with half of the memory to move, else int64."""
+    return INT32 if all(isinstance(size, int) and size < 1 << 31 for size in sizes) else INT64
 
 
 def at_least_1d(x: Value) -> Value:

@@ -21,6 +21,8 @@ from .registry import Spec
 
 Optional = Value | None
 Kernel = Callable[..., Value | Sequence[Optional]]
+Expand = Callable[..., list[Value]]
+"""PyTorch's expansion of a call (``lowering.registry``)."""
 Specs = Sequence[Spec | None]
 """Of several results; None for one that PyTorch does not return."""
 
@@ -65,7 +67,7 @@ def composed(
         ]
 
     marks: dict[str, hlo.Attribute] = {
-        "operands": None if all(present) else present,
+        "operands": _presence(inputs),
         "dtypes": [spec.dtype.name if spec else "none" for spec in specs],
     }
     made = iter(hlo.composite(f"torchstone.{name}", given, decomposition, {**(attributes or {}), **marks}))
@@ -87,3 +89,29 @@ def composed_whole(
         return kernel(*inputs)
     marks = {"dtypes": [out.dtype.name]}
     return hlo.composite(f"torchstone.{name}", inputs, kernel, {**attributes, **marks})[0]
+
+
+def expanded(
+    name: str,
+    inputs: Sequence[Optional],
+    expand: Expand,
+    out: Spec | Sequence[Spec],
+    attributes: Mapping[str, Any],
+) -> list[Value]:
+    """A composite-implicit call as ``torchstone.<name>``: its decomposition is PyTorch's own expansion.
+
+    ``inputs`` are all tensor parameters of its schema in their order; operands keep their
+    dtypes. Where an attribute is a symbol, the expansion is inlined.
+    """
+    specs = [out] if isinstance(out, Spec) else list(out)
+    given = [value for value in inputs if value is not None]
+    if any(isinstance(item, torch.SymInt) for item in tree_leaves(dict(attributes))):
+        return expand(*given)
+    marks = {"operands": _presence(inputs), "dtypes": [spec.dtype.name for spec in specs]}
+    return hlo.composite(f"torchstone.{name}", given, expand, {**attributes, **marks})
+
+
+def _presence(inputs: Sequence[Optional]) -> list[bool] | None:
+    """Which operands are there, if one is missing."""
+    present = [value is not None for value in inputs]
+    return None if all(present) else present

@@ -48,11 +48,23 @@ def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
         x,
         kernel,
         strides=windows.stride,
-        padding=[(p, p) for p in windows.padding],
+        padding=_sides(windows),
         rhs_dilation=windows.dilation,
         groups=groups,
         accumulate=opmath(x.dtype),
     )
+
+
+def _sides(windows: Windows) -> list[tuple[int, int]]:
+    """What is padded before and behind; less behind where more windows would fit than there are.
+
+    So it is in the gradient of a transposed convolution whose output is padded by a stride or more.
+    """
+    sides = []
+    for size, count, k, s, p, d in _axes(windows):
+        spare = hlo.static_dim(size + 2 * p - d * (k - 1) - 1 - (count - 1) * s)
+        sides.append((p, p if spare is None or spare < s else p - spare))
+    return sides
 
 
 def spread(y: Value, kernel: Value, windows: Windows, groups: int) -> Value:

@@ -18,6 +18,7 @@ from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..hlo import Value
 from .common import axes_of, cast
+from .composites import composed_whole
 from .promotion import broadcast, opmath, result_dtype
 from .registry import Spec, lowers
 
@@ -44,11 +45,18 @@ def lowers_unary(
     kernel: Kernel,
     dtypes: frozenset[DType] = STANDARD,
     gaps: Mapping[DType, str] | None = None,
+    composite: str | None = None,
 ) -> None:
-    """``f(self)`` whose result has the operand's shape; computed in the result's (op-math) dtype."""
+    """``f(self)`` whose result has the operand's shape; computed in the result's (op-math) dtype.
+
+    With ``composite`` it is the composite of that name.
+    """
 
     def function(self: Value, out: Spec) -> Value:
-        return hlo.convert(kernel(hlo.convert(self, opmath(out.dtype))), out.dtype)
+        def computed(x: Value) -> Value:
+            return cast(kernel(hlo.convert(x, opmath(out.dtype))), out.dtype)
+
+        return computed(self) if composite is None else composed_whole(composite, [self], computed, out, {})
 
     _register(overloads, function, kernel, dtypes, gaps)
 
@@ -77,7 +85,7 @@ def lowers_binary(
 
     def function(self: Any, other: Any, out: Spec) -> Value:
         x, y = broadcast((self, other), opmath(out.dtype), out.shape)
-        return hlo.convert(kernel(x, y), out.dtype)
+        return cast(kernel(x, y), out.dtype)
 
     _register(overloads, function, kernel, dtypes, gaps)
 
@@ -124,4 +132,4 @@ def lowers_reduction(
 
 def finish(result: Value, out: Spec) -> Value:
     """``result`` in the dtype of ``out`` and, with ``keepdim``, in its shape."""
-    return hlo.reshape(hlo.convert(result, out.dtype), out.shape)
+    return hlo.reshape(cast(result, out.dtype), out.shape)

@@ -13,14 +13,19 @@ from typing import Any
 import torch
 
 from .. import dtypes, hlo
-from ..dtypes import FLOAT8, FLOAT32, HALF, INT64, DType
+from ..dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, FLOAT64, HALF, INT64, DType
 from ..hlo import Value
 
 _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
 def opmath(dtype: DType) -> DType:
-    """The dtype in which PyTorch's CPU kernels compute on ``dtype``: float32 for floats of 16 and 8 bits."""
+    """The dtype in which PyTorch's CPU kernels compute on ``dtype``: float32 for floats of 16 and 8 bits.
+
+    The smallest float8_e8m0fnu is subnormal in float32, where XLA would take it for zero: float64.
+    """
+    if dtype is FLOAT8_E8M0FNU:
+        return FLOAT64
     return FLOAT32 if dtype in HALF | FLOAT8 else dtype
 
 

@@ -124,6 +124,21 @@ def _conv_shape(self: Tensor, _: float, __: int, weight: Tensor, *options: Any) 
     return self.new_empty(shape)
 
 
+def _linear_dynamic(
+    self: Tensor,
+    weight: Tensor,
+    weight_scale: Sequence[float],
+    weight_zero_point: Sequence[int],
+    bias: Tensor | None,
+    relu: bool,
+    reduce_range: bool,
+) -> Tensor:
+    axis = 0 if len(weight_scale) > 1 else -1
+    packed = torch.ops.quantized.linear_prepack(_tensor(weight, weight_scale, weight_zero_point, axis), bias)
+    run = torch.ops.quantized.linear_relu_dynamic if relu else torch.ops.quantized.linear_dynamic
+    return run(self, packed, reduce_range)
+
+
 def _batch_norm(
     self: Tensor,
     scale: float,
@@ -147,6 +162,12 @@ _operator(
     "int[] weight_zero_point, Tensor? bias, float out_scale, int out_zero_point, bool relu) -> Tensor",
     _linear,
     lambda self, _, __, weight, *rest: self.new_empty((*self.shape[:-1], weight.shape[0])),
+)
+_operator(
+    "quantized_linear_dynamic(Tensor self, Tensor weight, float[] weight_scale, int[] weight_zero_point, "
+    "Tensor? bias, bool relu, bool reduce_range) -> Tensor",
+    _linear_dynamic,
+    lambda self, weight, *rest: self.new_empty((*self.shape[:-1], weight.shape[0])),
 )
 _operator(
     "quantized_conv(Tensor self, float scale, int zero_point, Tensor weight, float[] weight_scale, "

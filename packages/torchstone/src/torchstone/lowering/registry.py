@@ -10,7 +10,12 @@ checked when it is registered. Beside the schema's parameters it may ask for
 ``rng``
     a :class:`torchstone.hlo.Rng` of its own (random operators);
 ``meta``
-    the fake tensors of the arguments by parameter name (for strides).
+    the fake tensors of the arguments by parameter name (for strides);
+``expand``
+    PyTorch's own expansion of this call (of a composite-implicit operator): a function
+    from the values of its tensor arguments, in the schema's order, to those of its results;
+``expand_wide``
+    the same, computed in float32 where arguments are 16-bit floats.
 
 Tensors arrive as :class:`torchstone.hlo.Value`, dtypes as
 :class:`torchstone.dtypes.DType`, sizes as ints or symbols, everything else as
@@ -33,7 +38,8 @@ from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..errors import LoweringDefinitionError
 
-SPECIAL = frozenset({"out", "rng", "meta"})
+SPECIAL = frozenset({"out", "rng", "meta", "expand", "expand_wide"})
+EXPANSIONS = frozenset({"expand", "expand_wide"})
 IGNORED = frozenset(
     {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"}
 )

@@ -296,7 +296,7 @@ def _softmax(indices: Tensor, values: Tensor, size: Sequence[int], dim: int, log
     # Dense: PyTorch's sparse one loses its entries when it is called from inside a kernel.
     there = _there(indices, size)
     places = tuple(indices[:, there])
-    dense = values.new_full(tuple(size), float("-inf")).index_put_(places, values[there])
+    dense = values.new_full((*size, *values.shape[1:]), float("-inf")).index_put_(places, values[there])
     made = torch.zeros_like(values)
     made[there] = (torch.log_softmax if log else torch.softmax)(dense, dim)[places]
     return made
@@ -306,11 +306,12 @@ def _softmax_backward(
     grad: Tensor, output: Tensor, indices: Tensor, size: Sequence[int], dim: int, log: bool
 ) -> Tensor:
     others = [axis for axis in range(len(size)) if axis != dim]
-    there, rest = _there(indices, size), [size[axis] for axis in others]
+    present, rest = _there(indices, size), [size[axis] for axis in others]
+    there = present.reshape(-1, *[1] * (grad.ndim - 1))
     weight = output.exp() if log else output
     terms = torch.where(there, grad if log else grad * output, 0)
     strides = torch.tensor([torch.Size(rest[i + 1 :]).numel() for i in range(len(rest))], dtype=torch.int64)
-    group = torch.where(there, (indices[others] * strides[:, None]).sum(0), 0)
+    group = torch.where(present, (indices[others] * strides[:, None]).sum(0), 0)
     sums = _sums_of_groups(terms, group, torch.Size(rest).numel())
     made = grad - weight * sums if log else weight * (grad - sums)
     return torch.where(there, made, 0)
@@ -318,7 +319,7 @@ def _softmax_backward(
 
 def _sums_of_groups(terms: Tensor, group: Tensor, groups: int) -> Tensor:
     """For each term the sum over its group."""
-    return terms.new_zeros(groups).index_add_(0, group, terms)[group]
+    return terms.new_zeros((groups, *terms.shape[1:])).index_add_(0, group, terms)[group]
 
 
 _operator(

@@ -186,6 +186,13 @@ def _gelu_tanh(x: torch.Tensor) -> torch.Tensor:
     return x * torch.sigmoid((x + x**3 * 0.044715) * math.sqrt(8 / math.pi))
 
 
+def _gelu_tanh_derivative(x: torch.Tensor) -> torch.Tensor:
+    argument = (x + x**3 * 0.044715) * math.sqrt(8 / math.pi)
+    slope = (x * x * (3 * 0.044715) + 1) * math.sqrt(8 / math.pi)
+    gate = torch.sigmoid(argument)
+    return gate + x * (gate * torch.sigmoid(-argument) * slope)
+
+
 def _zeta(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """Eager's, where it divides zero by zero because all its terms vanish: zero."""
     found = torch.special.zeta(x, q)
@@ -213,20 +220,82 @@ def unary_functions() -> dict[str, Measured]:
     for n in (1, 2, 3):
         # Below this the series of the zeta function gets too long, in eager PyTorch too.
         found[f"special.polygamma({n})"] = Measured(partial(torch.special.polygamma, n), least=-1000.0)
-    activations = "silu mish softplus logsigmoid elu celu selu softsign"
+    activations = "silu mish softplus logsigmoid elu celu selu softsign tanhshrink"
     for name in activations.split():
         found[name] = Measured(getattr(functional, name))
     found["gelu"] = Measured(functional.gelu, truth=lambda x: x * _normal(x))
     found["gelu(approximate='tanh')"] = Measured(partial(functional.gelu, approximate="tanh"), _gelu_tanh)
-    return found
+    return found | _gradients() | _elementwise_losses() | _polynomials()
+
+
+def _gradients() -> dict[str, Measured]:
+    """The derivatives that PyTorch has operators for, for a gradient of one."""
+    aten = torch.ops.aten
+    kernels: dict[str, Function] = {
+        "gelu_backward": aten.gelu_backward,
+        "silu_backward": aten.silu_backward,
+        "mish_backward": aten.mish_backward,
+        "softplus_backward": lambda grad, x: aten.softplus_backward(grad, x, 1.0, 20.0),
+        "elu_backward": lambda grad, x: aten.elu_backward(grad, 1.0, 1.0, 1.0, False, x),
+        "sigmoid_backward": aten.sigmoid_backward,
+        "tanh_backward": aten.tanh_backward,
+    }
+    found = {name: Measured(partial(_derivative, kernel)) for name, kernel in kernels.items()}
+    by_tanh = partial(_derivative, partial(aten.gelu_backward, approximate="tanh"))
+    return found | {"gelu_backward(approximate='tanh')": Measured(by_tanh, truth=_gelu_tanh_derivative)}
+
+
+def _derivative(kernel: Function, x: torch.Tensor) -> torch.Tensor:
+    return kernel(torch.ones_like(x), x)
+
+
+def _elementwise_losses() -> dict[str, Measured]:
+    """Losses of each element by itself, for a target of one."""
+    functional = torch.nn.functional
+
+    def loss(function: Function, x: torch.Tensor) -> torch.Tensor:
+        return function(x, torch.ones_like(x), reduction="none")
+
+    def probability(x: torch.Tensor) -> torch.Tensor:
+        return loss(functional.binary_cross_entropy, x.nan_to_num(0.5).clamp(0.0, 1.0))
+
+    def of_soft_margin(x: torch.Tensor) -> torch.Tensor:
+        one = torch.ones_like(x)
+        return torch.ops.aten.soft_margin_loss_backward(one, x, one, 0)
+
+    return {
+        "binary_cross_entropy": Measured(probability),
+        "binary_cross_entropy_with_logits": Measured(
+            partial(loss, functional.binary_cross_entropy_with_logits)
+        ),
+        "soft_margin_loss": Measured(partial(loss, functional.soft_margin_loss)),
+        "soft_margin_loss_backward": Measured(of_soft_margin),
+    }
+
+
+def _polynomials() -> dict[str, Measured]:
+    """Orthogonal polynomials of degree 5, and 9 where PyTorch has a closed form for high degrees."""
+    chebyshev = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
+    others = ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"]
+    others.append("legendre_polynomial_p")
+    degrees = [(name, 5) for name in (*chebyshev, *others)] + [(name, 9) for name in chebyshev]
+
+    def at(function: Function, degree: int, x: torch.Tensor) -> torch.Tensor:
+        return function(x, degree)
+
+    return {
+        f"special.{name}({degree})": Measured(partial(at, getattr(torch.special, name), degree))
+        for name, degree in degrees
+    }
 
 
 def binary_functions() -> dict[str, Measured]:
     """The transcendental and special functions of two operands."""
-    names = "pow atan2 hypot logaddexp logaddexp2 xlogy"
+    names = "pow atan2 hypot logaddexp logaddexp2 xlogy remainder fmod floor_divide"
     found = {name: Measured(getattr(torch, name)) for name in names.split()}
     special = "xlog1py gammainc gammaincc"
     found |= {f"special.{name}": Measured(getattr(torch.special, name)) for name in special.split()}
+    found["polar"] = Measured(lambda size, angle: torch.polar(size, angle).real)
     return found | {"special.zeta": Measured(torch.special.zeta, truth=_zeta, least=-1000.0)}
 
 

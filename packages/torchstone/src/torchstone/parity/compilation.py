@@ -84,9 +84,9 @@ def watched() -> Iterator[Compilation]:
                     found.breaks[first_line] += count
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` through ``torch.compile(backend="torchstone")``; fallback is an error."""
-    return torch.compile(function, backend="torchstone", options={"fallback": False})
+def compiled(function: Callable[..., Any], *, fallback: bool = False) -> Callable[..., Any]:
+    """``function`` through ``torch.compile(backend="torchstone")``; without ``fallback`` that is an error."""
+    return torch.compile(function, backend="torchstone", options={"fallback": fallback})
 
 
 @contextmanager

@@ -7,16 +7,19 @@ loads neither PyTorch nor JAX.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from optest.backends import BackendDriver, Unsupported, backend_manager
+from optest.torch.compiled import report_fallbacks
 
 if TYPE_CHECKING:
     from optest.core.case import TestCase
+    from optest.torch.opinfo.calls import Answer, Call
 
 
 class ArtifactDriver(BackendDriver):
@@ -48,7 +51,25 @@ class ArtifactDriver(BackendDriver):
             loaded = load(file, engine=case.backend.chip)
         return tuple(loaded(*inputs))
 
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One answer per call of a suite (see ``optest.torch.opinfo``), many of them by one artifact."""
+        from .answers import answer
+
+        return answer(calls, repeats)
+
+
+@contextmanager
+def fallbacks() -> Iterator[list[str]]:
+    """Collects the overloads that the ``torch.compile`` backend leaves to eager PyTorch inside the block."""
+    from ..backend.records import recorded
+
+    left: list[str] = []
+    with recorded() as records:
+        yield left
+    left += [node.overload for record in records for node in record.fallbacks]
+
 
 def register() -> None:
-    """What the entry point calls: make the driver known to optest."""
+    """What the entry point calls: make the driver and the backend's fallbacks known to optest."""
     backend_manager.register(ArtifactDriver())
+    report_fallbacks("torchstone", fallbacks)

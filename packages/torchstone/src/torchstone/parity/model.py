@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from inspect import isfunction
@@ -26,12 +26,18 @@ _SYNTAX = "package.module:factory, file.py:factory, or one of the zoo: " + ", ".
 
 @dataclass(frozen=True)
 class Model:
-    """A model (an nn.Module or a function) with example inputs; ``name`` is what the user typed."""
+    """A model (an nn.Module or a function) with example inputs; ``name`` is what the user typed.
+
+    ``bounds``, ``reference`` and ``in_eager`` are those of :class:`~.zoo.Example`.
+    """
 
     name: str
     model: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    reference: Callable[..., Any] | None = None
+    in_eager: tuple[str, ...] = ()
 
 
 def load_model(name: str) -> Model:
@@ -41,6 +47,16 @@ def load_model(name: str) -> Model:
     and for a factory that raises or returns something else, and
     :class:`~torchstone.errors.MissingExtra` for a zoo model whose extra is not installed.
     """
+    if name in INVENTORY and name not in MODELS:
+        example = INVENTORY[name].make()
+        return Model(
+            name,
+            example.model,
+            example.args,
+            bounds=example.bounds or {},
+            reference=example.reference,
+            in_eager=example.in_eager,
+        )
     return _checked(name, _call(name, find_factory(name)))
 
 

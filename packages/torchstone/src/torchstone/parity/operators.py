@@ -179,6 +179,13 @@ def run_graph(
 
     ``engine`` is that of the settings if None.
     """
+    return compiled_graph(module, inputs, engine)(numpy.array(seed, dtype=numpy.uint64))
+
+
+def compiled_graph(
+    module: GraphModule, inputs: Sequence[torch.Tensor], engine: str | None = None
+) -> Callable[[Any], list[numpy.ndarray[Any, Any]]]:
+    """A graph of fake-annotated nodes, compiled, as a function of the seed (uint64 ``[2]``)."""
     settle_inplace_views(module)
     unsupported = find_unsupported(module)
     if unsupported:
@@ -191,10 +198,13 @@ def run_graph(
     random = needs_seed(module)
     if random:
         arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-        feed.append(numpy.array(seed, dtype=numpy.uint64))
     built = lower_graph(module, arguments, seed=random)
     executable = get_engine(engine).compile(built.serialize(hlo.resolve_version("current")))
-    return [buffer.to_numpy() for buffer in executable(*feed)]
+
+    def run(seed: Any) -> list[numpy.ndarray[Any, Any]]:
+        return [buffer.to_numpy() for buffer in executable(*feed, *([numpy.asarray(seed)] if random else ()))]
+
+    return run
 
 
 def graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tensor]]:
@@ -265,10 +275,18 @@ def _compare_outputs(
 
 
 def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
-    """What eager returns in the next wider dtypes, those that the sample asks for included."""
+    """What eager returns in the next wider dtypes, those that the sample asks for included.
+
+    Of integers it returns the default dtype, which is therefore float64 meanwhile.
+    """
     wide = sample.map(_widened)
     args, kwargs = pytree.tree_map_only(torch.dtype, lambda d: _WIDER.get(d, d), (wide.args, wide.kwargs))
-    return _eager(overload, Sample(args, kwargs))
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return _eager(overload, Sample(args, kwargs))
+    finally:
+        torch.set_default_dtype(default)
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

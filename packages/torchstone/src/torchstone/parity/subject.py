@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ..compiler.capture import capture
 from .compilation import compiled
 
 
@@ -26,7 +27,11 @@ class Subject:
 
     def __call__(self) -> list[torch.Tensor]:
         """The tensors that one call returns, in pytree order."""
-        return tensors(self.model(*self.args, **self.kwargs))
+        return tensors(self.result())
+
+    def result(self) -> Any:
+        """What one call returns."""
+        return self.model(*self.args, **self.kwargs)
 
     def copy(self, *, training: bool) -> Subject:
         """An independent copy in training or evaluation mode."""
@@ -34,18 +39,24 @@ class Subject:
         return Subject(model.train(training) if isinstance(model, torch.nn.Module) else model, args, kwargs)
 
     def doubled(self) -> Subject:
-        """A copy with floating-point parameters, buffers and inputs in float64."""
+        """A copy with parameters, buffers and inputs in float64, complex inputs in complex128."""
 
         def widen(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.is_complex():
+                return tensor.to(torch.complex128)
             return tensor.double() if tensor.is_floating_point() else tensor
 
         model = copy.deepcopy(self.model)
         args, kwargs = pytree.tree_map_only(torch.Tensor, widen, (self.args, self.kwargs))
         return Subject(model.double() if isinstance(model, torch.nn.Module) else model, args, kwargs)
 
-    def compiled(self) -> Subject:
+    def captured(self) -> Subject:
+        """What capture rules make of the model, sharing parameters and inputs."""
+        return Subject(capture(self.model, self.args, self.kwargs).module(), self.args, self.kwargs)
+
+    def compiled(self, *, fallback: bool = False) -> Subject:
         """The same model through ``torch.compile``, sharing parameters and inputs."""
-        return Subject(compiled(self.model), self.args, self.kwargs)
+        return Subject(compiled(self.model, fallback=fallback), self.args, self.kwargs)
 
     def inputs(self) -> list[torch.Tensor]:
         return tensors((self.args, self.kwargs))

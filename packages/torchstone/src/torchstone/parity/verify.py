@@ -5,6 +5,7 @@ the exported artifact in a fresh process; the forward pass through
 ``torch.compile`` without fallback; the gradient of every parameter (and, after
 that training step, every buffer). Where float32's default tolerance is missed,
 and always under autocast, the error against the model in float64 decides.
+``torch.compile`` knows no capture rules: of a model that needs one it gets the captured graph.
 
 The forward stages run in evaluation mode. Gradients are taken in training mode,
 unless the model is random there (dropout): then in evaluation mode too.
@@ -13,28 +14,32 @@ unless the model is random there (dropout): then in evaluation mode too.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy
 import torch
 from torch._dynamo.exc import TorchDynamoException
+from torch.utils import _pytree as pytree
 
 from optest.core.comparator import compare
 from optest.core.comparison import Comparison
 from optest.core.tolerance import Tolerance, default_tolerance
 
 from ..api import export
+from ..compiler import bounds
 from ..compiler.graphs import to_numpy
-from ..errors import TorchstoneError
+from ..compiler.rules import replacements
+from ..errors import ModelError, TorchstoneError
 from ..runtime import get_engine
 from .compilation import Compilation, plain_errors, watched
 from .model import Model
 from .replay import output_specs, run_fresh
-from .subject import Subject, differentiate
+from .subject import Subject, differentiate, tensors
 
 Array = numpy.ndarray[Any, Any]
 Stage = Literal["artifact", "compiled", "gradients"]
@@ -69,7 +74,7 @@ class Verification:
     """Everything that :func:`verify` found.
 
     ``errors`` holds, by stage, why a stage could not be finished; ``notes`` what
-    was done otherwise than usual.
+    was done otherwise than usual; ``in_eager`` the overloads that may run in eager PyTorch.
     """
 
     model: str
@@ -79,6 +84,7 @@ class Verification:
     errors: dict[Stage, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     compilation: Compilation = field(default_factory=Compilation)
+    in_eager: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[Check]:
@@ -92,7 +98,7 @@ class Verification:
             not self.errors
             and not self.failures
             and compared.issuperset(self.stages)
-            and not self.compilation.fallbacks
+            and not self.compilation.fallbacks.keys() - set(self.in_eager)
         )
 
     def summary(self) -> list[StageSummary]:
@@ -149,8 +155,13 @@ def verify(
     """
     get_engine()
     stages = STAGES if gradients else STAGES[:-1]
-    result = Verification(model.name, dtype, stages)
+    result = Verification(model.name, dtype, stages, in_eager=model.in_eager)
     work = _Work(model, dtype, Judge(dtype, rtol, atol), result)
+    try:
+        work.eager_results  # noqa: B018 - they are kept
+    except ModelError as error:
+        result.errors.update(dict.fromkeys(stages, str(error)))
+        return result
     with watched() as result.compilation:
         for stage in stages:
             progress(_DOING[stage])
@@ -188,27 +199,49 @@ _AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class _Work:
-    """The model, its float64 twin and the record; stages work on copies."""
+    """The model, its float64 twin and the record; stages work on copies.
+
+    ``replaced`` is what capture rules replaced when the model was exported.
+    """
 
     def __init__(self, model: Model, dtype: DType, judge: Judge, result: Verification) -> None:
-        self.judge, self.result = judge, result
+        self.model, self.judge, self.result = model, judge, result
         self.amp = _AUTOCAST.get(dtype)
         given = Subject(model.model, model.args, model.kwargs)
         self.subject = given.doubled() if dtype == "float64" else given
         self.exact = given.doubled() if dtype != "float64" else None
+        self.replaced: set[str] = set()
 
     def autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast("cpu", self.amp) if self.amp is not None else nullcontext()
 
-    def eager_outputs(self) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
-        """Eager's outputs in evaluation mode, and the same in float64 (None where eager cannot)."""
+    def bounds(self) -> AbstractContextManager[Any]:
+        return bounds(**self.model.bounds)
+
+    def through_compile(self, subject: Subject) -> Subject:
+        """``subject`` for ``torch.compile``: captured before, where capture rules are needed."""
+        fallback = bool(self.model.in_eager)
+        if not self.replaced:
+            return subject.compiled(fallback=fallback)
+        names = ", ".join(sorted(self.replaced))
+        self.note(f"captured before torch.compile, because of the capture rules for {names}")
+        with self.bounds():
+            return subject.captured().compiled(fallback=fallback)
+
+    @cached_property
+    def eager_results(self) -> tuple[Any, Any]:
+        """What eager returns in evaluation mode, and the same in float64 (None where eager cannot)."""
         with torch.no_grad(), self.autocast():
-            expected = self.subject.copy(training=False)()
-        truth: list[torch.Tensor | None] = [None] * len(expected)
+            expected = _of_eager(self._reference(self.subject))
+        truth = None
         if self.exact is not None:
             with torch.no_grad(), self.float64_or_note():
-                truth = [*self.exact.copy(training=False)()]
+                truth = self._reference(self.exact).result()
         return expected, truth
+
+    def _reference(self, subject: Subject) -> Subject:
+        model = self.model.reference or subject.model
+        return Subject(model, subject.args, subject.kwargs).copy(training=False)
 
     @contextmanager
     def float64_or_note(self) -> Iterator[None]:
@@ -223,50 +256,90 @@ class _Work:
         if text not in self.result.notes:
             self.result.notes.append(text)
 
+    def without_gradients(self, reason: str) -> None:
+        """Leave out the stage that compares them."""
+        self.result.stages = STAGES[:-1]
+        self.note(f"there is nothing to differentiate: {reason}")
+
+    def record_results(
+        self, stage: Stage, names: Sequence[str], found: Sequence[Array], expected: Any, truth: Any
+    ) -> None:
+        """Each array against the value that eager returned in its place."""
+        wanted = _values(expected, len(found))
+        exact: Sequence[torch.Tensor | None] = [None] * len(found)
+        if truth is not None:
+            exact = _values(truth, len(found))
+        for name, array, want, true in zip(names, found, wanted, exact, strict=True):
+            self.record(stage, name, array, want, true)
+
     def record(
         self, stage: Stage, name: str, found: Array, expected: torch.Tensor, truth: torch.Tensor | None
     ) -> None:
+        if self.replaced and found.ndim == expected.ndim:  # what lies beyond eager's sizes is padding
+            found = found[tuple(map(slice, expected.shape))]
         comparison = self.judge(found, to_numpy(expected), None if truth is None else to_numpy(truth))
         self.result.checks.append(Check(stage, name, comparison))
+
+
+def _of_eager(subject: Subject) -> Any:
+    """What eager PyTorch returns; raises :class:`ModelError` where it raises."""
+    try:
+        return subject.result()
+    except Exception as error:
+        raise ModelError(
+            f"eager PyTorch cannot run the model: {type(error).__name__}: {error}",
+            hint="nothing can be compared before it does: check the example inputs",
+        ) from error
+
+
+def _values(result: Any, count: int) -> list[torch.Tensor]:
+    """The ``count`` tensors of a result; its numbers too, where a program computes them."""
+    found = tensors(result)
+    if len(found) < count:
+        found = [torch.as_tensor(leaf) for leaf in pytree.tree_leaves(result) if leaf is not None]
+    if len(found) != count:
+        raise _OneSided(f"eager PyTorch returns {len(found)} tensors, the compiled model {count}")
+    return found
 
 
 # --- stages ----------------------------------------------------------------------------
 
 
 def _check_artifact(work: _Work) -> None:
-    expected, truth = work.eager_outputs()
+    expected, truth = work.eager_results
     subject = work.subject.copy(training=False)
     inputs = [to_numpy(tensor).copy() for tensor in subject.inputs()]
-    with torch.no_grad(), work.autocast():
+    with torch.no_grad(), work.autocast(), work.bounds(), replacements() as work.replaced:
         program = export(subject.model, subject.args, subject.kwargs)
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         found = run_fresh(program.save(Path(folder, "model.stone")), inputs)
-    for name, array, want, true in zip(output_specs(program.signature), found, expected, truth, strict=True):
-        work.record("artifact", name, array, want, true)
+    work.record_results("artifact", list(output_specs(program.signature)), found, expected, truth)
 
 
 def _check_compiled(work: _Work) -> None:
-    expected, truth = work.eager_outputs()
+    expected, truth = work.eager_results
     with torch.no_grad(), work.autocast():
-        found = work.subject.copy(training=False).compiled()()
-    for position, (tensor, want, true) in enumerate(zip(found, expected, truth, strict=True)):
-        work.record("compiled", f"output {position}", to_numpy(tensor), want, true)
+        found = work.through_compile(work.subject.copy(training=False))()
+    names = [f"output {position}" for position in range(len(found))]
+    work.record_results("compiled", names, [to_numpy(tensor) for tensor in found], expected, truth)
 
 
 def _check_gradients(work: _Work) -> None:
+    if work.model.reference is not None:
+        work.without_gradients("PyTorch has the model on accelerators only")
+        return
     training = not _is_random(work)
     if not training:
         work.note("random in training mode (dropout?): gradients are compared in evaluation mode")
     if not work.subject.copy(training=training).leaves():
-        work.result.stages = STAGES[:-1]
-        work.note("there is nothing to differentiate: no parameters, no floating-point inputs")
+        work.without_gradients("no parameters, no floating-point inputs")
         return
     expected = _step(work.subject.copy(training=training), work.autocast())
     truth: dict[str, torch.Tensor | None] = {}
     if work.exact is not None:
         with work.float64_or_note():
-            truth = _step(work.exact.copy(training=training))
-    found = _step(work.subject.copy(training=training), work.autocast(), through_compile=True)
+            truth = _step(work.exact.copy(training=training), nullcontext())
+    found = _step(work.subject.copy(training=training), work.autocast(), work.through_compile)
     for name, want in expected.items():
         got = found[name]
         if want is not None and got is not None:
@@ -274,6 +347,8 @@ def _check_gradients(work: _Work) -> None:
         elif want is not got:
             where = "eager PyTorch" if got is None else "the compiled model"
             raise _OneSided(f"{name} has a gradient in {where} only")
+    if not any(check.stage == "gradients" for check in work.result.checks):
+        work.without_gradients("no result depends on a parameter or input differentiably")
 
 
 class _OneSided(TorchstoneError):
@@ -281,14 +356,17 @@ class _OneSided(TorchstoneError):
 
 
 def _step(
-    subject: Subject, autocast: AbstractContextManager[Any] | None = None, *, through_compile: bool = False
+    subject: Subject,
+    autocast: AbstractContextManager[Any],
+    prepare: Callable[[Subject], Subject] = lambda subject: subject,
 ) -> dict[str, torch.Tensor | None]:
-    """Gradients, and buffers afterwards, of one forward and backward pass."""
+    """Gradients, dense, and buffers afterwards, of one forward and backward pass."""
     leaves = subject.leaves()
-    with autocast or nullcontext():
-        outputs = (subject.compiled() if through_compile else subject)()
+    with autocast:
+        outputs = prepare(subject)()
     gradients = differentiate(outputs, leaves)
-    return {**gradients, **{f"buffer {name}": buffer for name, buffer in subject.buffers().items()}}
+    dense = {name: None if each is None else each.to_dense() for name, each in gradients.items()}
+    return {**dense, **{f"buffer {name}": buffer for name, buffer in subject.buffers().items()}}
 
 
 def _is_random(work: _Work) -> bool:

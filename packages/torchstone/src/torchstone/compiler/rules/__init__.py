@@ -17,11 +17,13 @@ from .registry import (
     bound,
     bounds,
     capture_rule,
+    replacements,
     replacing,
     without_stand_ins,
 )
 
-from . import losses, packed, quantized, sized_by_values, sparse  # isort: skip - they register with the above
+# They register with the above.
+from . import attention, losses, packed, quantized, sized_by_values, sparse, statistics  # isort: skip
 
 __all__ = [
     "RULES",
@@ -30,6 +32,7 @@ __all__ = [
     "bound",
     "bounds",
     "capture_rule",
+    "replacements",
     "replacing",
     "without_stand_ins",
 ]

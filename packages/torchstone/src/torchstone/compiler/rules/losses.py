@@ -1,12 +1,11 @@
-"""Capture rules for losses whose Python code looks at values."""
+"""Capture rules for losses that PyTorch has no operator for: Torchstone's operators stay whole."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch.nn import functional as F
 
+from ...lowering.implicit_operators import own
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -21,23 +20,23 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """PyTorch's own formula without its error for negative variances: they count as ``eps``."""
-    if not isinstance(var, Tensor):
-        var = torch.full_like(input, var)
-    elif var.shape != input.shape:
-        differing = [
-            (mine, theirs) for mine, theirs in zip(input.shape, var.shape, strict=False) if mine != theirs
-        ]
-        if input.shape[:-1] == var.shape:
-            var = var.unsqueeze(-1)
-        elif input.ndim != var.ndim or [theirs for _, theirs in differing] != [1]:
-            raise ValueError("var is of incorrect size")
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not valid")
-    var = var.clone()
-    with torch.no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
-    if full:
-        loss = loss + 0.5 * math.log(2 * math.pi)
-    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+    """PyTorch looks whether a variance is negative; here it counts as ``eps``."""
+    given = var if isinstance(var, Tensor) else torch.full_like(input, var)
+    loss: Tensor = own.gaussian_nll_loss(input, target, given, full, eps, reduction)
+    return loss
+
+
+@capture_rule(F.multilabel_soft_margin_loss)
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """As one operator; with the deprecated parameters, as PyTorch traces it."""
+    if size_average is not None or reduce is not None:
+        return NotImplemented
+    loss: Tensor = own.multilabel_soft_margin_loss(input, target, weight, reduction)
+    return loss

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...lowering.implicit_operators import own
 from .registry import StandIn, capture_rule
 
 Tensor = torch.Tensor
@@ -37,24 +38,12 @@ class BatchSizes(StandIn):
         """What a program returns."""
         return self.sizes
 
-    def rows(self) -> tuple[Tensor, Tensor]:
-        """For each step and sequence whether it is there, and its row (behind the last, if not)."""
-        steps = self.sizes.shape[0]
-        member = torch.arange(self.batch)
-        there = member < self.sizes[:, None]
-        first = self.sizes.cumsum(0) - self.sizes
-        return there, torch.where(there, first[:, None] + member, steps * self.batch)
-
 
 @capture_rule(torch._pack_padded_sequence)
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, BatchSizes]:
     """Rows of all sequences step by step; ``lengths`` are in descending order."""
-    x = input.transpose(0, 1) if batch_first else input
-    steps, batch = x.shape[:2]
-    sizes = BatchSizes((torch.arange(steps)[:, None] < lengths).sum(1), batch)
-    _, rows = sizes.rows()
-    room = x.new_zeros((steps * batch + 1, *x.shape[2:]))
-    return room.index_copy(0, rows.flatten(), x.flatten(0, 1))[:-1], sizes
+    data, sizes = own.pack_padded_sequence(input, lengths, batch_first)
+    return data, BatchSizes(sizes, input.shape[0 if batch_first else 1])
 
 
 @capture_rule(torch._pad_packed_sequence)
@@ -64,13 +53,10 @@ def pad_packed_sequence(
     """The padded sequences and their lengths."""
     if not isinstance(batch_sizes, BatchSizes):
         return NotImplemented
-    there, rows = batch_sizes.rows()
-    found = data[rows.clamp(max=data.shape[0] - 1)]
-    padded = torch.where(there.reshape(*there.shape, *[1] * (found.ndim - 2)), found, padding_value)
-    longer = total_length - padded.shape[0]
-    if longer > 0:
-        padded = torch.cat([padded, padded.new_full((longer, *padded.shape[1:]), padding_value)])
-    return padded.transpose(0, 1) if batch_first else padded, there.sum(0)
+    padded, lengths = own.pad_packed_sequence(
+        data, batch_sizes.sizes, batch_sizes.batch, batch_first, padding_value, total_length
+    )
+    return padded, lengths
 
 
 def _network(original: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.ao.nn import quantized
 from torch.ao.nn.intrinsic import quantized as fused
+from torch.ao.nn.quantized import dynamic
 
 from ...errors import CaptureError
 from ...lowering.quantized_operators import STORAGE, own
@@ -258,8 +259,10 @@ def dequantize_module(module: quantized.DeQuantize) -> Any:
     return lambda x: x.dequantize()
 
 
-class _Layer(torch.nn.Module):
-    """A quantized linear layer or convolution with its weights as plain integers."""
+class _Weights(torch.nn.Module):
+    """The weights of a quantized module as plain integers."""
+
+    weight: Tensor
 
     def __init__(self, module: Any, *, relu: bool) -> None:
         super().__init__()
@@ -272,10 +275,21 @@ class _Layer(torch.nn.Module):
         else:
             self.scales = weight.q_per_channel_scales().tolist()
             self.zeros = [int(each) for each in weight.q_per_channel_zero_points()]
-        self.scale, self.zero_point = float(module.scale), int(module.zero_point)
         self.relu = relu
+
+    def parameters_of_weights(self) -> tuple[Any, ...]:
+        """Weights, their scales and zero points, bias: as the operators take them."""
+        return self.weight, self.scales, self.zeros, self.bias
+
+
+class _Layer(_Weights):
+    """A quantized linear layer or convolution."""
+
+    def __init__(self, module: Any, *, relu: bool) -> None:
+        super().__init__(module, relu=relu)
+        self.scale, self.zero_point = float(module.scale), int(module.zero_point)
         self.window: tuple[Any, ...] = ()
-        if weight.ndim > 2:
+        if self.weight.ndim > 2:
             if module.padding_mode != "zeros":
                 raise CaptureError(
                     f"a quantized convolution with padding_mode={module.padding_mode!r} has no rule"
@@ -288,10 +302,8 @@ class _Layer(torch.nn.Module):
                 "a quantized layer got a tensor that is not quantized", hint="quantize its input"
             )
         operator = own.quantized_conv if self.window else own.quantized_linear
-        weights = (self.weight, self.scales, self.zeros, self.bias)
-        made = operator(
-            x.int_repr(), *x.parameters(), *weights, *self.window, self.scale, self.zero_point, self.relu
-        )
+        weights = (*self.parameters_of_weights(), *self.window)
+        made = operator(x.int_repr(), *x.parameters(), *weights, self.scale, self.zero_point, self.relu)
         return Quantized(made, [self.scale], [self.zero_point], -1, x.dtype)
 
 
@@ -303,3 +315,41 @@ for _kind in (quantized.Linear, quantized.Conv1d, quantized.Conv2d, quantized.Co
     _layer(_kind, relu=False)
 for _kind in (fused.LinearReLU, fused.ConvReLU1d, fused.ConvReLU2d, fused.ConvReLU3d):
     _layer(_kind, relu=True)
+
+
+# Dynamic quantization: floating point in and out, integers within -----------------------
+
+
+class _DynamicLinear(_Weights):
+    """A linear layer that quantizes what it gets by its extremes."""
+
+    def __init__(self, module: dynamic.Linear, *, relu: bool) -> None:
+        super().__init__(module, relu=relu)
+        self.reduce_range = module.version is not None and module.version >= 4
+
+    def forward(self, x: Tensor) -> Tensor:
+        return own.quantized_linear_dynamic(x, *self.parameters_of_weights(), self.relu, self.reduce_range)
+
+
+def _dynamic_linear(module: dynamic.Linear, *, relu: bool) -> Any:
+    if module.weight().is_quantized:
+        return _DynamicLinear(module, relu=relu)
+    # Weights of 16 bits: they come out as float32, and so PyTorch multiplies them.
+    plain = torch.nn.Linear(module.in_features, module.out_features, module.bias() is not None)
+    plain.weight = torch.nn.Parameter(module.weight(), requires_grad=False)
+    if module.bias() is not None:
+        plain.bias = torch.nn.Parameter(module.bias().detach(), requires_grad=False)
+    return torch.nn.Sequential(plain, torch.nn.ReLU()) if relu else plain
+
+
+capture_rule(dynamic.Linear)(lambda module: _dynamic_linear(module, relu=False))
+capture_rule(fused.dynamic.LinearReLU)(lambda module: _dynamic_linear(module, relu=True))
+
+
+@capture_rule(dynamic.LSTM, dynamic.GRU, dynamic.LSTMCell, dynamic.GRUCell, dynamic.RNNCell)
+def dynamic_recurrent(module: torch.nn.Module) -> Any:
+    """No rule: PyTorch quantizes each step by its own extremes."""
+    raise CaptureError(
+        f"{type(module).__name__} with dynamic quantization has no capture rule",
+        hint="quantize the linear layers only: quantize_dynamic(model, {torch.nn.Linear})",
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -40,6 +43,7 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
       (``torch.*``, ``torch.nn.functional.*``, ``torch.ops.*``, methods of
       ``torch.Tensor``): the rule gets its arguments. Where it returns
       ``NotImplemented``, the original is called.
+      So it is where the arguments do not fit the rule's signature.
     - a class of modules: the rule gets an instance, and returns what is called in its place.
     - ``(owner, "name")``, an attribute that is looked up when it is called: the
       rule stands there meanwhile, for every thread.
@@ -91,11 +95,24 @@ class _Calls(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         rule = self._rules.get(func)
-        if rule is not None:
+        if rule is not None and _takes(rule, args, kwargs or {}):
             result = rule(*args, **(kwargs or {}))
             if result is not NotImplemented:
+                _note(getattr(func, "__name__", str(func)))
                 return result
         return func(*args, **(kwargs or {}))
+
+
+def _takes(rule: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the arguments fit the rule: other forms of a function (``out=``) are PyTorch's own."""
+    try:
+        _signature(rule).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+_signature = cache(inspect.signature)
 
 
 @contextmanager
@@ -103,7 +120,7 @@ def replacing(rules: Rules = RULES) -> Iterator[None]:
     """Replaces calls and attributes inside the block; for modules see :func:`without_replaced_modules`."""
     with ExitStack() as stack:
         for (owner, name), function in rules.attributes.items():
-            stack.enter_context(patch.object(owner, name, function))
+            stack.enter_context(patch.object(owner, name, _noted(function, name)))
         stack.enter_context(_Calls(rules))
         yield
 
@@ -115,6 +132,7 @@ def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> t
     """
     rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
     if rule is not None:
+        _note(type(module).__name__)
         made = rule(module)
         return made if isinstance(made, torch.nn.Module) else _Called(made)
     children = {name: without_replaced_modules(child, rules) for name, child in module.named_children()}
@@ -123,6 +141,35 @@ def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> t
     twin = copy.copy(module)
     twin._modules = {**module._modules, **children}
     return twin
+
+
+_REPLACED: ContextVar[set[str] | None] = ContextVar("torchstone_replaced", default=None)
+
+
+@contextmanager
+def replacements() -> Iterator[set[str]]:
+    """The names of what rules replace in models that are captured inside the block."""
+    found: set[str] = set()
+    token = _REPLACED.set(found)
+    try:
+        yield found
+    finally:
+        _REPLACED.reset(token)
+
+
+def _note(name: str) -> None:
+    found = _REPLACED.get()
+    if found is not None:
+        found.add(name)
+
+
+def _noted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        _note(name)
+        return function(*args, **kwargs)
+
+    return noting
 
 
 class _Called(torch.nn.Module):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ...lowering.implicit_operators import own, selected_rows
 from .registry import bound, capture_rule
 
 Tensor = torch.Tensor
@@ -25,20 +26,13 @@ def _room() -> int:
     return bound("selected", "the number of elements that a mask selects", 0)
 
 
-def _packed(rows: Tensor, chosen: Tensor, room: int) -> Tensor:
-    """The rows that the 1-d mask ``chosen`` selects, cut or padded with zeros to ``room``."""
-    place = chosen.cumsum(0) - 1
-    where = torch.where(chosen & (place < room), place, room)
-    return rows.new_zeros((room + 1, *rows.shape[1:])).index_copy(0, where, rows)[:room]
-
-
 @capture_rule(torch.masked_select, torch.Tensor.masked_select)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """As many elements as are declared (``selected``): those that the mask selects, then zeros."""
     if not _room():
         return NotImplemented
-    x, chosen = torch.broadcast_tensors(input, mask)
-    return _packed(x.flatten(), chosen.flatten(), _room())
+    selected: Tensor = own.masked_select(input, mask, _room())
+    return selected
 
 
 @capture_rule(torch.Tensor.__getitem__)
@@ -46,7 +40,7 @@ def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
     """``x[mask]``, as :func:`masked_select`; every other index as PyTorch has it."""
     if not isinstance(index, Tensor) or index.dtype != torch.bool or not index.ndim or not _room():
         return NotImplemented
-    return _packed(self.flatten(0, index.ndim - 1), index.flatten(), _room())
+    return selected_rows(self.flatten(0, index.ndim - 1), index.flatten(), _room())
 
 
 @capture_rule(torch.nonzero, torch.Tensor.nonzero)

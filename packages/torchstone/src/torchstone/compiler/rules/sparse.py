@@ -202,11 +202,12 @@ def _softmax(log: bool) -> Any:
     def softmax(input: Any, dim: int, *, dtype: torch.dtype | None = None) -> Any:
         if not isinstance(input, Coordinates):
             return NotImplemented
-        x = input.coalesce()
-        if x.dense_dim():
-            raise CaptureError("softmax of a sparse tensor with dense dimensions has no capture rule")
+        x, axis = input.coalesce(), dim % input.ndim
         values = x.values() if dtype is None else x.values().to(dtype)
-        return x.mapped(own.sparse_softmax(x.indices(), values, x.sparse_shape, dim % x.ndim, log))
+        if axis < x.sparse_dim():
+            return x.mapped(own.sparse_softmax(x.indices(), values, x.sparse_shape, axis, log))
+        made = (torch.log_softmax if log else torch.softmax)(values, axis - x.sparse_dim() + 1)
+        return x.mapped(x.only_entries(made))
 
     return softmax
 

@@ -142,6 +142,13 @@ class Coordinates(Sparse):
         """The same places with other values."""
         return Coordinates(self._where, values, self.shape, self._count, coalesced=self._coalesced)
 
+    def only_entries(self, values: Tensor) -> Tensor:
+        """``values`` with zeros where there is no entry but padding."""
+        if self._count is None:
+            return values
+        there = torch.arange(values.shape[0]) < self._count
+        return torch.where(there.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
+
     def t(self) -> Coordinates:
         """The transpose of a matrix."""
         if self.sparse_dim() != 2 or self.dense_dim():

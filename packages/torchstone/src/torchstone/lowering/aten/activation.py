@@ -88,9 +88,10 @@ def _gelu_tanh(x: Value) -> Value:
 
 
 def _gelu_tanh_gradient(grad: Value, x: Value) -> Value:
-    inner = hlo.tanh(_tanh_argument(x))
-    slope = (1.0 - inner * inner) * (x * x * (3.0 * _TANH_CUBIC) + 1.0) * _TANH_SCALE
-    return grad * ((inner + 1.0) * 0.5 + x * slope * 0.5)
+    twice = _tanh_argument(x) * 2.0
+    slope = (x * x * (3.0 * _TANH_CUBIC) + 1.0) * (2.0 * _TANH_SCALE)
+    gate = hlo.logistic(twice)
+    return grad * (gate + x * (gate * hlo.logistic(-twice) * slope))
 
 
 @lowers(aten.gelu.default, dtypes=FLOATING)
@@ -124,22 +125,25 @@ def silu_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
     return composed("silu_backward", [grad_output, self], _silu_gradient, out)
 
 
-def _softplus(x: Value) -> Value:
-    """``log(1 + exp(x))`` without overflow."""
-    return hlo.maximum(x, 0.0) + hlo.log_plus_one(hlo.exponential(-hlo.abs_(x)))
+def _mish_numerator(x: Value) -> Value:
+    """``n = e (e + 2)`` of ``e = exp(x)``, for which ``tanh(softplus(x))`` is ``n / (n + 2)``; up to 20."""
+    power = hlo.exponential(hlo.minimum(x, 20.0))
+    return power * (power + 2.0)
 
 
 def _mish(x: Value) -> Value:
-    # tanh(log(1 + e)) = n / (n + 2) with n = e (e + 2); of no use where e² overflows or e is flushed to zero.
-    power = hlo.exponential(hlo.minimum(x, 20.0))
-    numerator = power * (power + 2.0)
+    # Of no use where e² overflows or e is flushed to zero.
+    numerator = _mish_numerator(x)
     far_below = x * hlo.exponential(x + 32.0) * math.exp(-32.0)
     return choose(x * (numerator / (numerator + 2.0)), (x > 20.0, x), (x < -64.0, far_below))
 
 
 def _mish_gradient(grad: Value, x: Value) -> Value:
-    inner = hlo.tanh(_softplus(x))
-    return grad * (inner + x * hlo.logistic(x) * (1.0 - inner * inner))
+    numerator = _mish_numerator(x)
+    rest = 2.0 / (numerator + 2.0)
+    inner = numerator * rest * 0.5
+    flatness = hlo.select(x > 20.0, 0.0, rest * (inner + 1.0))
+    return grad * (inner + x * hlo.logistic(x) * flatness)
 
 
 @lowers(aten.mish.default, dtypes=FLOATING)

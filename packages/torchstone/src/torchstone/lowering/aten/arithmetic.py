@@ -7,15 +7,17 @@ number (``float_parts``) and divisors of integers (``number_theory``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ... import hlo
-from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOATING, STANDARD, UNSIGNED
+from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOAT32, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
 from ..common import magnitude, truncate
 from ..factories import lowers_binary, lowers_unary
+from ..precise import in_double
 from ..promotion import as_value, broadcast, opmath
 from ..registry import Spec, lowers
 
@@ -98,6 +100,17 @@ def _divide(a: Value, b: Value) -> Value:
     return a / b
 
 
+def _kept_small(kernel: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+    """``kernel``, in float64 of float32 operands: a rest below their smallest normal number is not zero."""
+
+    def function(a: Value, b: Value) -> Value:
+        return in_double(kernel)(a, b) if a.dtype is FLOAT32 else kernel(a, b)
+
+    function.__doc__ = kernel.__doc__
+    return function
+
+
+@_kept_small
 def _divide_down(a: Value, b: Value) -> Value:
     """``floor(self / other)``, exact where the quotient is (c10/util/generic_math.h, ``div_floor``)."""
     if a.dtype.is_unsigned:
@@ -132,6 +145,7 @@ def div_mode(self: Value, other: Any, rounding_mode: str | None, *, out: Spec) -
     return hlo.convert(_ROUNDED[rounding_mode](x, y), out.dtype)
 
 
+@_kept_small
 def _modulo(a: Value, b: Value) -> Value:
     """``self - other * floor(self / other)``: the remainder with the divisor's sign."""
     rest = hlo.remainder(a, b)

@@ -1,6 +1,6 @@
 """Scaled dot-product attention, whole, and the forms that autograd leaves.
 
-Not here: multi-head attention with its projections (PyTorch decomposes it).
+Also multi-head attention with its projections, as exports have it.
 
 Masks are additive or boolean (True takes part); with ``is_causal`` query ``i``
 sees keys ``0 … i``, also if there are more or fewer keys than queries. A row
@@ -20,7 +20,8 @@ from ...dtypes import FLOATING, INT64
 from ...errors import LoweringBug
 from ...hlo import Value
 from ..common import restore
-from ..composites import Optional, Specs, composed
+from ..composites import Expand, Optional, Specs, composed, expanded
+from ..implicit_operators import own
 from ..registry import Spec, decomposes, lowers
 
 aten = torch.ops.aten
@@ -215,3 +216,54 @@ def flash_attention_backward(
     results = [Spec(x.shape, x.dtype) for x in (query, key, value)]
     attributes = {"is_causal": is_causal, "scale": factor}
     return composed("scaled_dot_product_attention_backward", inputs, kernel, results, attributes)
+
+
+@lowers(own.multi_head_attention.default, dtypes=FLOATING)
+def multi_head_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    in_proj_weight: Optional,
+    in_proj_bias: Optional,
+    q_proj_weight: Optional,
+    k_proj_weight: Optional,
+    v_proj_weight: Optional,
+    bias_k: Optional,
+    bias_v: Optional,
+    out_proj_weight: Value,
+    out_proj_bias: Optional,
+    key_padding_mask: Optional,
+    attn_mask: Optional,
+    num_heads: int,
+    add_zero_attn: bool,
+    need_weights: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
+    expand: Expand,
+    out: Sequence[Spec],
+) -> list[Value]:
+    """Attention of several heads between projections of queries, keys and values and one of the result."""
+    inputs = [
+        query,
+        key,
+        value,
+        in_proj_weight,
+        in_proj_bias,
+        q_proj_weight,
+        k_proj_weight,
+        v_proj_weight,
+        bias_k,
+        bias_v,
+        out_proj_weight,
+        out_proj_bias,
+        key_padding_mask,
+        attn_mask,
+    ]
+    attributes = {
+        "num_heads": num_heads,
+        "add_zero_attn": add_zero_attn,
+        "need_weights": need_weights,
+        "average_attn_weights": average_attn_weights,
+        "is_causal": is_causal,
+    }
+    return expanded("multi_head_attention", inputs, expand, out, attributes)

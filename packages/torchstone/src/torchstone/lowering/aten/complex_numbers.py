@@ -14,6 +14,7 @@ from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOAT16, FLOAT32, FLOAT64, NUMERIC, STANDARD, UNSIGNED
 from ...hlo import Value
 from ..common import cast
+from ..composites import composed_whole
 from ..factories import lowers_unary
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
@@ -38,19 +39,26 @@ def polar(abs: Value, angle: Value, *, out: Spec) -> Value:
 
 
 @lowers(aten.view_as_real.default, aten.view_as_real_copy.default, dtypes=COMPLEX)
-def view_as_real(self: Value) -> Value:
+def view_as_real(self: Value, out: Spec) -> Value:
     """Real and imaginary parts along a new last axis of size 2."""
-    return hlo.concatenate(
-        [hlo.expand_dims(part, [-1]) for part in (hlo.real(self), hlo.imag(self))], axis=self.rank
-    )
+
+    def kernel(x: Value) -> Value:
+        parts = (hlo.real(x), hlo.imag(x))
+        return hlo.concatenate([hlo.expand_dims(part, [-1]) for part in parts], axis=x.rank)
+
+    return composed_whole("view_as_real", [self], kernel, out, {})
 
 
 @lowers(aten.view_as_complex.default, aten.view_as_complex_copy.default, dtypes=_PARTS, gaps=_GAPS)
-def view_as_complex(self: Value) -> Value:
+def view_as_complex(self: Value, out: Spec) -> Value:
     """The last axis, of size 2, as real and imaginary parts."""
     axis = self.rank - 1
-    re, im = (hlo.squeeze(hlo.slice_axis(self, axis, i, i + 1), [axis]) for i in range(2))
-    return hlo.complex_(re, im)
+
+    def kernel(x: Value) -> Value:
+        re, im = (hlo.squeeze(hlo.slice_axis(x, axis, i, i + 1), [axis]) for i in range(2))
+        return hlo.complex_(re, im)
+
+    return composed_whole("view_as_complex", [self], kernel, out, {})
 
 
 @lowers(aten.real.default, dtypes=COPYABLE)

@@ -1,9 +1,9 @@
 """Operators whose result has a size that depends on data, in the forms that are given a size.
 
-``nonzero_static`` and ``repeat_interleave`` with ``output_size``. The forms without
-one (``nonzero``, ``masked_select``, ``unique``, ``unique_consecutive``, ``bincount``,
-indexing by a bool mask) are no programs with static shapes; they are reported as
-unsupported with that reason.
+``nonzero_static``, ``repeat_interleave`` with ``output_size``, ``masked_select`` of a
+declared size. The forms without one (``nonzero``, ``masked_select``, ``unique``,
+``unique_consecutive``, ``bincount``, indexing by a bool mask) are no programs with
+static shapes; they are reported as unsupported with that reason.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from ... import hlo
 from ...dtypes import BOOL, COPYABLE, INT32, INT64
 from ...hlo import Value
 from ..common import is_empty
+from ..composites import Expand, expanded
+from ..implicit_operators import own
 from ..registry import Spec, lowers
 from .masking import ordinal
 from .searching import insertion_points
@@ -47,3 +49,9 @@ def repeat_interleave(repeats: Value, out: Spec) -> Value:
     counts = hlo.convert(repeats, INT64)
     ends = hlo.associative_scan([counts], 0, lambda a, b: a + b)[0]
     return hlo.convert(insertion_points(ends, hlo.iota(out.shape, 0, INT64), right=True), out.dtype)
+
+
+@lowers(own.masked_select.default, dtypes=COPYABLE)
+def masked_select(self: Value, mask: Value, size: int, expand: Expand, out: Spec) -> list[Value]:
+    """The first ``size`` elements that ``mask`` selects, then zeros."""
+    return expanded("masked_select", [self, mask], expand, out, {"size": size})

@@ -172,7 +172,7 @@ def _fraction(x: Value) -> Value:
 lowers_unary(aten.ceil.default, kernel=_rounding(hlo.ceil), dtypes=_ALL_REAL)
 lowers_unary(aten.floor.default, kernel=_rounding(hlo.floor), dtypes=_ALL_REAL)
 lowers_unary(aten.round.default, kernel=_rounding(hlo.round_nearest_even), dtypes=_ALL_REAL)
-lowers_unary(aten.trunc.default, kernel=_rounding(truncate), dtypes=_ALL_REAL)
+lowers_unary(aten.trunc.default, kernel=_rounding(truncate), dtypes=_ALL_REAL, composite="trunc")
 lowers_unary(aten.frac.default, kernel=_fraction, dtypes=FLOATING)
 
 

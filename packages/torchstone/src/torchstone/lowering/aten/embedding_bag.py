@@ -1,14 +1,15 @@
 """Bags of embeddings: sums, means and maxima of rows, bag by bag, and the gradients.
 
 Composites ``torchstone.embedding_bag`` and ``torchstone.embedding_bag_backward``.
-Their decompositions have no loop: a scan turns offsets into the bag of every
-index, and one scatter combines the rows.
+A scan turns offsets into the bag of every index, and scatters combine the rows,
+a part of the indices at a time: the rows of all of them would fill far more memory
+than the table and the bags do.
 Not here: plain embeddings (``gathering``, ``index_updates``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ import torch
 from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64
 from ...hlo import Value
-from ..common import NOTHING_TO_DO, is_empty
+from ..common import NOTHING_TO_DO, counter, is_empty
 from ..composites import composed
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -29,13 +30,42 @@ SUM, MEAN, MAX = 0, 1, 2
 _MODES = ("sum", "mean", "max")
 NOWHERE = -1
 """A position that scatter drops."""
+_PART = 1 << 16
+"""Elements of the rows that are gathered at once: they stay in a processor's second-level cache."""
+
+Step = Callable[..., Sequence[Value]]
 
 
 def bag_of_each(offsets: Value, bags: hlo.Dim, count: hlo.Dim) -> Value:
-    """The bag of each of ``count`` indices, from where the bags start: int64 ``(count,)``."""
-    starts = hlo.convert(hlo.slice_axis(offsets, 0, 0, bags), INT64)
-    marks = hlo.put(hlo.full((count,), 0, INT64), starts, hlo.full((bags,), 1, INT64), 0, add)
+    """The bag of each of ``count`` indices, from where the bags start: int32 or int64 ``(count,)``."""
+    kind = counter(bags, count)
+    starts = hlo.slice_axis(offsets, 0, 0, bags)
+    marks = hlo.put(hlo.full((count,), 0, kind), starts, hlo.full((bags,), 1, kind), 0, add)
     return hlo.associative_scan([marks], 0, lambda a, b: a + b)[0] - 1
+
+
+def _by_parts(vectors: Sequence[Value], width: hlo.Dim, step: Step, state: Sequence[Value]) -> list[Value]:
+    """The state after ``step(start, *parts, *state)`` for part after part of 1-d ``vectors`` of one length.
+
+    ``start`` (0-d int64) is where the parts begin; rows of ``width`` for a part's elements stay in cache.
+    """
+    count = vectors[0].shape[0]
+    if not isinstance(count, int) or not isinstance(width, int):
+        return list(step(hlo.scalar(0, INT64), *vectors, *state))
+    length = max(1, _PART // width)
+    whole = count // length if count > length else 0
+
+    def part(i: Value, *state: Value) -> Sequence[Value]:
+        start = i * length
+        return step(start, *(hlo.dynamic_slice(vector, [start], (length,)) for vector in vectors), *state)
+
+    if whole:
+        state = hlo.fori(hlo.scalar(whole, INT64), part, state)
+    done = whole * length
+    if done == count:
+        return list(state)
+    rest = [hlo.slice_axis(vector, 0, done, count) for vector in vectors]
+    return list(step(hlo.scalar(done, INT64), *rest, *state))
 
 
 def _real(indices: Value, padding_idx: int) -> Value:
@@ -48,17 +78,39 @@ def _rowwise(x: Value, like: Value) -> Value:
     return hlo.broadcast_in_dim(hlo.convert(x, like.dtype), like.shape, [0])
 
 
-def _largest(rows: Value, indices: Value, bag: Value, where: Value, bags: hlo.Dim) -> tuple[Value, Value]:
+def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, bags: hlo.Dim) -> Value:
+    """The sum of the rows in each bag, each row times its ``scale``."""
+
+    def step(_: Value, indices: Value, where: Value, *rest: Value) -> Sequence[Value]:
+        rows = hlo.take(weight, indices, 0)
+        *scales, total = rest
+        for scale in scales:
+            rows = rows * _rowwise(scale, rows)
+        return [hlo.put(total, where, rows, 0, add)]
+
+    vectors = [indices, where] if scale is None else [indices, where, scale]
+    width = weight.shape[1]
+    return _by_parts(vectors, width, step, [hlo.full((bags, width), 0, weight.dtype)])[0]
+
+
+def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tuple[Value, Value]:
     """The maximum of each column in each bag, and the first index that has it; zeros for an empty bag."""
-    width = rows.shape[1]
-    start = hlo.full((bags, width), hlo.lowest(rows.dtype), rows.dtype)
-    best = hlo.put(start, where, rows, 0, hlo.maximum)
-    place = hlo.iota(rows.shape, 0, INT64)
-    here = hlo.eq(rows, hlo.take(best, bag, 0)) & hlo.broadcast_in_dim(
-        hlo.ne(where, NOWHERE), rows.shape, [0]
-    )
-    never = hlo.highest(INT64)
-    first = hlo.put(hlo.full(best.shape, never, INT64), where, hlo.select(here, place, never), 0, hlo.minimum)
+    width = weight.shape[1]
+    kind = counter(indices.shape[0])
+    shape, never = (bags, width), hlo.highest(kind)
+
+    def largest(_: Value, indices: Value, where: Value, best: Value) -> Sequence[Value]:
+        return [hlo.put(best, where, hlo.take(weight, indices, 0), 0, hlo.maximum)]
+
+    def first_of(start: Value, indices: Value, where: Value, first: Value) -> Sequence[Value]:
+        rows = hlo.take(weight, indices, 0)
+        here = hlo.eq(rows, hlo.take(best, hlo.maximum(where, 0), 0))
+        place = hlo.iota(rows.shape, 0, kind) + hlo.broadcast_to(hlo.convert(start, kind), rows.shape)
+        return [hlo.put(first, where, hlo.select(here, place, never), 0, hlo.minimum)]
+
+    nothing = hlo.full(shape, hlo.lowest(weight.dtype), weight.dtype)
+    (best,) = _by_parts([indices, where], width, largest, [nothing])
+    (first,) = _by_parts([indices, where], width, first_of, [hlo.full(shape, never, kind)])
     found = hlo.ne(first, never)
     chosen = hlo.take(hlo.convert(indices, INT64), hlo.select(found, first, 0), 0)
     return hlo.select(found, best, 0.0), hlo.select(found, chosen, 0)
@@ -101,22 +153,21 @@ def embedding_bag(
         bag = bag_of_each(offsets, bags, count)
         real = _real(indices, padding_idx)
         where = hlo.select(real, bag, NOWHERE)
-        sizes = hlo.put(hlo.full((bags,), 0, INT64), where, hlo.full((count,), 1, INT64), 0, add)
-        rows = hlo.take(weight, indices, 0)
+        kind = counter(bags, count)
+        sizes = hlo.put(hlo.full((bags,), 0, kind), where, hlo.full((count,), 1, kind), 0, add)
         chosen = hlo.full(out[3].shape, 0, INT64)
         if mode == MAX:
-            result, chosen = _largest(rows, indices, bag, where, bags)
+            result, chosen = _largest(weight, indices, where, bags)
         else:
-            rows = rows if scale is None else rows * _rowwise(scale, rows)
-            result = hlo.put(hlo.full((bags, rows.shape[1]), 0, rows.dtype), where, rows, 0, add)
+            result = _combined(weight, indices, where, scale, bags)
             if mode == MEAN:
                 result = result / _rowwise(hlo.maximum(sizes, 1), result)
         left_out = hlo.same_dim(out[1].shape[0], 0)
         surplus = out[2].shape[0] - bags
         return [
             result,
-            hlo.full((0,), 0, INT64) if left_out else bag,
-            hlo.pad_axis(sizes, 0, 0, 0, surplus),
+            hlo.full((0,), 0, INT64) if left_out else hlo.convert(bag, INT64),
+            hlo.pad_axis(hlo.convert(sizes, INT64), 0, 0, 0, surplus),
             chosen,
         ]
 
@@ -161,14 +212,23 @@ def embedding_bag_dense_backward(
             filled = hlo.broadcast_in_dim(sizes > 0, grad.shape, [0])
             where = hlo.select(filled, hlo.convert(maximum, INT64), NOWHERE)
             return hlo.put_along(zeros, where, grad, 0, add)
-        rows, where = hlo.take(grad, bag, 0), hlo.convert(indices, INT64)
-        if scale is not None:
-            rows = rows * _rowwise(scale, rows)
-        if scale_grad_by_freq:
-            rows = rows / _rowwise(hlo.take(count_of_each(where, num_weights), where, 0), rows)
-        if mode == MEAN:
-            rows = rows / _rowwise(hlo.take(sizes, bag, 0), rows)
-        return hlo.put(zeros, hlo.select(_real(where, padding_idx), where, NOWHERE), rows, 0, add)
+        index = hlo.convert(indices, INT64)
+        counts = count_of_each(index, num_weights) if scale_grad_by_freq else None
+
+        def step(_: Value, bag: Value, where: Value, *rest: Value) -> Sequence[Value]:
+            rows = hlo.take(grad, bag, 0)
+            *scales, total = rest
+            for own in scales:
+                rows = rows * _rowwise(own, rows)
+            if counts is not None:
+                rows = rows / _rowwise(hlo.take(counts, where, 0), rows)
+            if mode == MEAN:
+                rows = rows / _rowwise(hlo.take(sizes, bag, 0), rows)
+            return [hlo.put(total, where, rows, 0, add)]
+
+        where = hlo.select(_real(index, padding_idx), index, NOWHERE)
+        vectors = [bag, where] if scale is None else [bag, where, scale]
+        return _by_parts(vectors, grad.shape[1], step, [zeros])[0]
 
     attributes: dict[str, hlo.Attribute] = {
         "mode": _MODES[mode],
@@ -221,7 +281,7 @@ def embedding_bag_backward(
 
 def _bags(grad: Value, indices: Value, offsets: Value, offset2bag: Value) -> Value:
     if hlo.same_dim(offset2bag.shape[0], 0) and not is_empty(indices.shape) and not is_empty(grad.shape):
-        return bag_of_each(offsets, grad.shape[0], indices.shape[0])
+        return hlo.convert(bag_of_each(offsets, grad.shape[0], indices.shape[0]), INT64)
     return offset2bag
 
 

@@ -1,26 +1,36 @@
 """Quantization in exported graphs: the operators ``quantized_decomposed`` that PT2E (torchao) inserts.
 
-They take and give plain integer tensors within a declared range. Not here: PyTorch's
-quantized tensors and layers (``quantization``).
+They take and give plain integer tensors within a declared range. Parameters are
+numbers (static quantization), tensors of one element that the graph computes
+(dynamic quantization), or one for each channel. Not here: parameters for each token
+or group (``group_quantization``), PyTorch's quantized tensors and layers (``quantization``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # defines the operators
 
 from ... import hlo
-from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8
+from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, DType
 from ...hlo import Value
 from ..common import axis_of
 from ..composites import Optional, composed
-from ..registry import Spec, lowers
+from ..promotion import opmath
+from ..registry import Spec, decomposes, lowers
+from .quantization import quotient
 
 decomposed = torch.ops.quantized_decomposed
 
-_INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
-_STORED = frozenset({INT8, UINT8, INT16, INT32})
-_NOT_STORED = dict.fromkeys(EVERY - _STORED, "PT2E stores integers of 8, 16 or 32 bits")
+INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
+STORED = frozenset({INT8, UINT8, INT16, INT32})
+NOT_STORED = dict.fromkeys(EVERY - STORED, "PT2E stores integers of 8, 16 or 32 bits")
+
+
+# Parameters known, or for each channel -------------------------------------------------
 
 
 def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, out: Spec) -> Value:
@@ -30,7 +40,7 @@ def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, o
 
 @lowers(
     decomposed.quantize_per_tensor.default,
-    dtypes=_INPUTS,
+    dtypes=INPUTS,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_tensor(
@@ -53,8 +63,8 @@ def quantize_per_tensor(
 
 @lowers(
     decomposed.dequantize_per_tensor.default,
-    dtypes=_STORED,
-    gaps=_NOT_STORED,
+    dtypes=STORED,
+    gaps=NOT_STORED,
     ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
 )
 def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec) -> list[Optional]:
@@ -69,7 +79,7 @@ def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec
 
 @lowers(
     decomposed.quantize_per_channel.default,
-    dtypes=_INPUTS,
+    dtypes=INPUTS,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_channel(
@@ -95,8 +105,8 @@ def quantize_per_channel(
 
 @lowers(
     decomposed.dequantize_per_channel.default,
-    dtypes=_STORED,
-    gaps=_NOT_STORED,
+    dtypes=STORED,
+    gaps=NOT_STORED,
     ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
 )
 def dequantize_per_channel(
@@ -113,3 +123,113 @@ def dequantize_per_channel(
 
     inputs = [input, scales, zero_points]
     return composed("dequantize_channels_from_range", inputs, kernel, out, {"axis": along})
+
+
+# Parameters that the graph computes ----------------------------------------------------
+
+
+def _everywhere(number: Value, like: Value) -> Value:
+    """A tensor of one element over the shape of another, in its dtype."""
+    return hlo.broadcast_to(hlo.reshape(hlo.convert(number, like.dtype), ()), like.shape)
+
+
+@lowers(
+    decomposed.quantize_per_tensor.tensor,
+    dtypes=INPUTS,
+    ignores=("dtype",),  # the result's own
+)
+def quantize_by_tensors(
+    input: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int, out: Spec
+) -> list[Optional]:
+    """:func:`quantize_per_tensor` with scale and zero point from tensors of one element."""
+
+    def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
+        x = hlo.convert(x, FLOAT32)  # it has become as wide as the scale
+        inverse = _everywhere(1.0 / hlo.convert(scale, FLOAT64), x)
+        return _on_grid(x, inverse, _everywhere(zero_point, x), quant_min, quant_max, out)
+
+    attributes: dict[str, hlo.Attribute] = {"quant_min": quant_min, "quant_max": quant_max}
+    return composed("quantize_to_range_by_tensors", [input, scale, zero_point], kernel, out, attributes)
+
+
+@lowers(
+    decomposed.dequantize_per_tensor.tensor,
+    dtypes=STORED,
+    gaps=NOT_STORED,
+    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
+)
+def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Spec) -> list[Optional]:
+    """:func:`dequantize_per_tensor` with scale and zero point from tensors of one element."""
+
+    def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
+        wide = hlo.convert(x, opmath(out.dtype))
+        return (wide - _everywhere(zero_point, wide)) * _everywhere(scale, wide)
+
+    return composed("dequantize_from_range_by_tensors", [input, scale, zero_point], kernel, out)
+
+
+_STEPS = {FLOAT16: (5, 10), BFLOAT16: (8, 7)}
+"""Exponent and mantissa bits."""
+
+
+def _rounded(x: Value, dtype: DType) -> Value:
+    """float32 rounded to ``dtype``."""
+    return hlo.reduce_precision(x, *_STEPS[dtype]) if dtype in _STEPS else x
+
+
+def _extent(x: Value, width: float, eps: float, dtype: DType) -> Value:
+    """The scale at which ``x`` is ``width`` steps wide, at least ``eps``."""
+    return hlo.maximum(_rounded(quotient(x, hlo.full_like(x, width)), dtype), eps)
+
+
+def _extremes(x: Value) -> tuple[Value, Value]:
+    """The least and the greatest element, or zero where that lies beyond them."""
+    axes = list(range(x.rank))
+    return hlo.minimum(hlo.reduce_min(x, axes), 0.0), hlo.maximum(hlo.reduce_max(x, axes), 0.0)
+
+
+@lowers(
+    decomposed.choose_qparams.tensor,
+    dtypes=INPUTS,
+    ignores=("dtype",),  # the range says it
+)
+def choose_qparams(
+    input: Value, quant_min: int, quant_max: int, eps: float, out: Sequence[Spec]
+) -> list[Optional]:
+    """Scale and zero point at which the elements of ``input``, and zero, fill the range."""
+
+    def kernel(x: Value) -> list[Value]:
+        low, high = _extremes(x)
+        scale = _extent(_rounded(high - low, input.dtype), quant_max - quant_min, eps, input.dtype)
+        steps = hlo.convert(hlo.round_nearest_even(low / scale), INT32)
+        return [scale, hlo.clamp(quant_min, quant_min - steps, quant_max)]
+
+    attributes: dict[str, hlo.Attribute] = {"quant_min": quant_min, "quant_max": quant_max, "epsilon": eps}
+    return composed("choose_quantization", [input], kernel, out, attributes)
+
+
+@lowers(decomposed.choose_qparams_symmetric.tensor, dtypes=INPUTS)
+def choose_qparams_symmetric(
+    input: Value, quant_min: int, quant_max: int, eps: float, dtype: DType, out: Sequence[Spec]
+) -> list[Optional]:
+    """The scale at which the largest magnitude in ``input`` fills half of the range."""
+    middle = 128 if dtype is UINT8 else 0
+
+    def kernel(x: Value) -> list[Value]:
+        low, high = _extremes(x)
+        scale = _extent(hlo.maximum(-low, high), (quant_max - quant_min) / 2, eps, input.dtype)
+        return [scale, hlo.full((), middle, INT32)]
+
+    attributes: dict[str, hlo.Attribute] = {
+        "quant_min": quant_min,
+        "quant_max": quant_max,
+        "epsilon": eps,
+        "zero_point": middle,
+    }
+    return composed("choose_symmetric_quantization", [input], kernel, out, attributes)
+
+
+@decomposes(decomposed.convert_element_type.no_fuse)
+def convert_element_type(input: torch.Tensor, dtype: torch.dtype) -> Any:
+    """A conversion that PyTorch's own compiler keeps apart from its neighbours."""
+    return torch.ops.prims.convert_element_type.default(input, dtype)

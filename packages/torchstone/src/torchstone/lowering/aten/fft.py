@@ -3,7 +3,7 @@
 StableHLO transforms the last one to three axes and divides inverse transforms
 by the number of elements; here the axes are brought there, more of them are
 transformed in turn, and the norm is PyTorch's. Transformed axes have static
-sizes. ``fftshift`` needs no lowering: PyTorch decomposes it.
+sizes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Literal
 import torch
 
 from ... import hlo
-from ...dtypes import COMPLEX, FLOAT32, FLOAT64, FLOATING
+from ...dtypes import COMPLEX, COPYABLE, FLOAT32, FLOAT64, FLOATING
 from ...hlo import Value
-from ..common import is_empty
+from ..common import axis_of, is_empty
+from ..composites import Expand, composed_whole, expanded
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
@@ -102,11 +103,36 @@ def _fft_c2r(self: Value, dim: list[int], normalization: int, last_dim_size: int
 @lowers(aten.fft_fftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
     """The frequencies of a complex transform of ``n`` samples at distance ``d``, negative ones last."""
-    index = hlo.iota((n,), 0, opmath(out.dtype))
-    return hlo.convert(hlo.select(index < (n + 1) // 2, index, index - n) * (1.0 / (n * d)), out.dtype)
+
+    def kernel() -> Value:
+        index = hlo.iota((n,), 0, opmath(out.dtype))
+        signed = hlo.select(index < (n + 1) // 2, index, index - n)
+        return hlo.convert(signed * (1.0 / (n * d)), out.dtype)
+
+    return composed_whole("fftfreq", [], kernel, out, {"n": n, "d": float(d)})
 
 
 @lowers(aten.fft_rfftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
     """The frequencies of a real signal's transform, none of them negative."""
-    return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * (1.0 / (n * d)), out.dtype)
+
+    def kernel() -> Value:
+        return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * (1.0 / (n * d)), out.dtype)
+
+    return composed_whole("rfftfreq", [], kernel, out, {"n": n, "d": float(d)})
+
+
+@lowers(aten.fft_fftshift.default, dtypes=COPYABLE)
+def fftshift(self: Value, dim: list[int] | None, expand: Expand, out: Spec) -> list[Value]:
+    """The zero frequency moved to the middle of each of ``dim`` (of all axes without it)."""
+    return expanded("fftshift", [self], expand, out, {"axes": _shifted_axes(dim, self.rank)})
+
+
+@lowers(aten.fft_ifftshift.default, dtypes=COPYABLE)
+def ifftshift(self: Value, dim: list[int] | None, expand: Expand, out: Spec) -> list[Value]:
+    """The zero frequency moved back to the front."""
+    return expanded("ifftshift", [self], expand, out, {"axes": _shifted_axes(dim, self.rank)})
+
+
+def _shifted_axes(dim: list[int] | None, rank: int) -> list[int]:
+    return list(range(rank)) if dim is None else [axis_of(one, rank) for one in dim]

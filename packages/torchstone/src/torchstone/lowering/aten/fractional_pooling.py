@@ -15,6 +15,7 @@ import torch
 from ... import hlo
 from ...dtypes import FLOATING, INT32, INT64
 from ...hlo import Value
+from ..common import is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import first_maximum, places
@@ -50,6 +51,8 @@ def fractional_max_pool3d(
 def _fractional(
     x: Value, kernel: Sequence[int], counts: Sequence[int], samples: Value, out: Spec
 ) -> tuple[Value, Value]:
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype), hlo.full(out.shape, 0, INT64)
     rank = len(kernel)
     value = x if x.rank == rank + 2 else hlo.expand_dims(x, [0])
     place = places(value, rank)

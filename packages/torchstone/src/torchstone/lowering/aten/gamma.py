@@ -378,8 +378,8 @@ def igammac(a: Value, x: Value) -> Value:
     return _incomplete(a, x, upper=True)
 
 
-lowers_unary(aten.lgamma.default, kernel=in_double(lgamma), dtypes=DTYPES)
-lowers_unary(aten.digamma.default, kernel=in_double(digamma), dtypes=DTYPES)
+lowers_unary(aten.lgamma.default, kernel=in_double(lgamma), dtypes=DTYPES, composite="lgamma")
+lowers_unary(aten.digamma.default, kernel=in_double(digamma), dtypes=DTYPES, composite="digamma")
 lowers_binary(
     aten.special_zeta.default,
     aten.special_zeta.self_scalar,

@@ -16,7 +16,7 @@ from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
 from ..common import at_least_1d, axis_of, flatten, is_empty
-from ..composites import composed_whole
+from ..composites import Expand, composed_whole, expanded
 from ..registry import Spec, lowers
 
 aten = torch.ops.aten
@@ -123,3 +123,9 @@ def embedding(weight: Value, indices: Value, out: Spec) -> Value:
     if is_empty(out.shape):
         return hlo.full(out.shape, 0, out.dtype)
     return composed_whole("embedding", [weight, indices], lambda w, i: hlo.take(w, i, 0), out, {})
+
+
+@lowers(aten.one_hot.default, dtypes=frozenset({INT64}))
+def one_hot(self: Value, num_classes: int, expand: Expand, out: Spec) -> list[Value]:
+    """One at each element's class, zero at the others; none at all for a class that is not there."""
+    return expanded("one_hot", [self], expand, out, {"num_classes": num_classes})

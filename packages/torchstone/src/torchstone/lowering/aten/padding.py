@@ -1,6 +1,6 @@
 """Padding by a constant, by reflection and by repetition of the border, with the gradients.
 
-Not here: circular padding, which PyTorch expands into slices and copies.
+Circular padding is what PyTorch expands it into, slices and copies.
 ``padding`` lists (before, after) pairs from the last axis on; negative numbers crop.
 """
 
@@ -15,6 +15,7 @@ from ... import hlo
 from ...dtypes import COPYABLE, STANDARD
 from ...hlo import Value
 from ..common import NOTHING_TO_DO, is_empty
+from ..composites import Expand, composed_whole, expanded
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
@@ -114,7 +115,19 @@ def _backward(grad: Value, padding: list[int], out: Spec, one: OneAxis) -> Value
 )
 def reflection_pad(self: Value, padding: list[int], out: Spec) -> Value:
     """The tensor mirrored at its borders, which are not repeated."""
-    return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else _each_axis(self, padding, _reflect)
+    if is_empty(out.shape):
+        return hlo.full(out.shape, 0, out.dtype)
+
+    def kernel(x: Value) -> Value:
+        return _each_axis(x, padding, _reflect)
+
+    return composed_whole("reflect_pad", [self], kernel, out, {"padding": padding})
+
+
+@lowers(aten._pad_circular.default, dtypes=COPYABLE)
+def circular_pad(self: Value, pad: list[int], expand: Expand, out: Spec) -> list[Value]:
+    """The tensor continued from its other end."""
+    return expanded("circular_pad", [self], expand, out, {"padding": pad})
 
 
 @lowers(

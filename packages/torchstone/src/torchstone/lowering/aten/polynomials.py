@@ -18,6 +18,7 @@ import torch
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOAT32, FLOAT64, INT64
 from ...hlo import Value
+from ..precise import in_double
 from ..promotion import broadcast
 from ..registry import Spec, lowers
 
@@ -212,7 +213,8 @@ def _degree(n: Value) -> Value:
 def _register(name: str, kernel: Callable[[Value, Value], Value]) -> None:
     def function(x: Any, n: Any, out: Spec) -> Value:
         points, degree = broadcast((x, n), out.dtype, out.shape)
-        return kernel(points, _degree(degree))
+        # Rounded in every step, float32 would lose digits near each of the polynomial's zeros.
+        return in_double(lambda points: kernel(points, _degree(degree)))(points)
 
     packet = getattr(aten, name)
     function.__qualname__ = function.__name__ = name

@@ -22,6 +22,7 @@ from ...hlo import Value
 from .. import quantized_operators
 from ..common import axis_of
 from ..composites import Optional, composed
+from ..precise import in_double
 from ..registry import Spec, lowers
 
 aten = torch.ops.aten
@@ -33,6 +34,9 @@ _NOT_STORAGE = dict.fromkeys(EVERY - _STORAGE, "quantized tensors are stored as 
 _RANGE = {INT8: (-128, 127), UINT8: (0, 255), INT32: (-(2**31), 2**31 - 1)}
 
 Numbers = Sequence[float] | Sequence[int]
+
+quotient = in_double(hlo.divide)
+"""float32 by float32, rounded once: by a constant, XLA multiplies with the reciprocal, which is inexact."""
 
 
 def _spread(numbers: Numbers, dtype: DType, shape: hlo.Shape, axis: int) -> Value:
@@ -137,22 +141,16 @@ def _requantized(
     multiplier = [float(numpy.float32(each) / numpy.float32(out_scale)) for each in scales]
     x = hlo.convert(total, FLOAT32)
     if bias is not None:
-        share = bias / _spread(scales, FLOAT32, bias.shape, 0)
+        share = quotient(bias, _spread(scales, FLOAT32, bias.shape, 0))
         x = x + hlo.broadcast_in_dim(share, x.shape, [axis])
     near = hlo.round_nearest_even(x * _spread(multiplier, FLOAT32, x.shape, axis)) + float(zero_point)
     return _clamped(near, out.dtype, zero_point if relu else None)
 
 
-def _layer(
-    scale: float, zero_point: int, out_scale: float, out_zero_point: int, relu: bool
-) -> dict[str, hlo.Attribute]:
-    return {
-        "scale": scale,
-        "zero_point": zero_point,
-        "out_scale": out_scale,
-        "out_zero_point": out_zero_point,
-        "relu": relu,
-    }
+def _layer(*values: float) -> dict[str, hlo.Attribute]:
+    """The attributes of all layers."""
+    names = ("scale", "zero_point", "out_scale", "out_zero_point", "relu")
+    return dict(zip(names, values, strict=True))
 
 
 @lowers(own.quantized_linear.default, dtypes=frozenset({UINT8}))
@@ -244,7 +242,7 @@ def quantized_batch_norm(
         slope = weight / hlo.sqrt(var + eps)
         shift = bias - mean * slope
         factor = slope * float(numpy.float32(scale) / numpy.float32(out_scale))
-        offset = shift / float(numpy.float32(out_scale))
+        offset = quotient(shift, hlo.full_like(shift, float(numpy.float32(out_scale))))
         centered = hlo.convert(_centered(x, [zero_point]), FLOAT32)
         made = centered * hlo.broadcast_in_dim(factor, x.shape, [1])
         near = hlo.round_nearest_even(made + hlo.broadcast_in_dim(offset, x.shape, [1]))

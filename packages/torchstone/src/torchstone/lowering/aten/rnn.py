@@ -16,16 +16,16 @@ import torch
 from torch._ops import OpOverload
 
 from ... import hlo
-from ...dtypes import COMPLEX, FLOATING, INTEGRAL, DType
+from ...dtypes import COMPLEX, COPYABLE, FLOATING, INTEGRAL, DType
 from ...hlo import Value
 from ..cells import CELLS, Cell
-from ..composites import Optional, composed
+from ..composites import Expand, Optional, composed, expanded
+from ..implicit_operators import own
 from ..recurrence import Packed, Padded, Rows, Weights, differentiate_layer, product, run_layer
 from ..recurrent_operators import STAND_INS, expansion
 from ..registry import Spec, decomposes, lowers
 
 aten = torch.ops.aten
-own = torch.ops.torchstone
 
 
 def _rows(x: Value, batch: hlo.Dim, sizes: Value | None) -> Rows:
@@ -204,3 +204,32 @@ def rnn_layer_backward(
 
     inputs = [grad_output, weight, projection, batch_sizes, *grad_last, *saved]
     return composed("rnn_layer_backward", inputs, kernel, out, {"mode": mode, "reverse": reverse})
+
+
+@lowers(own.pack_padded_sequence.default, dtypes=COPYABLE)
+def pack_padded_sequence(
+    input: Value, lengths: Value, batch_first: bool, expand: Expand, out: Sequence[Spec]
+) -> list[Value]:
+    """Rows of all sequences step by step, then zeros; and how many sequences reach each step."""
+    return expanded("pack_padded_sequence", [input, lengths], expand, out, {"batch_first": batch_first})
+
+
+@lowers(own.pad_packed_sequence.default, dtypes=COPYABLE)
+def pad_packed_sequence(
+    data: Value,
+    batch_sizes: Value,
+    batch: int,
+    batch_first: bool,
+    padding_value: float,
+    total_length: int,
+    expand: Expand,
+    out: Sequence[Spec],
+) -> list[Value]:
+    """The padded sequences and their lengths."""
+    attributes = {
+        "batch": batch,
+        "batch_first": batch_first,
+        "padding_value": float(padding_value),
+        "total_length": total_length,
+    }
+    return expanded("pad_packed_sequence", [data, batch_sizes], expand, out, attributes)

@@ -1,4 +1,4 @@
-"""Running sums, products, extremes and log-sum-exps along an axis.
+"""Running sums, products, extremes and log-sum-exps along an axis, and differences of neighbours.
 
 Not here: reductions, the higher-order operators ``scan`` and
 ``associative_scan`` (``control_flow``).
@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ... import hlo
-from ...dtypes import BOOLEAN, COMPLEX, EVERY, FLOATING, INT64, REAL, SUB_BYTE
+from ...dtypes import BOOLEAN, COMPLEX, EVERY, FLOATING, INT64, REAL, STANDARD, SUB_BYTE
 from ...hlo import Value
-from ..common import axis_of, cast, is_empty
+from ..common import axis_of, cast, counter, is_empty
+from ..composites import Expand, Optional, expanded
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
@@ -75,7 +76,10 @@ def _later_if(better: Callable[[Value, Value], Value]) -> Combine:
 
 
 def _with_index(x: Value, axis: int) -> Sequence[Value]:
-    return x, hlo.index_of(x, axis) if x.rank else hlo.scalar(0, INT64)
+    """``x`` and indices of the axis: int32 where they fit, half of what a scan has to move."""
+    if not x.rank:
+        return x, hlo.scalar(0, INT64)
+    return x, hlo.index_of(x, axis, counter(x.shape[axis]))
 
 
 @lowers(aten.cummax.default, dtypes=REAL | BOOLEAN)
@@ -125,3 +129,12 @@ def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Valu
     nothing = hlo.full((1, *x.shape[1:]), float("-inf"), x.dtype)
     sums = hlo.fori(hlo.dim_scalar(x.shape[0]), step, [nothing, x])[1]
     return [hlo.move_axis(sums, 0, axis)]
+
+
+@lowers(aten.diff.default, dtypes=STANDARD)
+def diff(
+    self: Value, n: int, dim: int, prepend: Optional, append: Optional, expand: Expand, out: Spec
+) -> list[Value]:
+    """Differences of neighbours along ``dim``, ``n`` times."""
+    attributes = {"n": n, "axis": axis_of(dim, self.rank)}
+    return expanded("diff", [self, prepend, append], expand, out, attributes)

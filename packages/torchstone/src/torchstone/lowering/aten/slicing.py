@@ -85,7 +85,13 @@ def split(self: Value, dim: int = 0, *, out: tuple[Spec, ...]) -> list[Value]:
 def unbind(self: Value, dim: int = 0) -> list[Value]:
     """One tensor per index of a (static) axis."""
     axis = axis_of(dim, self.rank)
-    return [selected(self, axis, index) for index in range(self.shape[axis])]
+    if not self.shape[axis]:
+        return []
+
+    def kernel(x: Value) -> list[Value]:
+        return [selected(x, axis, index) for index in range(x.shape[axis])]
+
+    return hlo.composite("torchstone.unbind", [self], kernel, {"axis": axis})
 
 
 def diagonal_indices(count: hlo.Dim, offset: int) -> Value:

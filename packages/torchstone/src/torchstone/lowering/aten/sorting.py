@@ -13,6 +13,7 @@ from ... import hlo
 from ...dtypes import BOOLEAN, COPYABLE, INT64, REAL, UNSIGNED
 from ...hlo import Value
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, flatten, is_empty
+from ..ordering import first_equal, first_in_order, key_of_rank, nan_key, order_key, sorted_with_indices
 from ..registry import Spec, lowers
 
 aten = torch.ops.aten
@@ -21,23 +22,6 @@ SORTABLE = REAL | BOOLEAN | UNSIGNED
 """What has an order: complex numbers have none."""
 UNSORTABLE = dict.fromkeys(COPYABLE - SORTABLE, NOTHING_TO_DO)
 UNRANKED = dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO)
-
-
-def _before(a: Value, b: Value, descending: bool) -> Value:
-    """True where ``a`` comes strictly before ``b``."""
-    first = a > b if descending else a < b
-    if not a.dtype.is_floating:
-        return first
-    late, early = (a, b) if descending else (b, a)
-    return first | (hlo.is_nan(late) & ~hlo.is_nan(early))
-
-
-def sorted_with_indices(x: Value, axis: int, descending: bool = False) -> tuple[Value, Value]:
-    """``x`` (1-d or more) sorted stably along ``axis``, and where each element stood (int64)."""
-    values, indices = hlo.sort(
-        [x, hlo.index_of(x, axis)], axis, lambda a, b, *_: _before(a, b, descending), stable=True
-    )
-    return values, indices
 
 
 @lowers(aten.sort.default, aten.sort.stable, dtypes=SORTABLE, gaps=UNSORTABLE, ignores=("stable",))
@@ -56,50 +40,55 @@ def topk(
     """The ``k`` largest or smallest elements of an axis in order, and their positions."""
     x = at_least_1d(self)
     axis = axis_of(dim, x.rank)
-    values, indices = (hlo.slice_axis(v, axis, 0, k) for v in sorted_with_indices(x, axis, largest))
-    return hlo.reshape(values, out[0].shape), hlo.reshape(indices, out[1].shape)
+    return _picked(x, first_in_order(order_key(x, descending=largest), axis, k), axis, out)
 
 
-def _at(values: tuple[Value, Value], axis: int, index: int, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """One index of a sorted axis, in the shapes of ``out``."""
-    first, second = (hlo.slice_axis(v, axis, index, index + 1) for v in values)
-    return hlo.reshape(first, out[0].shape), hlo.reshape(second, out[1].shape)
+def _picked(x: Value, at: Value, axis: int, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
+    """The elements of ``x`` at positions along ``axis``, and the positions, in the shapes of ``out``."""
+    return hlo.reshape(hlo.take_along(x, at, axis), out[0].shape), hlo.reshape(at, out[1].shape)
+
+
+def _only_one(x: Value, axis: int) -> list[hlo.Dim]:
+    return [1 if i == axis else dim for i, dim in enumerate(x.shape)]
+
+
+def _nothing(out: tuple[Spec, Spec]) -> tuple[Value, Value]:
+    return hlo.full(out[0].shape, 0, out[0].dtype), hlo.full(out[1].shape, 0, out[1].dtype)
 
 
 @lowers(aten.kthvalue.default, dtypes=REAL, gaps=UNRANKED, ignores=("keepdim",))
 def kthvalue(self: Value, k: int, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
     """The ``k``-th smallest element of an axis (counted from 1) and its position."""
     x = at_least_1d(self)
+    if is_empty(out[0].shape):
+        return _nothing(out)
     axis = axis_of(dim, x.rank)
-    return _at(sorted_with_indices(x, axis), axis, k - 1, out)
+    keys, rank = order_key(x), hlo.full(_only_one(x, axis), k - 1, INT64)
+    return _picked(x, first_equal(keys, key_of_rank(x, rank, axis), axis), axis, out)
 
 
-def _median(x: Value, axis: int, ignore_nan: bool) -> tuple[Value, Value]:
-    """The lower median along ``axis`` and its position, both with size 1 there.
+def _median(x: Value, axis: int, ignore_nan: bool) -> Value:
+    """Where the lower median along ``axis`` stands, with size 1 there.
 
     A NaN is the median unless it is ignored (all of them: then it is).
     """
-    values, indices = sorted_with_indices(x, axis)
-    size = x.shape[axis]
-    kept = [1 if i == axis else dim for i, dim in enumerate(x.shape)]
-    middle = hlo.full(kept, (size - 1) // 2, INT64)
-    if x.dtype.is_floating:
-        missing = hlo.convert(hlo.is_nan(x), INT64)
-        nans = hlo.reshape(hlo.reduce_sum(missing, [axis]), kept)
-        if ignore_nan:
-            middle = hlo.maximum(size - 1 - nans, 0) / hlo.full_like(nans, 2)
-        else:
-            # The first NaN follows the numbers.
-            middle = hlo.select(nans > 0, size - nans, middle)
-    return hlo.take_along(values, middle, axis), hlo.take_along(indices, middle, axis)
+    size, keys = x.shape[axis], order_key(x)
+    middle = hlo.full(_only_one(x, axis), (size - 1) // 2, INT64)
+    if x.dtype.is_floating and ignore_nan:
+        nans = hlo.reduce_sum(hlo.convert(hlo.is_nan(x), INT64), [axis])
+        nans = hlo.reshape(nans, middle.shape)
+        middle = hlo.maximum(size - 1 - nans, 0) / hlo.full_like(nans, 2)
+    key = key_of_rank(x, middle, axis)
+    missing = nan_key(x.dtype) if x.dtype.is_floating and not ignore_nan else None
+    return first_equal(keys, key, axis, rather=missing)
 
 
 def _median_of(self: Value, dim: int, out: tuple[Spec, Spec], ignore_nan: bool) -> tuple[Value, Value]:
     x = at_least_1d(self)
     if is_empty(out[0].shape):
-        return hlo.full(out[0].shape, 0, out[0].dtype), hlo.full(out[1].shape, 0, out[1].dtype)
-    value, index = _median(x, axis_of(dim, x.rank), ignore_nan)
-    return hlo.reshape(value, out[0].shape), hlo.reshape(index, out[1].shape)
+        return _nothing(out)
+    axis = axis_of(dim, x.rank)
+    return _picked(x, _median(x, axis, ignore_nan), axis, out)
 
 
 @lowers(aten.median.dim, dtypes=REAL, gaps=UNRANKED, ignores=("keepdim",))
@@ -117,7 +106,8 @@ def nanmedian_dim(self: Value, dim: int, out: tuple[Spec, Spec]) -> tuple[Value,
 def _median_of_all(self: Value, ignore_nan: bool) -> Value:
     if is_empty(self.shape):
         return hlo.scalar(float("nan"), self.dtype)
-    return hlo.reshape(_median(flatten(self), 0, ignore_nan)[0], ())
+    x = flatten(self)
+    return hlo.reshape(hlo.take_along(x, _median(x, 0, ignore_nan), 0), ())
 
 
 @lowers(aten.median.default, dtypes=REAL, gaps=UNRANKED)
@@ -137,7 +127,7 @@ def mode(self: Value, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, 
     """The most frequent element of an axis (the smallest of several) and its last position."""
     x = at_least_1d(self)
     if is_empty(out[0].shape):
-        return hlo.full(out[0].shape, 0, out[0].dtype), hlo.full(out[1].shape, 0, out[1].dtype)
+        return _nothing(out)
     axis = axis_of(dim, x.rank)
     values, indices = sorted_with_indices(x, axis)
     size = x.shape[axis]
@@ -155,10 +145,4 @@ def mode(self: Value, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, 
         return [hlo.select(better, other, best), hlo.select(better, where, at)]
 
     _, last = hlo.reduce([length, place], [-1, hlo.highest(INT64)], [axis], longer)
-    kept = hlo.expand_dims(last, [axis])
-    return _picked((values, indices), kept, axis, out)
-
-
-def _picked(pair: tuple[Value, Value], at: Value, axis: int, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    first, second = (hlo.take_along(v, at, axis) for v in pair)
-    return hlo.reshape(first, out[0].shape), hlo.reshape(second, out[1].shape)
+    return _picked(x, hlo.take_along(indices, hlo.expand_dims(last, [axis]), axis), axis, out)

@@ -255,13 +255,13 @@ def sparse_softmax(
         if is_empty(values.shape):
             return values
         group, groups = _grouped(indices, size, dim)
-        lowest = hlo.full((groups,), float("-inf"), values.dtype)
+        lowest = hlo.full((groups, *values.shape[1:]), float("-inf"), values.dtype)
         top = hlo.put(lowest, group, values, 0, hlo.maximum)
         shifted = values - _picked(top, group)
         exponentials = hlo.exponential(shifted)
         sums = _picked(_gathered(exponentials, group, groups), group)
         made = shifted - hlo.log(sums) if log else exponentials / sums
-        return hlo.select(group < groups, made, 0.0)
+        return hlo.select(_along(group < groups, made), made, 0.0)
 
     attributes: dict[str, hlo.Attribute] = {"size": size, "dim": dim, "log": log}
     return composed("sparse_softmax", [indices, values], kernel, out, attributes)
@@ -277,7 +277,7 @@ def sparse_softmax_backward(
         group, groups = _grouped(indices, size, dim)
         sums = _picked(_gathered(grad if log else grad * output, group, groups), group)
         made = grad - hlo.exponential(output) * sums if log else output * (grad - sums)
-        return hlo.select(group < groups, made, 0.0)
+        return hlo.select(_along(group < groups, made), made, 0.0)
 
     attributes: dict[str, hlo.Attribute] = {"size": size, "dim": dim, "log": log}
     return composed("sparse_softmax_backward", [grad, output, indices], kernel, out, attributes)

@@ -31,7 +31,7 @@ from ...compiler.graphs import to_numpy
 from ..compilation import plain_errors, watched
 from ..replay import run_all_fresh
 from ..subject import differentiate
-from .calls import CALLS, Bound, Call
+from .calls import CALLS, Bound, Call, Operator
 from .calls.call import results
 
 Key = tuple[str, str]
@@ -166,7 +166,7 @@ def backward(keys: Sequence[Key]) -> dict[Key, str]:
     complaints: dict[Item, str] = {}
 
     def run(items: Sequence[Item]) -> None:
-        complaints.update(_judged_gradients(items))
+        complaints.update(judged_gradients(items))
 
     with quiet():
         chosen = [item for key in keys for item in _differentiable(key)]
@@ -202,11 +202,11 @@ def _differentiable(key: Key) -> list[Item]:
     return found
 
 
-def _judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
+def judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
     """The complaint about each item's gradients through ``torch.compile`` without fallback."""
     with watched() as compilation, plain_errors():
         found = _gradients(items, _prepared)
-    fallbacks = set(compilation.fallbacks) - set(CALLS[items[0].key].in_eager)
+    fallbacks = set(compilation.fallbacks) - set(_operator(items).in_eager)
     if fallbacks or compilation.breaks:
         raise AssertionError(f"not one graph: {sorted(fallbacks or compilation.breaks)}")
     expected = _gradients([item.in_eager() for item in items])
@@ -225,12 +225,17 @@ def _judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
     return judged
 
 
+def _operator(items: Sequence[Item]) -> Operator:
+    """What the calls belong to; one without options where that is no entry of the inventory."""
+    return CALLS.get(items[0].key, Operator([item.call for item in items]))
+
+
 Prepare = Callable[[Calls, Sequence[Item]], Callable[..., Sequence[torch.Tensor]]]
 
 
 def _prepared(model: Calls, items: Sequence[Item]) -> Callable[..., Sequence[torch.Tensor]]:
     """``model`` through ``torch.compile``, captured before where capture rules are needed."""
-    operator = CALLS[items[0].key]
+    operator = _operator(items)
     function: Callable[..., Any] = model
     if items[0].call.ruled:
         with bounds(**(operator.bounds or {})):

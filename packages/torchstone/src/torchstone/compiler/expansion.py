@@ -1,0 +1,100 @@
+"""PyTorch's own expansion of one call of a composite-implicit operator.
+
+Such an operator (``einsum``, ``cross_entropy_loss``, …) has no kernel: PyTorch expands it
+wherever it differentiates. An export keeps those whole that have a lowering, and
+that lowering may ask for the expansion as its composite's decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_export_joint_simple
+from torch._ops import OpOverload
+from torch.export.exported_program import _override_composite_implicit_decomp
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from ..lowering import Lowering, load
+from .graphs import bind, fake_arguments
+from .normalize import decompositions
+
+_KEPT = "torchstone_expansion"
+
+
+def expansion_of(node: Node, lowering: Lowering) -> GraphModule:
+    """The call that ``node`` makes as a functional graph over its tensor arguments, in the schema's order.
+
+    It calls only operators with a lowering, as far as decompositions reach. It is traced once and
+    kept with the node's metadata.
+    """
+    if _KEPT not in node.meta:
+        node.meta[_KEPT] = _traced(node, lowering)
+    graph: GraphModule = node.meta[_KEPT]
+    return graph
+
+
+def _traced(node: Node, lowering: Lowering) -> GraphModule:
+    overload = lowering.overload
+    call, fakes = _expanded_call(overload, fake_arguments(bind(lowering, node.args, node.kwargs)))
+    dtypes = [result.dtype for result in pytree.tree_leaves(node.meta["val"])]
+
+    def computed(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        results = call(*(map(_widened, tensors) if "expand_wide" in lowering.special else tensors))
+        # Copies: a result may be a view of an argument, which the tracer refuses to return.
+        return [result.to(dtype, copy=True) for result, dtype in zip(results, dtypes, strict=True)]
+
+    inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not overload}
+    with _override_composite_implicit_decomp(inner):
+        traced = aot_export_joint_simple(
+            computed, tuple(fakes), trace_joint=False, decompositions=decompositions(training=True)
+        )
+    assert isinstance(traced, GraphModule)
+    traced.graph.eliminate_dead_code()
+    return traced
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _expanded_call(
+    overload: OpOverload, given: dict[str, Any]
+) -> tuple[Callable[..., list[torch.Tensor]], list[torch.Tensor]]:
+    """The expansion of ``overload`` as a function of its tensor arguments; and these."""
+    schema = [argument for argument in overload._schema.arguments if argument.name in given]
+    leaves, tree = pytree.tree_flatten([given[argument.name] for argument in schema])
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def call(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        arguments = list(zip(schema, pytree.tree_unflatten(filled, tree), strict=True))
+        results: list[torch.Tensor] = pytree.tree_leaves(
+            overload.decompose(
+                *(value for argument, value in arguments if not argument.kwarg_only),
+                **{argument.name: value for argument, value in arguments if argument.kwarg_only},
+            )
+        )
+        return results
+
+    return call, [leaves[place] for place in places]
+
+
+@cache
+def _kept_whole() -> dict[OpOverload, Callable[..., Any]]:
+    """Composite-implicit operators with a lowering: where PyTorch would expand them it is told not to."""
+
+    def keep(*_: Any, **__: Any) -> Any:
+        return NotImplemented
+
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return {
+        overload: keep
+        for overload in load().overloads()
+        if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), implicit)
+    }

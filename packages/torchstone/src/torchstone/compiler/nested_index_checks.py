@@ -1,0 +1,172 @@
+"""Index checks inside subgraphs: how a loop or a condition hands on what its body found.
+
+Each check of a body becomes one more result of the operator (bool, 0-d). A condition's
+branch reports True for the checks of the other; a loop carries the conjunction of all
+its steps, beginning with True. Not here: the checks themselves (:mod:`.index_checks`),
+which the condition of a ``while_loop`` has none of.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.fx import Graph, GraphModule, Node
+
+from .graphs import output_node, output_values
+
+aten = torch.ops.aten
+higher_order = torch.ops.higher_order
+
+Add = Callable[[GraphModule], tuple[GraphModule, list[str]]]
+"""A copy of a graph with its checks as last results, and what they stand for."""
+
+
+def check_subgraphs(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+    """Let ``node`` report the checks of its subgraphs: nodes with the reports, and what they stand for."""
+    change = _CHANGES.get(node.target)
+    return ([], []) if change is None else change(module, node, add)
+
+
+def _cond(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+    predicate, *branches, operands = _arguments(node)
+    made = [add(_subgraph(module, branch)) for branch in branches]
+    texts = [text for _, found in made for text in found]
+    before = 0
+    for branch, found in made:
+        results = output_values(branch)
+        mine = results[len(results) - len(found) :]
+        rest = results[: len(results) - len(found)]
+        missing = len(texts) - before - len(found)
+        with branch.graph.inserting_before(output_node(branch)):
+            other = [_true(branch.graph, node) for _ in range(before)]
+            behind = [_true(branch.graph, node) for _ in range(missing)]
+        _return(branch, [*rest, *other, *mine, *behind])
+        before += len(found)
+    replaced = [_attach(module, node, branch) for branch, _ in made]
+    node.args = (predicate, *replaced, operands)
+    return _reports(node, len(node.meta["val"]), len(texts)), texts
+
+
+def _while_loop(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+    condition, body, carried, additional = _arguments(node)
+    body, texts = add(_subgraph(module, body))
+    before = _subgraph(module, condition)
+    condition = GraphModule(before, copy.deepcopy(before.graph))
+    _carry(body, len(carried), len(texts))
+    _inputs(condition, len(carried), len(texts))
+    state = (*carried, *_beginning(node, len(texts)))
+    node.args = (_attach(module, node, condition), _attach(module, node, body), state, additional)
+    return _reports(node, len(carried), len(texts)), texts
+
+
+def _scan(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+    body, carried, sequences, additional = _arguments(node)
+    count = len(carried)
+    body, texts = add(_subgraph(module, body))
+    _carry(body, count, len(texts))
+    for user in list(node.users):  # the stacked results come behind the carried ones
+        position = _arguments(user)[1] if user.target is operator.getitem else -1
+        if position >= count:
+            user.args = (node, position + len(texts))
+    state = [*carried, *_beginning(node, len(texts))]
+    node.args = (_attach(module, node, body), state, sequences, additional)
+    return _reports(node, count, len(texts)), texts
+
+
+_CHANGES: dict[Any, Callable[[GraphModule, Node, Add], tuple[list[Node], list[str]]]] = {
+    higher_order.cond: _cond,
+    higher_order.while_loop: _while_loop,
+    higher_order.scan: _scan,
+}
+
+
+def _arguments(node: Node) -> list[Any]:
+    return list(node.args)
+
+
+def _subgraph(module: GraphModule, reference: Any) -> GraphModule:
+    return getattr(module, reference.target)
+
+
+def _attach(module: GraphModule, node: Node, subgraph: GraphModule) -> Node:
+    """A reference to ``subgraph`` under a name of its own, before ``node``."""
+    subgraph.recompile()
+    taken = sum(1 for name, _ in module.named_children() if name.startswith(f"{node.name}_checked_"))
+    name = f"{node.name}_checked_{taken}"
+    module.add_submodule(name, subgraph)
+    with node.graph.inserting_before(node):
+        return node.graph.get_attr(name)
+
+
+def _carry(body: GraphModule, place: int, count: int) -> None:
+    """Let a loop's body take what was found before, and return it with its own among its results."""
+    before = _inputs(body, place, count)
+    results = output_values(body)
+    found = results[len(results) - count :]
+    with body.graph.inserting_before(output_node(body)):
+        both = [
+            _call(body.graph, aten.logical_and.default, old, new)
+            for old, new in zip(before, found, strict=True)
+        ]
+    rest = results[: len(results) - count]
+    _return(body, [*rest[:place], *both, *rest[place:]])
+
+
+def _inputs(module: GraphModule, place: int, count: int) -> list[Node]:
+    """New placeholders (bool, 0-d) of a graph, at a position among the others."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    last = placeholders[place - 1]
+    made = []
+    for position in range(count):
+        with module.graph.inserting_after(last):
+            last = module.graph.placeholder(f"in_range_{position}")
+        last.meta["val"] = _fake_true(placeholders)
+        made.append(last)
+    return made
+
+
+def _beginning(node: Node, count: int) -> list[Node]:
+    with node.graph.inserting_before(node):
+        return [_true(node.graph, node) for _ in range(count)]
+
+
+def _reports(node: Node, place: int, count: int) -> list[Node]:
+    """The results of ``node`` from ``place`` on, which it has got more: ``count`` bools."""
+    before = list(node.meta["val"])
+    fakes = [_fake_true([node]) for _ in range(count)]
+    node.meta["val"] = (*before[:place], *fakes, *before[place:])
+    found = []
+    last = node
+    for position in range(count):
+        with node.graph.inserting_after(last):
+            last = node.graph.call_function(operator.getitem, (node, place + position))
+        last.meta["val"] = fakes[position]
+        found.append(last)
+    return found
+
+
+def _return(module: GraphModule, results: Sequence[Any]) -> None:
+    output_node(module).args = (tuple(results),)
+
+
+def _true(graph: Graph, like: Node) -> Node:
+    node = graph.call_function(aten.full.default, ([], True), {"dtype": torch.bool})
+    node.meta["val"] = _fake_true([like])
+    return node
+
+
+def _fake_true(nodes: Iterable[Node]) -> Any:
+    """A fake bool (0-d) in the mode of what ``nodes`` stand for."""
+    with detect_fake_mode([node.meta["val"] for node in nodes]) or torch.no_grad():
+        return torch.full((), True)
+
+
+def _call(graph: Graph, target: Any, *args: Node) -> Node:
+    node = graph.call_function(target, args)
+    node.meta["val"] = args[0].meta["val"]
+    return node

@@ -1,0 +1,151 @@
+"""Losses that PyTorch composes of other operators, whole.
+
+Each is a composite whose decomposition is PyTorch's own expansion. Only exports
+have them: where PyTorch differentiates, it expands them before. 16-bit floats are
+computed in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ...dtypes import FLOATING, STANDARD, UNSIGNED
+from ...hlo import Value
+from ..composites import Expand, Optional, expanded
+from ..implicit_operators import own
+from ..registry import Spec, lowers
+from .loss import reduction_name
+
+aten = torch.ops.aten
+
+
+@lowers(aten.cross_entropy_loss.default, dtypes=FLOATING)
+def cross_entropy_loss(
+    self: Value,
+    target: Value,
+    weight: Optional,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    expand_wide: Expand,
+    out: Spec,
+) -> list[Value]:
+    """``−log softmax`` at the target classes, or its mean under target probabilities."""
+    attributes = {
+        "reduction": reduction_name(reduction),
+        "ignore_index": ignore_index,
+        "label_smoothing": float(label_smoothing),
+    }
+    return expanded("cross_entropy_loss", [self, target, weight], expand_wide, out, attributes)
+
+
+@lowers(aten.l1_loss.default, dtypes=STANDARD)
+def l1_loss(self: Value, target: Value, reduction: int, expand_wide: Expand, out: Spec) -> list[Value]:
+    """``|self − target|``."""
+    return expanded("l1_loss", [self, target], expand_wide, out, {"reduction": reduction_name(reduction)})
+
+
+@lowers(aten.kl_div.default, dtypes=STANDARD)
+def kl_div(
+    self: Value, target: Value, reduction: int, log_target: bool, expand_wide: Expand, out: Spec
+) -> list[Value]:
+    """``target · (log target − self)``; ``log_target`` says that ``target`` is the logarithm."""
+    attributes = {"reduction": reduction_name(reduction), "log_target": log_target}
+    return expanded("kl_div", [self, target], expand_wide, out, attributes)
+
+
+@lowers(aten.triplet_margin_loss.default, dtypes=STANDARD)
+def triplet_margin_loss(
+    anchor: Value,
+    positive: Value,
+    negative: Value,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    reduction: int,
+    expand_wide: Expand,
+    out: Spec,
+) -> list[Value]:
+    """How much nearer than ``margin`` the negative is to the anchor than the positive, if at all."""
+    attributes = {
+        "reduction": reduction_name(reduction),
+        "margin": float(margin),
+        "p": float(p),
+        "epsilon": float(eps),
+        "swap": swap,
+    }
+    return expanded("triplet_margin_loss", [anchor, positive, negative], expand_wide, out, attributes)
+
+
+@lowers(aten.cosine_embedding_loss.default, dtypes=STANDARD | UNSIGNED)
+def cosine_embedding_loss(
+    input1: Value, input2: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
+) -> list[Value]:
+    """One minus the cosine of pairs that belong together, the cosine above ``margin`` of the others."""
+    attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
+    return expanded("cosine_embedding_loss", [input1, input2, target], expand_wide, out, attributes)
+
+
+@lowers(aten.margin_ranking_loss.default, dtypes=STANDARD)
+def margin_ranking_loss(
+    input1: Value, input2: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
+) -> list[Value]:
+    """How far the order of two inputs is from what ``target`` (1 or −1) says, with a margin."""
+    attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
+    return expanded("margin_ranking_loss", [input1, input2, target], expand_wide, out, attributes)
+
+
+@lowers(aten.hinge_embedding_loss.default, dtypes=STANDARD)
+def hinge_embedding_loss(
+    self: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
+) -> list[Value]:
+    """The distance where ``target`` is 1, what it lacks to ``margin`` where it is −1."""
+    attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
+    return expanded("hinge_embedding_loss", [self, target], expand_wide, out, attributes)
+
+
+@lowers(aten.poisson_nll_loss.default, dtypes=STANDARD | UNSIGNED)
+def poisson_nll_loss(
+    input: Value,
+    target: Value,
+    log_input: bool,
+    full: bool,
+    eps: float,
+    reduction: int,
+    expand_wide: Expand,
+    out: Spec,
+) -> list[Value]:
+    """Negative log likelihood of Poisson counts; ``full`` adds Stirling's term."""
+    attributes = {
+        "reduction": reduction_name(reduction),
+        "log_input": log_input,
+        "full": full,
+        "epsilon": float(eps),
+    }
+    return expanded("poisson_nll_loss", [input, target], expand_wide, out, attributes)
+
+
+@lowers(own.gaussian_nll_loss.default, dtypes=STANDARD)
+def gaussian_nll_loss(
+    input: Value,
+    target: Value,
+    var: Value,
+    full: bool,
+    eps: float,
+    reduction: str,
+    expand_wide: Expand,
+    out: Spec,
+) -> list[Value]:
+    """Negative log likelihood of a normal distribution; variances below ``eps`` count as ``eps``."""
+    attributes = {"reduction": reduction, "full": full, "epsilon": float(eps)}
+    return expanded("gaussian_nll_loss", [input, target, var], expand_wide, out, attributes)
+
+
+@lowers(own.multilabel_soft_margin_loss.default, dtypes=FLOATING)
+def multilabel_soft_margin_loss(
+    input: Value, target: Value, weight: Optional, reduction: str, expand_wide: Expand, out: Spec
+) -> list[Value]:
+    """Binary cross entropy of logits, averaged over the classes."""
+    attributes = {"reduction": reduction}
+    return expanded("multilabel_soft_margin_loss", [input, target, weight], expand_wide, out, attributes)

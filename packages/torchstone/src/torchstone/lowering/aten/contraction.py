@@ -1,0 +1,37 @@
+"""Contractions over named and listed axes, whole: einsum, tensordot.
+
+Not here: products of matrices and their batches (``matmul``), into which
+PyTorch expands these. Only exports have them whole.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ...dtypes import COPYABLE
+from ...hlo import Value
+from ..common import axis_of
+from ..composites import Expand, expanded
+from ..registry import Spec, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(aten.einsum.default, dtypes=COPYABLE)
+def einsum(
+    equation: str, tensors: list[Value], path: list[int] | None, expand: Expand, out: Spec
+) -> list[Value]:
+    """Products summed over the axes that ``equation`` does not keep; ``path`` is the order of the factors."""
+    return expanded("einsum", tensors, expand, out, {"equation": equation, "path": path})
+
+
+@lowers(aten.tensordot.default, dtypes=COPYABLE)
+def tensordot(
+    self: Value, other: Value, dims_self: list[int], dims_other: list[int], expand: Expand, out: Spec
+) -> list[Value]:
+    """Products summed over pairs of axes."""
+    attributes = {
+        "axes": [axis_of(dim, self.rank) for dim in dims_self],
+        "other_axes": [axis_of(dim, other.rank) for dim in dims_other],
+    }
+    return expanded("tensordot", [self, other], expand, out, attributes)

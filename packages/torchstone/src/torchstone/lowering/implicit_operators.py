@@ -1,0 +1,194 @@
+"""Functions that PyTorch has no operator for, as composite-implicit operators of Torchstone.
+
+PyTorch traces ``multi_head_attention_forward``, packing and some losses as the operators
+that they call, and has no ``masked_select`` of a given size. In an export, capture rules
+call these operators instead, which stay whole and leave as composites. Everywhere else
+each is the function that it names: eager PyTorch calls it, autograd and AOTAutograd
+look through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch.nn import functional as F
+
+Tensor = torch.Tensor
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+own = torch.ops.torchstone
+_library = torch.library.Library("torchstone", "FRAGMENT")
+
+
+def _implicit(schema: str) -> Callable[[Function], Function]:
+    def register(function: Function) -> Function:
+        _library.define(schema)
+        _library.impl(schema.partition("(")[0], function, "CompositeImplicitAutograd")
+        return function
+
+    return register
+
+
+@_implicit(
+    "multi_head_attention(Tensor query, Tensor key, Tensor value, Tensor? in_proj_weight,"
+    " Tensor? in_proj_bias, Tensor? q_proj_weight, Tensor? k_proj_weight, Tensor? v_proj_weight,"
+    " Tensor? bias_k, Tensor? bias_v, Tensor out_proj_weight, Tensor? out_proj_bias,"
+    " Tensor? key_padding_mask, Tensor? attn_mask, int num_heads, bool add_zero_attn, bool need_weights,"
+    " bool average_attn_weights, bool is_causal) -> Tensor[]"
+)
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    q_proj_weight: Tensor | None,
+    k_proj_weight: Tensor | None,
+    v_proj_weight: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    num_heads: int,
+    add_zero_attn: bool,
+    need_weights: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
+) -> list[Tensor]:
+    """``F.multi_head_attention_forward`` without dropout: output, and weights if they are wanted."""
+    output, weights = F.multi_head_attention_forward(
+        query,
+        key,
+        value,
+        query.shape[-1],
+        num_heads,
+        in_proj_weight,
+        in_proj_bias,
+        bias_k,
+        bias_v,
+        add_zero_attn,
+        0.0,
+        out_proj_weight,
+        out_proj_bias,
+        training=False,
+        key_padding_mask=key_padding_mask,
+        need_weights=need_weights,
+        attn_mask=attn_mask,
+        use_separate_proj_weight=in_proj_weight is None,
+        q_proj_weight=q_proj_weight,
+        k_proj_weight=k_proj_weight,
+        v_proj_weight=v_proj_weight,
+        average_attn_weights=average_attn_weights,
+        is_causal=is_causal,
+    )
+    return [output] if weights is None else [output, weights]
+
+
+@_implicit(
+    "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full, float eps, str reduction)"
+    " -> Tensor"
+)
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor, full: bool, eps: float, reduction: str
+) -> Tensor:
+    """PyTorch's own formula without its error for negative variances: they count as ``eps``.
+
+    Raises :class:`ValueError` where ``var`` has neither the input's shape nor that without
+    its last axis, nor differs from it in one axis of size 1, and for an unknown ``reduction``.
+    """
+    if var.shape != input.shape:
+        differing = [
+            (mine, theirs) for mine, theirs in zip(input.shape, var.shape, strict=False) if mine != theirs
+        ]
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif input.ndim != var.ndim or [theirs for _, theirs in differing] != [1]:
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+@_implicit(
+    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight, str reduction) -> Tensor"
+)
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str
+) -> Tensor:
+    """``F.multilabel_soft_margin_loss``."""
+    return F.multilabel_soft_margin_loss(input, target, weight, reduction=reduction)
+
+
+@_implicit(
+    "pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first)"
+    " -> (Tensor data, Tensor batch_sizes)"
+)
+def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    """Rows of all sequences step by step, zeros behind the last, and how many reach each step.
+
+    ``input`` is ``[time, batch, …]`` (``[batch, time, …]``), ``lengths`` int64 ``[batch]`` in
+    descending order; returns ``[time · batch, …]`` and int64 ``[time]``.
+    """
+    x = input.transpose(0, 1) if batch_first else input
+    steps, batch = x.shape[:2]
+    sizes = (torch.arange(steps)[:, None] < lengths).sum(1)
+    _, rows = _rows(sizes, batch)
+    room = x.new_zeros((steps * batch + 1, *x.shape[2:]))
+    return room.index_copy(0, rows.flatten(), x.flatten(0, 1))[:-1], sizes
+
+
+@_implicit(
+    "pad_packed_sequence(Tensor data, Tensor batch_sizes, SymInt batch, bool batch_first,"
+    " float padding_value, SymInt total_length) -> (Tensor padded, Tensor lengths)"
+)
+def pad_packed_sequence(
+    data: Tensor,
+    batch_sizes: Tensor,
+    batch: int,
+    batch_first: bool,
+    padding_value: float,
+    total_length: int,
+) -> tuple[Tensor, Tensor]:
+    """The sequences of packed ``data``, padded to ``total_length`` steps or more, and their lengths."""
+    there, rows = _rows(batch_sizes, batch)
+    found = data[rows.clamp(max=data.shape[0] - 1)]
+    filler = found.new_full((), padding_value)  # in the data's dtype
+    padded = torch.where(there.reshape(*there.shape, *[1] * (found.ndim - 2)), found, filler)
+    longer = total_length - padded.shape[0]
+    if longer > 0:
+        padded = torch.cat([padded, padded.new_full((longer, *padded.shape[1:]), padding_value)])
+    return padded.transpose(0, 1) if batch_first else padded, there.sum(0)
+
+
+def _rows(sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """For each step and sequence whether it is there, and its row (behind the last, if not)."""
+    steps = sizes.shape[0]
+    member = torch.arange(batch)
+    there = member < sizes[:, None]
+    first = sizes.cumsum(0) - sizes
+    return there, torch.where(there, first[:, None] + member, steps * batch)
+
+
+@_implicit("masked_select(Tensor self, Tensor mask, int size) -> Tensor")
+def masked_select(self: Tensor, mask: Tensor, size: int) -> Tensor:
+    """The first ``size`` elements that ``mask`` selects, then zeros; both are broadcast."""
+    x, chosen = torch.broadcast_tensors(self, mask)
+    return selected_rows(x.flatten(), chosen.flatten(), size)
+
+
+def selected_rows(rows: Tensor, chosen: Tensor, size: int) -> Tensor:
+    """The rows that the 1-d mask ``chosen`` selects, cut or padded with zeros to ``size``."""
+    place = chosen.cumsum(0) - 1
+    where = torch.where(chosen & (place < size), place, size)
+    return rows.new_zeros((size + 1, *rows.shape[1:])).index_copy(0, where, rows)[:size]

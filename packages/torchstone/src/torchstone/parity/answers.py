@@ -1,0 +1,157 @@
+"""Calls of a suite answered by StableHLO artifacts: many calls in one program.
+
+Forward calls are exported, saved, loaded and run. Calls that differentiate are traced
+with autograd inside, made functional, lowered to a portable module and run. Not here:
+what optest's drivers are (``conformance``) and whether an answer is right (optest).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, together
+
+from ..api import Program, draw_seed
+from ..artifact import load_artifact, save_artifact
+from ..compiler.capture import capture
+from ..compiler.normalize import decompositions, normalize, without_wrong_expansions
+from ..compiler.program import lower_program
+from ..errors import CaptureError, UnsupportedDtype, UnsupportedLayout, UnsupportedOperators
+from .operators import compiled_graph, to_tensor
+
+_TOGETHER = 48
+"""Calls in one program at most: beyond that, compiling takes longer than the captures that are saved."""
+_DECLINED = (NotImplementedError, UnsupportedOperators, UnsupportedDtype, UnsupportedLayout, CaptureError)
+
+Parts = dict[str, float]
+
+
+def answer(calls: Sequence[Call], repeats: int = 1, engine: str | None = None) -> list[Answer]:
+    """One answer per call, by programs of up to 48 calls that run ``repeats`` times.
+
+    A call that fails costs only itself.
+    """
+    answers: list[Answer] = []
+    for start in range(0, len(calls), _TOGETHER):
+        part = calls[start : start + _TOGETHER]
+        run = _exported if part[0].kind == FORWARD else _traced
+        answers += halved(part, partial(run, repeats, engine), _failed)
+    return answers
+
+
+def _failed(error: Exception) -> Answer:
+    if isinstance(error, _DECLINED):
+        return Answer(unsupported=_reason(error), error=error)
+    return Answer(error=error)
+
+
+def _reason(error: Exception) -> str:
+    """Why something does not compile, in one line."""
+    if isinstance(error, UnsupportedOperators):
+        return "; ".join(f"{node.overload}: {node.reason}" for node in error.nodes)
+    return str(error).strip().partition("\n")[0]
+
+
+def _exported(repeats: int, engine: str | None, calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
+    """All outputs of every run of the loaded artifact."""
+    every, operands = together(calls)
+    given = [one for call in calls for one in call.run.operands]
+    seconds: Parts = {}
+    with torch.no_grad():
+        with _timed(seconds, "capture"):
+            exported = normalize(capture(every, operands, dynamic_shapes=_sizes(calls)))
+        with _timed(seconds, "lowering"):
+            source = lower_program(exported)
+            artifact = source.artifact()
+        with _timed(seconds, "artifact"), tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+            artifact = load_artifact(save_artifact(Path(folder, "calls.stone"), artifact))
+        program = Program(artifact, engine=engine)
+        with _timed(seconds, "running"):
+            runs = [list(program(*map(copied, given))) for _ in range(repeats)]
+    return runs, Answer(form=_form(artifact.module), seconds=seconds)
+
+
+def _traced(repeats: int, engine: str | None, calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
+    """All outputs of every run of a graph that has autograd's own operators in it."""
+    every, operands = together(calls)
+    seconds: Parts = {}
+    with _timed(seconds, "capture"):
+        module = functional_graph(every, operands)
+    with _timed(seconds, "lowering"):
+        program = compiled_graph(module, operands, engine)
+    with _timed(seconds, "running"):
+        runs = [[to_tensor(one) for one in program(draw_seed())] for _ in range(repeats)]
+    return runs, Answer(seconds=seconds)
+
+
+def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> GraphModule:
+    """``function`` traced on fake tensors, differentiation included, then without mutation.
+
+    Autograd comes first: ``requires_grad_`` is not allowed under functionalization.
+    """
+    inputs = [one.detach() for one in operands]
+
+    def on_copies(*given: torch.Tensor) -> Any:
+        """A call may write into what it is given (running statistics); programs do not."""
+        return function(*(one.clone() for one in given))
+
+    with without_wrong_expansions():
+        differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        traced = make_fx(
+            torch.func.functionalize(differentiated, remove="mutations_and_views"),
+            decomposition_table=decompositions(),
+            tracing_mode="fake",
+            _allow_non_fake_inputs=True,
+        )(*inputs)
+    _settle_copies(traced)
+    traced.graph.eliminate_dead_code()
+    return traced
+
+
+def _settle_copies(module: GraphModule) -> None:
+    """Whoever reads a tensor after a ``copy_`` into it reads what was copied.
+
+    PyTorch's decomposition of batch norm updates running statistics below functionalization.
+    """
+    for node in list(module.graph.nodes):
+        if node.target is not torch.ops.aten.copy_.default:
+            continue
+        target, source = node.args[:2]
+        if target.meta["val"].shape == source.meta["val"].shape and (
+            target.meta["val"].dtype == source.meta["val"].dtype
+        ):
+            node.replace_all_uses_with(source)
+            target.replace_all_uses_with(source, delete_user_cb=lambda user, node=node: user > node)
+            module.graph.erase_node(node)
+
+
+def _sizes(calls: Sequence[Call]) -> list[dict[int, Any]] | None:
+    """What ``torch.export`` is told of sizes: first dimensions that differ in a run are dynamic."""
+    if not any(call.resized for call in calls):
+        return None
+    pairs = [pair for call in calls for pair in zip(call.operands, call.run.operands, strict=True)]
+    return [{0: torch.export.Dim.AUTO} if traced.shape != run.shape else {} for traced, run in pairs]
+
+
+def _form(module: bytes) -> str:
+    """``composite`` if the module calls a composite: bytecode names the operations that it has."""
+    return "composite" if b"composite" in module else "native"
+
+
+@contextmanager
+def _timed(seconds: Parts, name: str) -> Iterator[None]:
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - started

@@ -1,0 +1,50 @@
+"""What PyTorch leaves open about order, Torchstone does not: of equal elements the first one counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from torchstone import export
+from torchstone.lowering import ordering
+
+NEGATIVE_NAN = torch.tensor(-1, dtype=torch.int32).view(torch.float32).item()
+
+
+def numbers() -> torch.Tensor:
+    """Two rows of repeated elements, NaNs of both signs, zeros of both signs and infinities."""
+    rows = torch.randint(-9, 9, (2, 300), generator=torch.Generator().manual_seed(0)).float()
+    rows[1, 40:48] = torch.tensor([math.nan, -0.0, 0.0, math.inf, NEGATIVE_NAN, -math.inf, 1e-40, -1e-40])
+    assert torch.signbit(rows[1, 44])
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_is_the_head_of_a_stable_sort(dtype: torch.dtype, largest: bool) -> None:
+    x = numbers().to(dtype)
+    found = export(lambda x: (*x.topk(18, 1, largest), *x.topk(19, 1, largest)), (x,))(x)
+    values, indices = x.sort(dim=1, descending=largest, stable=True)
+    for count, (taken, places) in ((18, found[:2]), (19, found[2:])):
+        assert torch.equal(places, indices[:, :count])
+        assert torch.equal(taken.view(torch.uint8), values[:, :count].contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize("part", [None, 128, 200], ids=["at once", "parts and a rest", "whole parts"])
+def test_selection_gives_the_first_of_equal_elements(
+    part: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = numbers()
+    if part is not None:
+        monkeypatch.setattr(ordering, "_REMEMBERED", part)
+        monkeypatch.setattr(ordering, "_PART", part)
+    found = export(lambda x: (*x.kthvalue(150, 1), *x.median(1), *x.nanmedian(1)), (x,))(x)
+    expected = [x.kthvalue(150, 1)[0], x.median(1)[0], x.nanmedian(1)[0]]
+    for value, index, wanted in zip(found[::2], found[1::2], expected, strict=True):
+        assert torch.equal(value.nan_to_num(), wanted.nan_to_num())
+        for row in range(2):
+            elements = x[row]
+            same = elements.isnan() if value[row].isnan() else elements == value[row]
+            assert index[row] == same.nonzero()[0]

@@ -1,0 +1,118 @@
+"""Calls of optest's suites answered by artifacts; operators that are decomposed for that."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from optest.torch.opinfo.calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, evaluate
+from torchstone.parity.answers import answer
+
+Tensor = torch.Tensor
+X = torch.linspace(-1, 2, 12).reshape(4, 3)
+
+
+def call(function: Callable[..., Any], *tensors: Tensor, kind: str = FORWARD) -> Call:
+    """A call of a function with one result."""
+    made = Call(lambda *given: [function(*given)], tensors, kind)
+    if kind == FORWARD_MODE:
+        made = replace(made, wrt=(0,), weights=(torch.full_like(tensors[0], 0.5),))
+    elif kind != FORWARD:
+        [result] = made.function(*tensors)
+        weight = torch.arange(1.0, result.numel() + 1).reshape(result.shape)
+        made = replace(made, wrt=(0,), weights=(weight,), second_weights=(torch.ones_like(tensors[0]),))
+        made = made if kind == SECOND_ORDER else replace(made, second_weights=())
+    return replace(made, results=len(evaluate(made)))
+
+
+def check(calls: Sequence[Call]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answers = answer(calls)
+    for one, found in zip(calls, answers, strict=True):
+        assert found.outputs is not None, found.error
+        torch.testing.assert_close(list(found.outputs), evaluate(one), equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", [FORWARD, GRADIENT, SECOND_ORDER, FORWARD_MODE])
+def test_many_calls_share_a_program(kind: str) -> None:
+    check([call(torch.sin, X, kind=kind), call(lambda x, y: x.exp() * y, X, X.flip(0), kind=kind)])
+
+
+def test_a_call_that_fails_costs_only_itself() -> None:
+    def fails(x: Tensor) -> Tensor:
+        if torch._dynamo.is_compiling() or isinstance(x, torch._subclasses.FakeTensor):
+            raise ValueError("not under tracing")
+        return x
+
+    found = answer([call(torch.cos, X), call(fails, X), call(torch.nonzero, X), call(torch.tan, X)])
+    assert [one.outputs is not None for one in found] == [True, False, False, True]
+    assert "not under tracing" in found[1].unsupported
+    assert "aten.nonzero" in found[2].unsupported
+    assert {one.form for one in found if one.outputs is not None} == {"native"}
+    assert found[0].seconds["capture"] > 0
+
+
+def test_runs_of_a_random_program_have_streams_of_their_own() -> None:
+    made = [call(torch.rand_like, X)] * 2
+    torch.manual_seed(1)
+    found = [torch.stack([*(one.outputs or ())]) for one in answer(made, repeats=2)]
+    assert len({tuple(run.flatten().tolist()) for one in found for run in one}) == 4
+    torch.manual_seed(1)
+    again = [torch.stack([*(one.outputs or ())]) for one in answer(made, repeats=2)]
+    assert torch.equal(torch.stack(found), torch.stack(again))
+
+
+def test_a_program_for_any_batch() -> None:
+    made = replace(call(lambda x: x.softmax(1) @ torch.ones(3, 2), X), resized=(X[:3],))
+    [found] = answer([made])
+    assert found.outputs is not None
+    torch.testing.assert_close(list(found.outputs), evaluate(made.run))
+
+
+SEGMENTS: dict[str, dict[str, Any]] = {
+    "lengths": {"lengths": torch.tensor([1, 0, 3])},
+    "offsets": {"offsets": torch.tensor([0, 1, 1, 4])},
+    "initial": {"lengths": torch.tensor([1, 0, 3]), "initial": 0.25},
+    "inner axis": {"lengths": torch.tensor([[2, 1], [3, 0], [0, 3], [1, 2]]), "axis": 1, "unsafe": True},
+}
+
+
+def test_segment_reduce() -> None:
+    def reducing(reduce: str, options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+        return lambda x: torch.segment_reduce(x, reduce, **options)
+
+    reductions = [
+        reducing(reduce, options)
+        for reduce in ("sum", "mean", "prod", "max", "min")
+        for options in SEGMENTS.values()
+    ]
+    data = torch.where(X.abs() < 0.2, torch.zeros(()), X)  # products with zeros
+    check([call(one, data) for one in reductions])
+    check([call(one, data, kind=GRADIENT) for one in reductions])
+
+
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
+def test_losses_in_chunks() -> None:
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    options = LinearCrossEntropyOptions(batch_chunk_size=2)
+    target = torch.tensor([1, 0, 1, 1])
+    check(
+        [
+            call(
+                lambda x, w, reduction=reduction: F.linear_cross_entropy(
+                    x, w, target, reduction=reduction, options=options
+                ),
+                X,
+                X[:2].sin(),
+            )
+            for reduction in ("mean", "sum", "none")
+        ]
+    )
