@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 # What tests run beside Python, as tool:package. Debian keeps a server's tools off the PATH.
-SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql
+SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver:chromium-driver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
@@ -44,7 +44,7 @@ conformance: $(INSTALLED) ## every overload and dtype with all its samples; resu
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator
 
-system-deps: ## the compilers and the server that some tests need, by apt-get where they are missing
+system-deps: ## the compilers, the server and the browser that some tests need, by apt-get where they are missing
 	@missing=; for pair in $(SYSTEM_TOOLS); do tool=$${pair%%:*}; \
 	command -v $$tool >/dev/null || ls $(SERVER_TOOLS)/$$tool >/dev/null 2>&1 || missing="$$missing $${pair##*:}"; done; \
 	if [ -z "$$missing" ]; then echo "system-deps: nothing to install"; exit 0; fi; \

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from . import call_overhead, compile_time, growth, models, optest_overhead
+from . import call_overhead, compile_time, growth, models, optest_overhead, redirect_overhead
 from .measure import Row
 
 SUITES = {
@@ -24,6 +24,7 @@ SUITES = {
     "inference": models.inference_rows,
     "training": models.training_rows,
     "optest": optest_overhead.rows,
+    "redirect": redirect_overhead.rows,
 }
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+import torch
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,19 @@ def once(function: Callable[[], object]) -> float:
     started = time.perf_counter()
     function()
     return time.perf_counter() - started
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """This thread, the threads that it starts, and eager PyTorch's operators run on one core (on Linux)."""
+    threads = torch.get_num_threads()
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    torch.set_num_threads(1)
+    if cores:
+        os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if cores:
+            os.sched_setaffinity(0, cores)

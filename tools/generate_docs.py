@@ -1,4 +1,4 @@
-"""Writes the pages of ``docs`` that are tables of the code: operators, inventory, settings, errors, plans.
+"""Writes the pages of ``docs`` that are tables of the code: operators, inventory, gaps, settings, errors.
 
     python tools/generate_docs.py            # write them (make docs)
     python tools/generate_docs.py --check    # exit 1 and show the difference where one is out of date
@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tests")]
 os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 
+import derivative_docs  # noqa: E402
+import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
 from markdown_tables import WRITTEN, code, table  # noqa: E402
 
@@ -91,7 +93,10 @@ Short names of dtypes:
 A program cannot raise. What it does with an index out of range is in the table; with
 `config.check_indices` it raises `IndexOutOfRange` instead, with the operator and the line of the
 model. A program is exported or compiled with the checks or without them; without them they cost
-nothing. Bodies of loops and conditions are not checked.
+nothing. Branches of conditions and bodies of loops are checked too; the condition of a `while_loop`
+is not. Nor are the `indices` of `max_unpool2d` and `max_unpool3d`, whose range is the result's size,
+and the `targets` of `_ctc_loss`, which may hold anything behind their lengths: out of range the
+former write nothing, the latter read the nearest class.
 
 {indices}"""
 
@@ -131,7 +136,7 @@ def index_table() -> str:
         (
             f"`{str(overload).removeprefix('aten.')}`",
             f"`{rule.operand}`",
-            "from the end" if rule.negative else "out of range",
+            "from the end" if rule.negative else "the end" if rule.exempt == -1 else "out of range",
             rule.effect,
         )
         for overload, rule in sorted(RULES.items(), key=lambda item: str(item[0]))
@@ -263,7 +268,9 @@ def emitted(entry: Lowering, samples: Sequence[Sample]) -> Iterator[tuple[Any, l
         arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
     built = lower_graph(module, arguments, seed=seed)
     with built.context:
-        for operation in operations(built.op.operation):
+        # Those inside of other composites are found where they stand alone.
+        main = next(one for one in built.op.body.operations if one.name.value == "main")
+        for operation in operations(main.operation):
             if operation.name == "stablehlo.composite":
                 yield operation, [argument.name for argument in arguments]
 
@@ -402,6 +409,7 @@ def takes(schema: Mapping[str, Any]) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/operators.md": operators_page,
     "docs/composites.md": composites_page,
+    "docs/derivatives.md": derivative_docs.page,
 }
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
@@ -424,6 +432,7 @@ def generate(root: Path = ROOT) -> dict[Path, str]:
     """Every generated page's path and the text that it should have."""
     pages = {root / name: make() for name, make in PAGES.items()}
     pages |= {root / name: text for name, text in inventory_docs.pages(dtype_text).items()}
+    pages |= {root / name: text for name, text in gap_docs.pages(root).items()}
     for name, (section, make) in SECTIONS.items():
         pages[root / name] = replace_section((root / name).read_text("utf-8"), section, make())
     return pages

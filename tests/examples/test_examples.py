@@ -11,6 +11,7 @@ import pytest
 EXAMPLES = {
     "compile_backend_demo.py": ["forward: compiled aten.", "backward: compiled aten.", "fallbacks: 0\n"],
     "export_and_run.py": ["batch of 1: largest difference", "batch of 100: largest difference"],
+    "run_cuda_code.py": ["redirected: True is_available: True", "the loss fell: True"],
     "run_without_torch.py": ["output: numpy.ndarray float32[5, 4]", "torch imported: False"],
     "train_digits.py": [
         "test accuracy, artifact in a fresh process: 9",

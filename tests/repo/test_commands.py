@@ -64,12 +64,13 @@ def test_documents_name_targets_that_exist(repo: Path) -> None:
 
 @pytest.fixture
 def bare_path(tmp_path: Path) -> Path:
-    """A PATH without compilers, but with a server; apt-get and sudo write down what they were told."""
+    """A PATH with a server and a browser, without compilers; apt-get and sudo write down their arguments."""
     for tool in ("env", "id"):
         (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
     script(tmp_path / "apt-get", f'echo "$@" >> {tmp_path}/log')
     script(tmp_path / "sudo", 'exec "$@"')
-    script(tmp_path / "initdb", "")
+    for tool in ("initdb", "chromium", "chromedriver"):
+        script(tmp_path / tool, "")
     return tmp_path
 
 
