@@ -113,6 +113,28 @@ def test_sums_in_another_order_are_a_close_call_that_passes() -> None:
     assert not compare(halved, control, reference=truth, control=control).passed
 
 
+@pytest.mark.parametrize(("steps", "rule"), [(60, "accuracy"), (80, None)])
+def test_a_control_without_a_large_error_by_luck_is_measured_by_its_spread(
+    steps: int, rule: str | None
+) -> None:
+    """Of 256 normal errors of 10 ULP the largest would be about 30; twice that is allowed."""
+    truth = np.full(256, 1.5)
+    control = F32(truth + 10 * ULP * (np.arange(256) > 0))
+    got = control.copy()
+    got[7] = F32(truth[7] + steps * ULP)
+    assert compare(got, control, EXACT, reference=truth).passed_by == rule
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e200])
+def test_errors_whose_squares_leave_the_range_are_measured_by_the_largest(scale: float) -> None:
+    truth = np.longdouble([1.5, 1.5]) * scale
+    step = np.longdouble(2.0**-52) * scale
+    control = (truth + np.array([3, 0]) * step).astype(np.float64)
+    for steps, passed in ((7, True), (12, False)):
+        got = (truth + np.array([steps, 0]) * step).astype(np.float64)
+        assert compare(got, control, EXACT, reference=truth).passed is passed
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "complex128", "float8_e4m3fn"])
 def test_every_floating_dtype(dtype: str) -> None:
     truth = np.array([1.0, -3.0, 0.5]).astype(np.clongdouble if dtype.startswith("c") else np.longdouble)

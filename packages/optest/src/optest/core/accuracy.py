@@ -6,6 +6,9 @@ array, the element passes if
 
     error_i ≤ min(k·E + u_i,  16·(k·R + 1)·u_i)
 
+The largest of n rounding errors is a matter of luck: E is at least what the largest of n
+normal errors with the control's root mean square is expected to be (Blom 1958).
+
 The first bound is the rule proper, with a floor of one ULP, since a control that
 happens to be exact proves nothing about rounding. The second keeps a large
 element's error from excusing a wrong sign in a small one: it says how far, relative
@@ -18,6 +21,8 @@ rule that comes from the operator and not from a control (see ``roundoff``).
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -61,14 +66,16 @@ def judge_accuracy(
     """
     dtype = expected.dtype
     wide = np.result_type(wide_dtype(dtype), reference.dtype)
-    control_error = control_ulps = error = ulps = 0.0
+    control_error = control_ulps = error = ulps = squares = 0.0
     for _, (trusted, truth) in blocks(control, reference):
         one_error, size = _errors_and_ulps(trusted, truth, wide, dtype)
         control_error = max(control_error, _largest(one_error))
         control_ulps = max(control_ulps, _largest(one_error / size))
+        squares += float(np.sum(np.square(one_error), where=np.isfinite(one_error)))
+    expected_error = max(control_error, _expected_largest(squares, control.size))
     factor, violations, excused, furthest = tolerance.factor, 0, 0, Furthest()
     bounds = np.broadcast_to(np.zeros(()), expected.shape) if bound is None else bound
-    absolute_limit = factor * control_error
+    absolute_limit = factor * expected_error
     relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
     for offset, (got, want, truth, trusted, most) in blocks(actual, expected, reference, control, bounds):
         wide_got, wide_want = widened(got), widened(want)
@@ -99,6 +106,14 @@ def _errors_and_ulps(
     """|values − truth|, computed in ``wide``, and one ULP of ``dtype`` at each truth."""
     truth = truth.astype(wide, copy=False)
     return np.abs(values.astype(wide, copy=False) - truth), ulp_size(np.abs(truth), dtype)
+
+
+def _expected_largest(squares: float, count: int) -> float:
+    """The expected largest magnitude of ``count`` normal numbers with that sum of squares; 0 if unknown."""
+    if count == 0 or not math.isfinite(squares):
+        return 0.0
+    below = (count - 0.375) / (count + 0.25)
+    return math.sqrt(squares / count) * NormalDist().inv_cdf((1 + below) / 2)
 
 
 def _largest(values: Array) -> float:
