@@ -107,6 +107,20 @@ class TestCapture:
             build_program(torch.nn.Linear(3, 4), (torch.ones(2, 5),))
         assert "[2, 5] X [3, 4]" in str(caught.value)
 
+    def test_what_eager_refuses_too_is_told_in_its_words(self) -> None:
+        """Of inputs that share memory, on copies that do: what the call writes stays unwritten."""
+        x = torch.ones(3)
+        shared = torch.zeros(1).expand(6)
+
+        def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            x.add_(1)
+            return torch.cat([x, x], out=y)
+
+        with pytest.raises(CaptureError, match="refuses the same inputs: RuntimeError: unsupp") as caught:
+            build_program(model, (x, shared))
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        assert x.tolist() == [1, 1, 1]
+
     def test_branching_on_values(self) -> None:
         def model(x: torch.Tensor) -> torch.Tensor:
             return x + 1 if x.sum() > 0 else x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,7 +71,8 @@ def capture(
 
     Raises :class:`CaptureError` with PyTorch's own message, which names the
     user's source line, :class:`UnsupportedLayout` for sparse and nested example
-    inputs, and :class:`UnsupportedDtype` for quantized ones.
+    inputs, and :class:`UnsupportedDtype` for quantized ones. Where eager PyTorch
+    refuses the inputs as well, what it raises is in the message and is the cause.
     """
     if isinstance(model, ExportedProgram):
         if args or kwargs:
@@ -100,16 +102,39 @@ def capture(
             )
     except TorchstoneError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # whatever tracing raises, it is no program
         name = (
             type(model).__name__
             if isinstance(model, torch.nn.Module)
             else getattr(model, "__qualname__", "function")
         )
+        refused = _eager_error(module, args, kwargs or {})
+        hint = "eager PyTorch takes the same inputs; for control flow on values use torch.cond"
+        if refused is not None:
+            hint = f"eager PyTorch refuses the same inputs: {type(refused).__name__}: {refused}"
         raise CaptureError(
-            f"torch.export cannot capture {name}: {type(error).__name__}: {error}",
-            hint="run it in eager with the same inputs first; for control flow on values use torch.cond",
-        ) from error
+            f"torch.export cannot capture {name}: {type(error).__name__}: {error}", hint=hint
+        ) from refused or error
+
+
+def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
+    """What eager PyTorch raises for the example inputs; None if it takes them, or if they cannot be copied.
+
+    Tracing often refuses wrong inputs in other words, about tensors that the user never saw.
+    Inputs, buffers and random generators stay as they are; copies share memory where inputs do.
+    """
+    try:
+        given = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (tuple(args), dict(kwargs)))
+        positional, named = copy.deepcopy(given)
+        buffers = {name: one.clone() for name, one in module.named_buffers()}
+    except Exception:  # noqa: BLE001  # objects may refuse to be copied in any way
+        return None
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=()):
+            torch.func.functional_call(module, buffers, positional, named)
+    except Exception as error:  # noqa: BLE001  # which one it is, is the question
+        return error
+    return None
 
 
 @contextmanager
