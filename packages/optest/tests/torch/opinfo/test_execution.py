@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from optest.core.case import BackendTarget  # noqa: E402
 from optest.core.result import CaseResult, Status  # noqa: E402
 from optest.torch.device import TorchDevice  # noqa: E402
-from optest.torch.opinfo.calls import Answer, AnswersCalls, Call  # noqa: E402
+from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
 
@@ -185,6 +185,32 @@ def test_errors_must_be_raised_with_eagers_type_and_message() -> None:
         return Answer(error=wrapped)
 
     assert statuses(run(Defective(wrap), "cat", "errors")) == {Status.PASSED}
+
+
+def test_a_call_that_must_raise_runs_alone_and_may_give_any_number_of_results() -> None:
+    """A wrong number of results is no error of the backend's that a message could match."""
+    ran: list[int] = []
+
+    def together(calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
+        ran.append(len(calls))
+        return [[torch.ones(1)] * 2], Answer()
+
+    calls = [Call(lambda x: [x], (torch.ones(1),))] * 3
+    found = halved(calls, together, lambda error: Answer(error=error))
+    assert ran == [1, 1, 1]
+    assert [len(one.outputs or ()) for one in found] == [2, 2, 2]
+
+
+def test_what_a_phase_is_not_for_takes_no_sample_s_place() -> None:
+    """Samples that have no smaller batch, and functions of one tensor that take more than that."""
+    assert statuses(run(CONTROL, "softmax", "dynamic_batch", most=2)) == {Status.PASSED}
+    assert statuses(run(CONTROL, "mvlgamma.mvlgamma_p_3", "promotion", dtype="int64")) == {Status.PASSED}
+
+
+def test_a_group_says_how_many_samples_it_has() -> None:
+    [first, second] = run(CONTROL, "cumsum", most=2)
+    assert first.attributes["samples"] == len(run(CONTROL, "cumsum", most=99)) > 2
+    assert "samples" not in second.attributes
 
 
 def test_an_untestable_entry_stays_in_the_denominator() -> None:

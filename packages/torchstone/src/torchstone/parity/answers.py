@@ -34,6 +34,7 @@ _TOGETHER = 48
 _DECLINED = (NotImplementedError, UnsupportedOperators, UnsupportedDtype, UnsupportedLayout, CaptureError)
 
 Parts = dict[str, float]
+_Outcome = tuple[list[list[Any]], Answer]
 
 
 def answer(calls: Sequence[Call], repeats: int = 1, engine: str | None = None) -> list[Answer]:
@@ -45,7 +46,31 @@ def answer(calls: Sequence[Call], repeats: int = 1, engine: str | None = None) -
     for start in range(0, len(calls), _TOGETHER):
         part = calls[start : start + _TOGETHER]
         run = _exported if part[0].kind == FORWARD else _traced
-        answers += halved(part, partial(run, repeats, engine), _failed)
+        lost: Parts = {}
+        found = halved(part, partial(_metered, lost, partial(run, repeats, engine)), _failed)
+        answers += _charged(found, lost)
+    return answers
+
+
+def _metered(lost: Parts, run: Callable[..., _Outcome], calls: Sequence[Call]) -> _Outcome:
+    """``run(calls, seconds)``; what an attempt took that failed is added to ``lost``."""
+    seconds: Parts = {}
+    try:
+        return run(calls, seconds)
+    except Exception:
+        for name, taken in seconds.items():
+            lost[name] = lost.get(name, 0.0) + taken
+        raise
+
+
+def _charged(answers: list[Answer], lost: Parts) -> list[Answer]:
+    """``answers`` with the time of failed attempts charged to the calls that failed, or else to all."""
+    payers = [one for one in answers if one.outputs is None] or answers
+    for one in payers:
+        parts = {name: taken / len(payers) for name, taken in lost.items()}
+        one.seconds = {name: one.seconds.get(name, 0.0) + taken for name, taken in parts.items()} | {
+            name: taken for name, taken in one.seconds.items() if name not in parts
+        }
     return answers
 
 
@@ -62,11 +87,10 @@ def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _exported(repeats: int, engine: str | None, calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
-    """All outputs of every run of the loaded artifact."""
+def _exported(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
+    """All outputs of every run of the loaded artifact; ``seconds`` is filled in."""
     every, operands = together(calls)
     given = [one for call in calls for one in call.run.operands]
-    seconds: Parts = {}
     with torch.no_grad():
         with _timed(seconds, "capture"):
             exported = normalize(capture(every, operands, dynamic_shapes=_sizes(calls)))
@@ -81,10 +105,9 @@ def _exported(repeats: int, engine: str | None, calls: Sequence[Call]) -> tuple[
     return runs, Answer(form=_form(artifact.module), seconds=seconds)
 
 
-def _traced(repeats: int, engine: str | None, calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
-    """All outputs of every run of a graph that has autograd's own operators in it."""
+def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
+    """All outputs of every run of a graph that has autograd's own operators in it; fills in ``seconds``."""
     every, operands = together(calls)
-    seconds: Parts = {}
     with _timed(seconds, "capture"):
         module = functional_graph(every, operands)
     with _timed(seconds, "lowering"):

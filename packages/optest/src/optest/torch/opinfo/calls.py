@@ -38,8 +38,8 @@ class Call:
     weights: tuple[Tensor, ...] = ()
     second_weights: tuple[Tensor, ...] = ()
     resized: tuple[Tensor, ...] = ()
-    results: int = 0
-    """How many tensors the answer has."""
+    results: int | None = None
+    """How many tensors the answer has; None where that is unknown, such as for a call that must raise."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -194,18 +194,23 @@ def halved(
 ) -> list[Answer]:
     """Answers of calls that ``run`` answers as one program, each half by itself where that fails.
 
-    ``run`` gives all outputs of every run of the program, and an answer without outputs for
-    what the calls share; ``failed`` makes an answer of what a single call raises.
+    Calls whose numbers of results are unknown are run one by one. ``run`` gives all outputs
+    of every run of the program, and an answer without outputs for what the calls share;
+    ``failed`` makes an answer of what a single call raises.
     """
     if not calls:
         return []
+    sizes = [call.results for call in calls if call.results is not None]
+    if len(calls) > 1 and len(sizes) < len(calls):
+        return [one for call in calls for one in halved([call], run, failed)]
     problem: Exception | None = None
     try:
         runs, shared = run(calls)
     except Exception as error:  # noqa: BLE001  # whatever a backend raises is its answer
         problem = error
     else:
-        expected = sum(call.results for call in calls)
+        sizes = sizes or [len(runs[0])]
+        expected = sum(sizes)
         wrong = next((len(outputs) for outputs in runs if len(outputs) != expected), expected)
         if wrong != expected:
             problem = RuntimeError(f"{wrong} tensors came back; there must be {expected}")
@@ -216,10 +221,10 @@ def halved(
         return [*halved(calls[:middle], run, failed), *halved(calls[middle:], run, failed)]
     seconds = {name: taken / len(calls) for name, taken in shared.seconds.items()}
     answers, start = [], 0
-    for call in calls:
-        mine = [one for outputs in runs for one in outputs[start : start + call.results]]
+    for size in sizes:
+        mine = [one for outputs in runs for one in outputs[start : start + size]]
         answers.append(replace(shared, outputs=mine, seconds=seconds))
-        start += call.results
+        start += size
     return answers
 
 

@@ -225,6 +225,8 @@ def record(
         attributes |= {"note": case.note, "class": form, "overloads": tuple(_overloads(case))}
     else:
         attributes |= {"note": "", "class": form}
+    if case is not None and number == 0:
+        attributes["samples"] = case.among  # coverage tells how many of them ran
     if case is not None and fields["status"].failed:
         attributes["values"] = values_of(case)
     if group.phase == "forward" and number in _DECLARING:

@@ -33,6 +33,7 @@ class Case:
 
     ``expected`` is eager's answer, ``truth`` gives the same in wider dtypes. ``skipped``
     says why eager has no answer. ``raises`` is what must be raised instead: type and message.
+    ``among`` is how many samples the group has, whether or not they run.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Case:
     expected: list[Tensor] = field(default_factory=list)
     skipped: str = ""
     raises: tuple[type[BaseException], str] | None = None
+    among: int = 0
 
     def truth(self) -> list[Tensor]:
         """Eager's answer in wider dtypes; raises what eager raises where it has no such kernels."""
@@ -62,7 +64,7 @@ def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | Non
     if most is not None:
         chosen = _most([plain[number][0] for number in chosen], chosen, most)
     for number in chosen:
-        yield _case(group, number, *plain[number])
+        yield replace(_case(group, number, *plain[number]), among=len(plain))
 
 
 def _plain_cases(group: Group) -> Iterable[_Plain]:
@@ -127,9 +129,7 @@ def _case(
 
 def _resized(call: Call) -> Call:
     """The call made for one batch and run on a smaller one: tensors as long as the first lose a row."""
-    size = next((one.shape[0] for one in call.tensors if one.dim()), 0)
-    if size < 3:  # a size of 1 is another program: it broadcasts
-        raise ValueError("its first tensor has no dimension that could be a smaller batch")
+    size = _batch_size(call.tensors)
     cut = (one[:-1].clone() if one.dim() and one.shape[0] == size else one for one in call.tensors)
     return replace(call, resized=tuple(cut))
 
@@ -209,6 +209,15 @@ def _drawn(generator: torch.Generator, like: Tensor) -> Tensor:
 def _forward(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     for sample in info.sample_inputs("cpu", dtype):
         yield Bound(info.op, (sample.input, *sample.args), sample.kwargs), FORWARD, None
+
+
+def _batched(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    """Samples whose first tensor could be a smaller batch: a size of 1 is another program, it broadcasts."""
+    return (one for one in _forward(info, dtype) if _batch_size(one[0].tensors) >= 3)
+
+
+def _batch_size(tensors: Iterable[Tensor]) -> int:
+    return next((one.shape[0] for one in tensors if one.dim()), 0)
 
 
 def _noncontiguous(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
@@ -291,7 +300,7 @@ def _promotion(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     make = partial(make_tensor, device="cpu", low=1, high=5)
     one = make((3,), dtype=dtype)
     if type(info).__name__ != "BinaryUfuncInfo":
-        yield Bound(info.op, (one,)), FORWARD, None
+        yield Bound(info.op, (one,), _required(info, one)), FORWARD, None
         return
     for other in _PROMOTED:
         yield Bound(info.op, (one, make((3,), dtype=other))), FORWARD, None
@@ -299,6 +308,12 @@ def _promotion(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
         yield Bound(info.op, (make((), dtype=dtype), make((3,), dtype=other))), FORWARD, None
     for number in (2, 1.5):
         yield Bound(info.op, (one, number)), FORWARD, None
+
+
+def _required(info: Any, operand: Tensor) -> dict[str, Any]:
+    """What a function of one tensor takes beside it (``mvlgamma``'s ``p``)."""
+    sample_kwargs = getattr(info, "sample_kwargs", None)
+    return {} if sample_kwargs is None else sample_kwargs("cpu", operand.dtype, operand)[0]
 
 
 _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
@@ -312,7 +327,7 @@ _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
     "errors": _errors,
     "promotion": _promotion,
     "determinism": _forward,
-    "dynamic_batch": _forward,
+    "dynamic_batch": _batched,
     "perf": _forward,
     "stress": _forward,
 }
