@@ -74,6 +74,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     yield Ledger(server.format(name=name))
 
 
+ENDED = Summary()
 BACKEND = {"kind": "stablehlo", "name": "torchstone", "chip": None}
 
 
@@ -84,7 +85,8 @@ class Recorder:
         self.ledger = ledger
         self._number = 0
 
-    def run(self, cases: Iterable[CaseResult], **fields: Any) -> str:
+    def run(self, cases: Iterable[CaseResult], ended: Summary | None = ENDED, **fields: Any) -> str:
+        """``ended`` is what the run came to; None if it was killed."""
         self._number += 1
         given: dict[str, Any] = {
             "run_id": f"20260101-0000{self._number:02}-abcdef",
@@ -97,7 +99,8 @@ class Recorder:
         info = RunInfo(**{**given, **fields})
         self.ledger.start(info)
         self.ledger.append(info.run_id, list(cases))
-        self.ledger.finish(info.run_id, Summary())
+        if ended is not None:
+            self.ledger.finish(info.run_id, ended)
         return info.run_id
 
     @staticmethod

@@ -74,7 +74,7 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     for case in cases:
         driver.check(case)
     expectations = _expectations(options, driver)
-    run = describe_run(target, options.seed)
+    run = describe_run(target, options.seed, driver.packages)
     reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
     with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
         runner = TestRunner(

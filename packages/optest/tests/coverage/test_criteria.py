@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from optest.core.result import CaseResult, Status
+from optest.core.summary import Summary
 from optest.coverage import collect, judge_operators
 from optest.coverage.criteria import Rules
 from optest.coverage.operators import Exclusion, Level, OperatorCoverage
@@ -116,6 +117,74 @@ def test_one_run_is_not_reliable_and_neither_is_one_that_flips(recorder: Any) ->
     assert verdict(recorder).level is Level.FULL
     recorder.run([replace(one, flaky=one.phase == "noncontiguous") for one in cases])
     assert verdict(recorder).missing == ("1 cases do not end alike in the last 2 runs",)
+
+
+def test_what_a_resumed_run_took_over_is_one_execution(recorder: Any) -> None:
+    cases = recorder.operator("add", "float32")
+    recorder.run(cases[:2], ended=None)
+    recorder.run(cases[:3], ended=Summary(interrupted=True))
+    recorder.run(cases)
+    assert verdict(recorder).missing == ("4 cases are recorded in fewer than 2 runs",)
+    recorder.run(cases)
+    assert verdict(recorder).level is Level.FULL
+    recorder.run(without(cases, "float32", "forward", Status.ERROR)[:1], ended=None)
+    assert "1 cases do not end alike in the last 2 runs" in verdict(recorder).missing
+
+
+def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
+    """Gradients that eager PyTorch has none of do not apply; edge cases must be some."""
+
+    def skipped(phase: str) -> list[CaseResult]:
+        return [
+            replace(one, status=Status.SKIPPED, reason="eager PyTorch raises") if one.phase == phase else one
+            for one in recorder.operator("normal", "float32")
+        ]
+
+    for _ in range(2):
+        recorder.run(skipped("backward"))
+    assert verdict(recorder).to_dict()["criteria"]["autograd"] == "not applicable"
+    edges = [
+        replace(one, status=Status.SKIPPED) if one.phase == "errors" else one
+        for one in skipped("noncontiguous")
+    ]
+    for _ in range(2):
+        recorder.run(edges)
+    assert verdict(recorder).missing == ("no edge case runs: all are skipped",)
+
+
+@pytest.mark.parametrize("suite", ["module", "optim", "python_ref", "hop"])
+def test_what_is_made_of_operators_is_none(recorder: Any, suite: str) -> None:
+    recorder.run([recorder.case("add"), recorder.case("nn_Linear", attributes={"suite": suite})])
+    assert set(collect(recorder.ledger).operators) == {"add"}
+
+
+def test_results_by_dtype_phase_and_overload(recorder: Any) -> None:
+    """With errors beside eager's, how cases ran, and how many samples the suite has."""
+    accuracy = {"ulp_error": 0.5, "control_ulp_error": 1.5}
+    compared = {
+        "output": "output0", "passed": True, "count": 1, "mismatches": 0, "max_abs": 0.0, "max_rel": 0.0,
+        "max_ulp": 1.0, "accuracy": accuracy,
+    }  # fmt: skip
+    attributes = {"class": "composite", "overloads": ("aten.gelu.default",), "samples": 9}
+    summary = Summary(seconds={"capture": 2.0, "running": 1.0})
+    recorder.run(
+        [
+            recorder.case("gelu", attributes=attributes, comparisons=(compared,)),
+            recorder.case("gelu", sample=1, status=Status.UNSUPPORTED, reason="no"),
+            recorder.case("gelu", "int64", status=Status.SKIPPED, reason="eager PyTorch raises"),
+        ],
+        ended=summary,
+    )
+    found = collect(recorder.ledger)
+    assert found.operators["gelu"].tallies["forward", "float32"].to_dict() == {
+        "passed": 1, "applicable": 2, "total": 2, "samples": 9, "reason": "no",
+        "classes": {"composite": 1, "unsupported": 1}, "ulp": 0.5, "eager_ulp": 1.5,
+    }  # fmt: skip
+    assert found.operators["gelu"].tallies["forward", "int64"].classes == {"untestable": 1}
+    [overload] = found.overloads.values()
+    assert (overload.name, overload.operators) == ("aten.gelu.default", {"gelu"})
+    assert overload.tallies["forward", "float32"].passed == 1
+    assert found.seconds == {"capture": 2.0, "running": 1.0}
 
 
 def test_not_yet_and_intentionally_not(recorder: Any) -> None:

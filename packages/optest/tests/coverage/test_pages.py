@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from optest.cli.app import cli
 from optest.core.result import Status
+from optest.core.summary import Summary
 from optest.coverage.models import candidates, model_coverage
 from optest.coverage.report import coverage_page
 from optest.coverage.snapshot import take_snapshot
@@ -74,6 +75,27 @@ def test_coverage_md(recorded: Any, tmp_path: Path) -> None:
     assert "<script" not in page
     assert "\n# heading" not in page
     assert "\\[x\\](javascript:1)" in page
+
+
+def test_coverage_md_names_its_runs_and_their_cost(recorder: Any) -> None:
+    cases = recorder.operator("add", "float32")
+    facts = {"python": "3.11", "torch": "2.13", "commit": "c0ffee", "cpus": "2"}
+    seconds = {"capture": 30.0, "lowering": 20.5}
+    command = "optest run --suite opinfo --backend torchstone"
+    first = recorder.run(cases, Summary(seconds=seconds), environment=facts, command_line=command)
+    again = recorder.run(
+        cases, Summary(seconds=seconds), environment=facts, command_line=f"{command} --resume"
+    )
+    page = coverage_page(take_snapshot(recorder.ledger), "optest coverage")
+    for expected in (
+        f"- Recorded: 2 runs, {first} to {again} (2026-01-01)\n",
+        "- Of: optest 0.1.0, commit c0ffee, python 3.11, torch 2.13\n",
+        "- Cases: 4 of 4 pass; 4 are recorded\n",
+        "PyTorch's capture 60.0 s; everything else 41.0 s: lowering 41.0 s\n",
+        f"- {command}: {first}, {again}\n",
+        "| add |  | backward 1/1 (float32); errors 1/1 (float32); forward 1/1 (float32);",
+    ):
+        assert expected in page
 
 
 def test_the_commands(recorded: Any, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from optest.core.result import Status
+from optest.core.result import CaseResult, Status
 from optest.coverage.attestation import attest, load_attestations
 from optest.coverage.progress import Progress
 from optest.coverage.snapshot import take_snapshot
-from optest.coverage.stages import load_stages
+from optest.coverage.stages import Operators, load_stages
 from optest.errors import PlanError, UsageError
 
 TODAY = datetime.date(2026, 1, 2)
@@ -221,6 +221,59 @@ def test_mistakes_in_a_stages_file(stages: Path, old: str, new: str, told: str) 
         load_stages(stages)
     assert told in str(caught.value)
     assert str(stages) in str(caught.value)
+
+
+def third_stage(recorder: Any) -> list[CaseResult]:
+    """Cases that make the built-in Stage 3: the operators that it names, and so many more."""
+    plan = load_stages()
+    named = {
+        one.split("|")[0]
+        for stage in plan.stage[:3]
+        for item in stage.item
+        if isinstance(item, Operators)
+        for one in item.names
+    }
+    dtypes = "float32 float64 int32 int64 int8 uint8 bool complex64 complex128"
+    return [
+        case
+        for name in [*sorted(named), *(f"op{number}" for number in range(100 - len(named)))]
+        for case in recorder.operator(name, dtypes, gradients="float32 float64", phases="out perf")
+        if case.dtypes == ("float32",) or case.phase in ("forward", "backward")
+    ]
+
+
+REGRESSIONS = (
+    ("forward", "int64", 1, Status.MISMATCH, 2, "100–200 operations covered"),
+    ("forward", "complex64", 11, Status.ERROR, 2, "many dtypes"),
+    ("backward", "float64", 11, Status.MISMATCH, 2, "full autograd"),
+    ("out", "float32", 11, Status.FALLBACK, 2, "out= arguments"),
+    ("errors", "float32", 11, Status.MISMATCH, 2, "comprehensive error messages"),
+    ("noncontiguous", "float32", 11, Status.UNSUPPORTED, 2, "edge and corner cases"),
+    ("out", "float32", 1, Status.CRASHED, 2, "reliable over repeated runs"),
+    ("backward", "float32", 91, Status.MISMATCH, 1, "basic autograd"),
+    ("forward", "float32", 96, Status.MISMATCH, 0, "5–15 core operations working"),
+)
+"""What breaks in how many operators, the stage that is left, and an item that is missing then."""
+
+
+def test_the_third_stage_is_reached_and_recorded_regressions_lose_it(recorder: Any) -> None:
+    cases = third_stage(recorder)
+    for _ in range(2):
+        recorder.run(cases)
+    found = progress(recorder, None)
+    assert (found.reached, found.name) == (3, "Stage 3 (Extended)")
+    assert found.next is not None
+    missing = {one.text for one in found.next.missing}
+    assert {"300 and more operations covered", "sparse operations"} <= missing
+    for phase, dtype, operators, status, reached, item in REGRESSIONS:
+        broken = [one for one in cases if (one.phase, one.dtypes) == (phase, (dtype,))][:operators]
+        recorder.run([replace(one, status=status, reason="regressed") for one in broken])
+        lost = progress(recorder, None)
+        assert lost.reached == reached, item
+        assert item in {one.text for stage in lost.stages[:3] for one in stage.missing}
+        for _ in range(2):
+            recorder.run(broken)
+    assert progress(recorder, None).reached == 3
 
 
 def test_the_built_in_stages_are_the_four_and_the_three_checklists() -> None:

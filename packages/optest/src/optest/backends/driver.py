@@ -67,6 +67,7 @@ class BackendDriver(ABC):
     ``chips`` which chips it knows; without any it takes every chip. Drivers that are
     not ``isolated`` run in optest's own process: only those that cannot crash it.
     ``expectations`` is a TOML file of declared gaps (``optest.plan.expectations``).
+    ``packages`` are distributions whose versions every run records, those that are installed.
     Instances must pickle: worker processes get a copy each.
     """
 
@@ -76,6 +77,7 @@ class BackendDriver(ABC):
     isolated: bool = True
     expectations: Path | None = None
     phases: ClassVar[tuple[str, ...]] = ("forward",)
+    packages: tuple[str, ...] = ()
 
     @abstractmethod
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:

@@ -144,6 +144,7 @@ _NOT_FOR_SUITES = ("shape", "attr", "generator", "reference", "rtol", "atol", "p
 
 
 def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str]], **given: Any) -> int:
+    from ..core.summary import cost_split
     from ..plan.options import ReportRequest, parse_shard
     from ..torch.opinfo.groups import DEFAULT_PHASES, Selection
     from ..torch.opinfo.session import SuiteOptions, run_suite
@@ -176,8 +177,8 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
         expectations=given["expectations"],
     )
     outcome = run_suite(options, terminal=not as_json, color=not no_color)
-    if not as_json and (shares := outcome.shares()):
-        click.echo(shares)
+    if not as_json and (split := cost_split(outcome.summary.seconds)):
+        click.echo(split)
     return told(outcome, as_json, failed_plugins)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
 import secrets
 import shlex
 import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
@@ -15,9 +18,16 @@ from .. import __version__
 from .case import BackendTarget
 from .result import RunInfo
 
+COMMIT = "OPTEST_COMMIT"
+"""The environment variable that names the commit of what is tested."""
 
-def describe_run(target: BackendTarget, seed: int = 0) -> RunInfo:
-    """A new run on ``target``, that starts now on this machine."""
+
+def describe_run(target: BackendTarget, seed: int = 0, packages: Sequence[str] = ()) -> RunInfo:
+    """A new run on ``target``, that starts now on this machine.
+
+    ``packages``: distributions whose versions decide what is tested; those not installed are left out.
+    """
+    commit = os.environ.get(COMMIT)
     now = datetime.datetime.now(datetime.UTC)
     return RunInfo(
         run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
@@ -31,6 +41,16 @@ def describe_run(target: BackendTarget, seed: int = 0) -> RunInfo:
             "platform": platform.platform(),
             "cpu": platform.processor() or platform.machine(),
             "cpus": str(os.cpu_count()),
+            **_versions(packages),
+            **({"commit": commit} if commit else {}),
         },
         seed=seed,
     )
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

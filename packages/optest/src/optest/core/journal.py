@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,24 @@ class Journal:
         line = self._line(_key(case))
         return None if line is None else CaseResult.from_dict(line["result"])
 
-    def find_all(self, key: str) -> list[CaseResult] | None:
-        """The results that were kept together under ``key`` in the run that is resumed."""
+    def find_all(self, key: str) -> tuple[list[CaseResult], dict[str, float]] | None:
+        """What was kept together under ``key`` in the run that is resumed: results, and what they took."""
         line = self._line(key)
-        return None if line is None else [CaseResult.from_dict(one) for one in line["results"]]
+        if line is None:
+            return None
+        return [CaseResult.from_dict(one) for one in line["results"]], line["seconds"]
 
     def add(self, case: TestCase, result: CaseResult) -> None:
         """Keep ``result``; it is with the system when this returns."""
         self._write(f'{{"key": "{_key(case)}", "result": {result.json}}}')
 
-    def add_all(self, key: str, results: Sequence[CaseResult]) -> None:
-        """Keep results together under ``key``, in one line: all of them or none are there later."""
-        self._write(f'{{"key": {json.dumps(key)}, "results": [{", ".join(one.json for one in results)}]}}')
+    def add_all(self, key: str, results: Sequence[CaseResult], seconds: Mapping[str, float]) -> None:
+        """Keep results together under ``key``, in one line: all of them or none are there later.
+
+        ``seconds`` is what their parts took, by name.
+        """
+        kept = f'"results": [{", ".join(one.json for one in results)}], "seconds": {json.dumps(seconds)}'
+        self._write(f'{{"key": {json.dumps(key)}, {kept}}}')
 
     def _line(self, key: str) -> dict[str, Any] | None:
         self._open()

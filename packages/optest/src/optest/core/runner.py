@@ -73,7 +73,9 @@ class TestRunner:
         """
         if total is None and isinstance(cases, Sized):
             total = len(cases)
-        info = info or describe_run(BackendTarget(self.driver.kind, self.driver.name))
+        info = info or describe_run(
+            BackendTarget(self.driver.kind, self.driver.name), packages=self.driver.packages
+        )
         summary = Summary(total)
         started = time.perf_counter()
         complete = False

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .result import CaseResult, Status
 
+CAPTURE = "capture"
+"""The part of a suite's time that is PyTorch's own: tracing a function into a graph."""
 KEPT = 1000
 """Failures that a summary holds; it counts all of them."""
 
@@ -19,6 +22,8 @@ class Summary:
     ``total`` is the number of planned cases where it is known; ``resumed`` counts results
     taken from an earlier, interrupted run. ``stopped``: a failure ended the run early.
     ``problems`` are reports and ledgers that could not be written, and failed teardowns.
+    ``seconds``: what named parts of a suite of PyTorch's took, over all processes and over
+    the runs that this one resumed.
     """
 
     total: int | None = None
@@ -30,6 +35,7 @@ class Summary:
     interrupted: bool = False
     stopped: bool = False
     problems: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, result: CaseResult) -> None:
         """Count one result."""
@@ -62,4 +68,16 @@ class Summary:
             "stopped": self.stopped,
             "failures": [one.case_id for one in self.failures],
             "problems": list(self.problems),
+            "seconds": {name: round(taken, 3) for name, taken in self.seconds.items()},
         }
+
+
+def cost_split(seconds: Mapping[str, float]) -> str:
+    """PyTorch's capture apart from everything else, in one line; empty if nothing was timed."""
+    capture = seconds.get(CAPTURE, 0.0)
+    rest = sum(seconds.values()) - capture
+    if not rest + capture:
+        return ""
+    longest = sorted(seconds.items(), key=lambda one: -one[1])
+    parts = ", ".join(f"{name} {taken:.1f} s" for name, taken in longest if name != CAPTURE)
+    return f"PyTorch's capture {capture:.1f} s; everything else {rest:.1f} s: {parts}"

@@ -64,9 +64,9 @@ def dtypes(operator: OperatorEvidence, rules: Rules) -> Finding:
 
 
 def autograd(operator: OperatorEvidence, rules: Rules) -> Finding:
-    """Right gradients for each major dtype that is differentiable."""
+    """Right gradients for each major dtype that is differentiable; where all are skipped there are none."""
     wanted = _major(operator.gradients, rules)
-    if not wanted:
+    if not wanted or all(operator.tally(phase, wanted).skipped for phase in rules.gradient_phases):
         return Finding("autograd", State.NOT_APPLICABLE)
     return _finding(
         "autograd", [one for phase in rules.gradient_phases for one in _unclean(operator, phase, wanted)]
@@ -75,18 +75,12 @@ def autograd(operator: OperatorEvidence, rules: Rules) -> Finding:
 
 def edges(operator: OperatorEvidence, rules: Rules) -> Finding:
     """Right in every recorded edge case and error; there must be some."""
-    missing = []
-    applicable = [phase for phase in rules.edge_phases if phase in operator.phases]
-    for phase in applicable:
-        tally = operator.tally(phase)
-        if tally.total and not tally.applicable:
-            continue  # skipped, with its reason
-        if not tally.clean:
-            missing.append(_short(phase, tally))
-    if operator.edges.total and not operator.edges.clean:
-        missing.append(_short("empty, 0-d and size-1 inputs", operator.edges))
-    if not applicable and not operator.edges.total:
-        missing.append("no edge case is recorded")
+    found = {phase: operator.tally(phase) for phase in rules.edge_phases if phase in operator.phases}
+    if operator.edges.total:
+        found["empty, 0-d and size-1 inputs"] = operator.edges
+    missing = [_short(what, tally) for what, tally in found.items() if not (tally.clean or tally.skipped)]
+    if not missing and not any(tally.clean for tally in found.values()):
+        missing.append("no edge case runs: all are skipped" if found else "no edge case is recorded")
     return _finding("edges", missing)
 
 
@@ -128,8 +122,7 @@ def _unclean(operator: OperatorEvidence, phase: str, wanted: Iterable[str]) -> l
     found = []
     for dtype in wanted:
         tally = operator.tallies.get((phase, dtype), Tally())
-        skipped = tally.total > 0 and not tally.applicable
-        if not (tally.clean or skipped):
+        if not (tally.clean or tally.skipped):
             found.append(_short(f"{what}{dtype}", tally))
     return found
 

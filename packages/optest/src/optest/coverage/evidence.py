@@ -1,15 +1,17 @@
 """The evidence: recorded cases of one backend, counted by operator, dtype and phase.
 
 The newest record of a case counts; older ones say only whether it is reliable. Shards
-and partial runs merge by themselves, because case ids are the same in every run.
+and partial runs merge by themselves, because case ids are the same in every run. What
+a resumed run took over from one that was stopped is one execution, not two.
 Not here: what the counts amount to (``criteria``).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..core.result import RunInfo, Status
 from ..errors import UsageError
@@ -19,19 +21,30 @@ from ..ledger.reading import CaseRow
 from ..names import listing
 
 FORWARD = "forward"
+NO_OPERATORS = frozenset({"module", "optim", "python_ref", "hop"})
+"""Suites whose entries are made of operators: what is recorded of them is not counted as operators."""
 EMPTY_SHAPE = "empty shapes"
 """Stands beside phases: forward cases with an empty, 0-d or size-1 input."""
 
 
 @dataclass
 class Tally:
-    """Cases of one operator, dtype and phase: how they ended, and the reasons of those that did not pass."""
+    """Cases of one operator, dtype and phase: how they ended, and the reasons of those that did not pass.
+
+    ``classes`` counts them by how they ran. ``ulp`` is the largest error of a passing case,
+    ``control_ulp`` the largest of eager PyTorch's own, both against a wider result.
+    ``samples`` is how many cases there are by the suite's own count, where it was recorded.
+    """
 
     counts: Counter[Status] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     unreliable: int = 0
     seldom: int = 0
     """Passing cases that were recorded fewer times than reliability asks for."""
+    classes: Counter[str] = field(default_factory=Counter)
+    ulp: float | None = None
+    control_ulp: float | None = None
+    samples: int = 0
 
     @property
     def total(self) -> int:
@@ -52,21 +65,46 @@ class Tally:
         return 0 < self.applicable == self.passed
 
     @property
+    def skipped(self) -> bool:
+        """Whether there is a result, and every case was skipped, each with its reason."""
+        return self.total > 0 == self.applicable
+
+    @property
     def why(self) -> str:
         """The commonest reason, in one line."""
         return self.reasons.most_common(1)[0][0] if self.reasons else ""
 
     def add(self, row: CaseRow) -> None:
         self.counts[row.status] += 1
-        if row.status is not Status.PASSED:
+        if kind := _class_of(row):
+            self.classes[kind] += 1
+        if row.status is Status.PASSED:
+            self._widen(row.ulp, row.control_ulp)
+        else:
             self.reasons[row.reason.partition("\n")[0] or row.status.value] += 1
+
+    def _widen(self, ulp: float | None, control_ulp: float | None) -> None:
+        if control_ulp is not None:  # without a control's error, ``ulp`` is against eager's result
+            self.ulp, self.control_ulp = _larger(self.ulp, ulp), _larger(self.control_ulp, control_ulp)
 
     def __iadd__(self, other: Tally) -> Tally:
         self.counts += other.counts
         self.reasons += other.reasons
         self.unreliable += other.unreliable
         self.seldom += other.seldom
+        self.classes += other.classes
+        self.samples += other.samples
+        self._widen(other.ulp, other.control_ulp)
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe."""
+        return {
+            "passed": self.passed, "applicable": self.applicable, "total": self.total,
+            "samples": self.samples or self.total,
+            "classes": dict(sorted(self.classes.items())), "reason": self.why,
+            "ulp": self.ulp, "eager_ulp": self.control_ulp,
+        }  # fmt: skip
 
 
 @dataclass
@@ -75,7 +113,7 @@ class OperatorEvidence:
 
     ``dtypes`` and ``gradients`` are those that the reference supports, as the suite
     recorded them; ``phases`` those that apply at all. Without such records they are what
-    was run. ``classes`` counts cases that are native, composite, fallback and so on.
+    was run.
     """
 
     name: str
@@ -86,7 +124,6 @@ class OperatorEvidence:
     declared_gradients: bool = False
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
     edges: Tally = field(default_factory=Tally)
-    classes: Counter[str] = field(default_factory=Counter)
 
     def tally(self, phase: str, dtypes: Iterable[str] | None = None) -> Tally:
         """The sum over ``dtypes`` (all if None) of a phase."""
@@ -106,17 +143,41 @@ class OperatorEvidence:
 
 
 @dataclass
+class OverloadEvidence:
+    """What is recorded of the cases for which eager PyTorch calls an overload.
+
+    ``operators`` are those whose cases they are, ``tallies`` by phase and dtype.
+    """
+
+    name: str
+    operators: set[str] = field(default_factory=set)
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
+
+
+@dataclass
 class Evidence:
-    """Everything that is recorded of one backend, and in which runs; ``warnings`` are for people."""
+    """Everything that is recorded of one backend, and in which runs; ``warnings`` are for people.
+
+    ``seconds`` is what the parts of all runs took, by name, where it was recorded.
+    """
 
     backend: str
     kind: str
     runs: tuple[RunInfo, ...]
     operators: dict[str, OperatorEvidence]
+    overloads: dict[str, OverloadEvidence] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[OperatorEvidence]:
         return iter(self.operators.values())
+
+    def everything(self) -> Tally:
+        """The sum over all operators."""
+        total = Tally()
+        for one in self:
+            total += one.everything()
+        return total
 
 
 def collect(
@@ -129,14 +190,23 @@ def collect(
     """
     chosen = _chosen(ledger, backend, runs)
     operators: dict[str, OperatorEvidence] = {}
+    overloads: dict[str, OverloadEvidence] = {}
+    seconds: Counter[str] = Counter()
     seen: dict[str, _Seen] = {}
+    outcomes = ledger.outcomes()
     for run in reversed(chosen):
-        for row in ledger.cases(run.run_id):
+        outcome = outcomes.get(run.run_id, {})
+        seconds.update(_timed(outcome))
+        another = _ended(outcome)
+        for row in ledger.cases(run.run_id, metrics=True):
+            if row.attributes.get("suite") in NO_OPERATORS:
+                continue
             known = seen.get(row.case_id)
             if known is None:
                 seen[row.case_id] = _Seen(_add(operators, row), row.status is Status.PASSED, 1, row.flaky)
+                _add_overloads(overloads, row)
             elif known.times < repeats:
-                known.times += 1
+                known.times += another
                 known.flaky |= row.flaky or (row.status is Status.PASSED) != known.passed
     for one in seen.values():
         one.tally.unreliable += one.flaky
@@ -144,8 +214,27 @@ def collect(
     for operator in operators.values():
         _complete(operator)
     newest = chosen[-1].backend
-    ordered = dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0])))
-    return Evidence(str(newest["name"]), str(newest["kind"]), tuple(chosen), ordered, differing(chosen))
+    return Evidence(
+        str(newest["name"]),
+        str(newest["kind"]),
+        tuple(chosen),
+        dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0]))),
+        dict(sorted(overloads.items())),
+        dict(seconds),
+        differing(chosen),
+    )
+
+
+def _ended(outcome: Mapping[str, Any]) -> bool:
+    """Whether a run came to its end: of one that did not, a later one may have taken the results over."""
+    return bool(outcome) and not any(outcome.get(one) for one in ("interrupted", "stopped", "problems"))
+
+
+def _timed(outcome: Mapping[str, Any]) -> dict[str, float]:
+    """What a run's parts took; a run that others published may say anything."""
+    told = outcome.get("seconds")
+    pairs = told.items() if isinstance(told, Mapping) else ()
+    return {name: float(taken) for name, taken in pairs if isinstance(taken, int | float)}
 
 
 @dataclass(slots=True)
@@ -183,13 +272,33 @@ def _add(operators: dict[str, OperatorEvidence], row: CaseRow) -> Tally:
     if "grad_dtypes" in attributes:
         operator.declared_gradients = True
         operator.gradients.update(str(attributes["grad_dtypes"]).split())
-    if "class" in attributes:
-        operator.classes[str(attributes["class"])] += 1
     if row.phase == FORWARD and _is_edge(row):
         operator.edges.add(row)
     tally = operator.tallies[row.phase, row.dtype]
     tally.add(row)
+    tally.samples += int(attributes.get("samples", 0))
     return tally
+
+
+def _add_overloads(overloads: dict[str, OverloadEvidence], row: CaseRow) -> None:
+    for name in row.attributes.get("overloads", ()):
+        found = overloads.setdefault(name, OverloadEvidence(name))
+        found.operators.add(row.op)
+        found.tallies[row.phase, row.dtype].add(row)
+
+
+def _class_of(row: CaseRow) -> str:
+    """How a case ran: as its backend says, unless it declined or was not asked at all; else nothing."""
+    told = str(row.attributes.get("class", ""))
+    if row.status in (Status.UNSUPPORTED, Status.FALLBACK):
+        return row.status.value
+    if row.status is Status.SKIPPED:
+        return "untestable"
+    return told
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _is_edge(row: CaseRow) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.result import Status
 from .criteria import CRITERIA, Finding, Rules
-from .evidence import FORWARD, Evidence, OperatorEvidence
+from .evidence import FORWARD, Evidence, OperatorEvidence, Tally
 
 
 class Level(StrEnum):
@@ -63,8 +63,17 @@ class OperatorCoverage:
             "criteria": {one.criterion: one.state.value for one in self.findings},
             "missing": list(self.missing),
             "forward": {"passed": forward.passed, "applicable": forward.applicable},
-            "classes": dict(self.evidence.classes),
+            "classes": dict(sorted(self.evidence.everything().classes.items())),
+            "results": results_of(self.evidence.tallies),
         }
+
+
+def results_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
+    """Counts by phase and dtype, JSON-safe."""
+    return [
+        {"phase": phase, "dtype": dtype, **tally.to_dict()}
+        for (phase, dtype), tally in sorted(tallies.items())
+    ]
 
 
 def judge_operators(

@@ -188,9 +188,7 @@ class _Facts:
         return State.MISSING, detail
 
     def _pass_rate(self, item: PassRate) -> tuple[State, list[str]]:
-        total = Tally()
-        for one in self._evidence:
-            total += one.everything()
+        total = self._evidence.everything()
         rate = total.passed / total.applicable if total.applicable else 0.0
         found = f"{total.passed} of {total.applicable} cases pass ({_percent(rate)})"
         return (State.MET if rate >= item.share else State.MISSING), [f"{found}; {item.share:.0%} are needed"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ..core.summary import cost_split
+from ..names import listing
 from .criteria import State
+from .evidence import Evidence, Tally
 from .operators import Level, OperatorCoverage
 from .progress import Judged
 from .snapshot import Snapshot
@@ -26,13 +29,18 @@ _HEADINGS = {
     Level.NONE: "Not yet supported",
     Level.UNSUPPORTED: "Intentionally unsupported, with the reason",
 }
-_RUNS = 12
-"""Runs that the page names one by one."""
+_RUNS = 100
+"""Commands of runs that the page names one by one."""
+_FACTS = {"cpu", "cpus", "platform", "numpy"}
+"""Facts of a run's environment that the page leaves out."""
+_NAMED = 4
+"""Operators that an overload's row names."""
 
 
 def coverage_page(snapshot: Snapshot, command: str) -> str:
     """The page as Markdown; ``command`` is the one that wrote it."""
-    return "\n".join([*_head(snapshot, command), *_stages(snapshot), *_operators(snapshot), ""])
+    sections = (_head(snapshot, command), _stages(snapshot), _operators(snapshot), _results(snapshot))
+    return "\n".join([*(line for section in sections for line in section), ""])
 
 
 def escaped(text: str) -> str:
@@ -43,21 +51,40 @@ def escaped(text: str) -> str:
 def _head(snapshot: Snapshot, command: str) -> Iterator[str]:
     evidence, counts = snapshot.evidence, snapshot.counts
     yield f"# Operator coverage of {escaped(evidence.backend)}\n"
-    yield f"Written by `{command}` from recorded results; not by hand. Runs:\n"
-    for run in evidence.runs[-_RUNS:]:
-        versions = ", ".join(
-            f"{name} {run.environment[name]}" for name in ("torch", "python") if name in run.environment
-        )
-        facts = f"{run.started[:10]}, optest {run.version}, {versions}"
-        yield f"- {escaped(run.run_id)} ({escaped(facts)})"
-    if len(evidence.runs) > _RUNS:
-        yield f"- and {len(evidence.runs) - _RUNS} before them"
-    yield ""
+    yield f"Written by `{command}` from recorded results; not by hand.\n"
+    yield from _recorded(evidence)
     for warning in evidence.warnings:
         yield f"> Warning: {escaped(warning)}\n"
     yield "| fully | partially | not yet | intentionally unsupported | in all |"
     yield "|---|---|---|---|---|"
     yield "| " + " | ".join(str(counts[one]) for one in Level) + f" | {len(snapshot.operators)} |\n"
+
+
+def _recorded(evidence: Evidence) -> Iterator[str]:
+    """What was recorded: runs, versions, cases, cost."""
+    first, last = evidence.runs[0], evidence.runs[-1]
+    days = " to ".join(dict.fromkeys((first.started[:10], last.started[:10])))
+    yield f"- Recorded: {len(evidence.runs)} runs, {escaped(first.run_id)} to {escaped(last.run_id)} ({days})"
+    facts = {"optest": {one.version for one in evidence.runs}}
+    for run in evidence.runs:
+        for name in sorted(run.environment.keys() - _FACTS):
+            facts.setdefault(name, set()).add(run.environment[name])
+    told = (f"{name} {' and '.join(sorted(values))}" for name, values in facts.items())
+    yield f"- Of: {escaped(', '.join(told))}"
+    total = evidence.everything()
+    among = f", of {total.samples} samples that the suite has of these" if total.samples else ""
+    yield f"- Cases: {total.passed} of {total.applicable} pass; {total.total} are recorded{among}"
+    if split := cost_split(evidence.seconds):
+        yield f"- Cost, over all processes and runs: {escaped(split)}"
+    yield from ("", "Commands, each with its runs:\n")
+    commands = defaultdict(list)
+    for run in evidence.runs:
+        commands[run.command_line.removesuffix(" --resume")].append(run.run_id)
+    for command, runs in list(commands.items())[-_RUNS:]:
+        yield f"- {escaped(command)}: {escaped(', '.join(runs))}"
+    if len(commands) > _RUNS:
+        yield f"- and {len(commands) - _RUNS} before them"
+    yield ""
 
 
 def _stages(snapshot: Snapshot) -> Iterator[str]:
@@ -124,3 +151,56 @@ def _with(text: Callable[[OperatorCoverage], str]) -> Callable[[list[OperatorCov
         return (f"- **{escaped(one.name)}**: {escaped(text(one))}" for one in members)
 
     return write
+
+
+def _results(snapshot: Snapshot) -> Iterator[str]:
+    """Everything that is recorded: by operator, and by the overloads that eager PyTorch calls."""
+    yield "## Results by operator\n"
+    yield "Passing cases of those that apply. Errors are the largest of all cases, in ULP, beside eager's.\n"
+    yield "| operator | ran as | results | error | eager's |"
+    yield "|---|---|---|---|---|"
+    for one in snapshot.operators:
+        total = one.evidence.everything()
+        yield _row(one.name, _ran_as(total.classes), _counted(one.evidence.tallies), *_errors(total))
+    if not snapshot.evidence.overloads:
+        return
+    yield "\n## Results by overload\n"
+    yield "An overload's cases are those for which eager PyTorch calls it, whatever else they call.\n"
+    yield "| overload | operators | ran as | results | error | eager's |"
+    yield "|---|---|---|---|---|---|"
+    for each in snapshot.evidence.overloads.values():
+        total = Tally()
+        for tally in each.tallies.values():
+            total += tally
+        named = listing(sorted(each.operators), limit=_NAMED)
+        yield _row(each.name, named, _ran_as(total.classes), _counted(each.tallies), *_errors(total))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(escaped(one) for one in cells)} |"
+
+
+def _ran_as(classes: Mapping[str, int]) -> str:
+    return ", ".join(name for name, count in sorted(classes.items(), key=lambda one: -one[1]) if count)
+
+
+def _counted(tallies: Mapping[tuple[str, str], Tally]) -> str:
+    """``forward 24/24 (float32 float64), 3/4 int8; backward …``: dtypes that are clean together."""
+    by_phase: dict[str, dict[str, Tally]] = defaultdict(dict)
+    for (phase, dtype), tally in sorted(tallies.items()):
+        if tally.applicable:
+            by_phase[phase][dtype] = tally
+    return "; ".join(f"{phase} {_dtypes(found)}" for phase, found in by_phase.items())
+
+
+def _dtypes(found: Mapping[str, Tally]) -> str:
+    clean = [dtype for dtype, tally in found.items() if tally.clean]
+    passed = sum(found[dtype].passed for dtype in clean)
+    parts = [f"{passed}/{passed} ({' '.join(clean)})"] if clean else []
+    wrong = (item for item in found.items() if not item[1].clean)
+    return ", ".join([*parts, *(f"{tally.passed}/{tally.applicable} {dtype}" for dtype, tally in wrong)])
+
+
+def _errors(tally: Tally) -> tuple[str, str]:
+    ulp, control = ("" if one is None else f"{one:.3g}" for one in (tally.ulp, tally.control_ulp))
+    return ulp, control

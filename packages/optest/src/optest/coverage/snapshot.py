@@ -12,7 +12,7 @@ from typing import Any
 from ..ledger import Ledger
 from .attestation import load_attestations
 from .evidence import Evidence, collect
-from .operators import Level, OperatorCoverage, judge_operators
+from .operators import Level, OperatorCoverage, judge_operators, results_of
 from .progress import Progress, assess
 from .stages import StagePlan, load_stages
 
@@ -43,7 +43,12 @@ class Snapshot:
             "runs": [one.run_id for one in self.evidence.runs],
             "warnings": list(self.evidence.warnings),
             "counts": {level.value: self.counts[level] for level in Level},
+            "seconds": {name: round(taken, 3) for name, taken in self.evidence.seconds.items()},
             "operators": [one.to_dict() for one in self.operators],
+            "overloads": [
+                {"overload": one.name, "operators": sorted(one.operators), "results": results_of(one.tallies)}
+                for one in self.evidence.overloads.values()
+            ],
             "stage": self.progress.to_dict(),
         }
 

@@ -202,6 +202,12 @@ class Ledger:
         with self._told("read"), self._engine.connect() as connection:
             return connection.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run_id))
 
+    def outcomes(self) -> dict[str, dict[str, Any]]:
+        """What each run came to that is over, by id (``Summary.to_dict``)."""
+        query = select(RUNS.c.run_id, RUNS.c.summary).where(RUNS.c.summary.is_not(None))
+        with self._told("read"), self._engine.connect() as connection:
+            return {row.run_id: json.loads(row.summary) for row in connection.execute(query)}
+
     def find_case(self, prefix: str) -> CaseResult | None:
         """The newest record of the case whose id begins with ``prefix``; None if there is none.
 

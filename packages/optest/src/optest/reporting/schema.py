@@ -152,6 +152,7 @@ class SummaryRecord(_Model):
     stopped: bool
     failures: list[str]
     problems: list[str]
+    seconds: dict[str, Seconds]
 
 
 class Report(_Model):

@@ -42,6 +42,7 @@ class TorchCompile(TorchDriver):
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self.name = f"torch-compile:{backend}"
+        self.packages = ("torch", backend)
         self.expectations = gaps_of(backend)
 
     def setup(self) -> None:

@@ -36,6 +36,7 @@ class TorchDriver(BackendDriver):
     """What both kinds of drivers share: tensors in, a call, tensors out."""
 
     kind = "torch"
+    packages: tuple[str, ...] = ("torch",)
     device = "cpu"
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:

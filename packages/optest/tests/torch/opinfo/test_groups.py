@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from optest.coverage.stages import Operators, load_stages
 from optest.errors import UnknownName, UsageError
 from optest.torch.opinfo.databases import entries_of
 from optest.torch.opinfo.groups import PHASES, SUITES, Group, Selection, plan
@@ -20,6 +21,17 @@ def test_every_entry_and_dtype_of_the_cpu_counts() -> None:
     assert len(groups) == len(pairs) == sum(len(one.dtypes) for one in entries_of("opinfo").values())
     assert ("jiterator_unary", "float32") in pairs
     assert len(pairs) > 6000
+
+
+def test_the_stages_ask_for_operators_and_phases_that_there_are() -> None:
+    """What no run can record would keep every backend below a stage."""
+    entries, plan = entries_of("opinfo"), load_stages()
+    for one in (*plan.stage, *plan.checklist):
+        for item in one.item:
+            if isinstance(item, Operators):
+                assert item.device or set(item.phases) <= set(PHASES), item.text
+                for names in item.names:
+                    assert any(name in entries for name in names.split("|")), names
 
 
 @pytest.mark.parametrize("suite", SUITES)

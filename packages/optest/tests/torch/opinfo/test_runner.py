@@ -104,16 +104,17 @@ def test_a_resumed_run_asks_for_what_is_missing(tmp_path: Path) -> None:
     summary, results = run(executor, journal)
     assert {one.case_id for one in results} >= {one.case_id for one in first if one.status is Status.PASSED}
     assert summary.failed + summary.resumed > 0
+    assert summary.seconds["samples and eager"] > 0
     assert not journal.exists()
 
 
 def test_a_group_goes_into_the_journal_whole(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     [first, *rest] = run_group(CONTROL, Request(GROUPS[0], TARGET)).results
-    journal.add_all("a", [first, *rest])
+    journal.add_all("a", [first, *rest], {"running": 1.5})
     journal.close(complete=False)
     again = Journal(tmp_path / "journal.jsonl", resume=True)
-    assert again.find_all("a") == [first, *rest]
+    assert again.find_all("a") == ([first, *rest], {"running": 1.5})
     assert again.find_all("b") is None
     again.close(complete=True)
 

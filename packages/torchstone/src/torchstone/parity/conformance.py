@@ -30,6 +30,7 @@ class ArtifactDriver(BackendDriver):
 
     kind = "stablehlo"
     name = "torchstone"
+    packages = ("torchstone", "torch", "jaxlib")
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs of the loaded program; :class:`Unsupported` for what does not lower."""

@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,8 +50,6 @@ class SuiteRunner:
     executor: Executor | None = None
     most: int | None = None
     samples: tuple[int, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-    """What the parts of all groups took, by name."""
 
     def run(self, groups: Sequence[Group], info: RunInfo, target: BackendTarget) -> Summary:
         """Run ``groups``; Ctrl-C ends the run with a summary of what ran, marked ``interrupted``."""
@@ -90,7 +88,7 @@ class SuiteRunner:
     ) -> Iterator[tuple[CaseResult, bool]]:
         """Results as they come; and whether they are of this run, not a resumed one."""
         waiting = deque(requests)
-        parts: dict[Group, list[CaseResult]] = {}
+        parts: dict[Group, GroupOutcome] = {}
         open_parts: Counter[Group] = Counter()
         pending: dict[Future[GroupOutcome], Request] = {}
         while waiting or pending:
@@ -99,36 +97,41 @@ class SuiteRunner:
                 whole = request.group not in open_parts
                 earlier = self.journal.find_all(_key(request)) if self.journal and whole else None
                 if earlier is not None:
-                    summary.resumed += len(earlier)
-                    yield from ((one, False) for one in earlier)
+                    results, seconds = earlier
+                    summary.resumed += len(results)
+                    add(summary.seconds, seconds)
+                    yield from ((one, False) for one in results)
                     continue
                 if whole:
                     open_parts[request.group] = 1
                 pending[executor.submit(run_in_worker, handle, request)] = request
             for future in wait(pending, return_when=FIRST_COMPLETED).done if pending else ():
                 request = pending.pop(future)
-                results, halves = self._outcome(future, request)
+                outcome, halves = self._outcome(future, request)
                 waiting.extendleft(reversed(halves))
                 open_parts[request.group] += len(halves) - 1
-                parts.setdefault(request.group, []).extend(results)
+                whole_group = parts.setdefault(request.group, GroupOutcome())
+                whole_group.results += outcome.results
+                for total in (whole_group.seconds, summary.seconds):
+                    add(total, outcome.seconds)
                 if not open_parts[request.group]:
                     done = parts.pop(request.group)
                     if self.journal is not None:
-                        self.journal.add_all(_key(replace(request, numbers=self.samples or None)), done)
-                yield from ((one, True) for one in results)
+                        key = _key(replace(request, numbers=self.samples or None))
+                        self.journal.add_all(key, done.results, done.seconds)
+                yield from ((one, True) for one in outcome.results)
 
-    def _outcome(
-        self, future: Future[GroupOutcome], request: Request
-    ) -> tuple[list[CaseResult], list[Request]]:
+    def _outcome(self, future: Future[GroupOutcome], request: Request) -> tuple[GroupOutcome, list[Request]]:
         """A task's results; or, where it took its process down, the halves to run instead."""
         try:
-            outcome = future.result()
+            return future.result(), []
         except (WorkerDied, TaskTimedOut) as death:
             numbers = request.numbers or tuple(range(count_of(request.group)))
             if len(numbers) > 1:
                 middle = len(numbers) // 2
-                return [], [replace(request, numbers=one) for one in (numbers[:middle], numbers[middle:])]
-            return [_of_death(request, numbers[0] if numbers else "samples", death)], []
+                halves = (numbers[:middle], numbers[middle:])
+                return GroupOutcome(), [replace(request, numbers=one) for one in halves]
+            return GroupOutcome([_of_death(request, numbers[0] if numbers else "samples", death)]), []
         except BrokenExecutor as error:
             if isinstance(error.__cause__, BackendError):
                 raise error.__cause__ from error
@@ -137,9 +140,7 @@ class SuiteRunner:
             ) from error
         except Exception as error:  # noqa: BLE001  # a defect of the suite itself is one result, not the end
             fields = {"status": Status.ERROR, "reason": f"{type(error).__name__}: {error}"}
-            return [record(request, "group", None, "", fields)], []
-        add(self.seconds, outcome.seconds)
-        return outcome.results, []
+            return GroupOutcome([record(request, "group", None, "", fields)]), []
 
 
 def _of_death(request: Request, number: int | str, death: WorkerDied | TaskTimedOut) -> CaseResult:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...backends import backend_manager
 from ...core.case import BackendTarget
@@ -38,27 +37,7 @@ class SuiteOptions:
     expectations: Path | None = None
 
 
-@dataclass
-class SuiteOutcome(Outcome):
-    """What a run came to; ``seconds``: what its parts took, summed over all processes."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"seconds": {name: round(one, 3) for name, one in self.seconds.items()}}
-
-    def shares(self) -> str:
-        """PyTorch's capture apart from the rest, in one line; empty if nothing was timed."""
-        capture = self.seconds.get("capture", 0.0)
-        rest = sum(self.seconds.values()) - capture
-        if not rest + capture:
-            return ""
-        longest = sorted(self.seconds.items(), key=lambda one: -one[1])
-        parts = ", ".join(f"{name} {taken:.1f} s" for name, taken in longest if name != "capture")
-        return f"PyTorch's capture {capture:.1f} s; everything else {rest:.1f} s: {parts}"
-
-
-def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = True) -> SuiteOutcome:
+def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = True) -> Outcome:
     """Plan and run a suite.
 
     Raises :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
@@ -82,7 +61,7 @@ def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = Tru
     groups = plan(selection)
     target = BackendTarget(driver.kind, driver.name, options.chip)
     expectations = Expectations.load(options.expectations) if options.expectations else Expectations()
-    run = describe_run(target, selection.seed)
+    run = describe_run(target, selection.seed, driver.packages)
     reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
     with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
         runner = SuiteRunner(
@@ -99,7 +78,7 @@ def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = Tru
         )
         summary = runner.run(groups, run, target)
     problems = expectations.problems(complete=False, usual_values=selection.seed == 0)
-    return SuiteOutcome(run, summary, expectations.summary(), problems, runner.seconds)
+    return Outcome(run, summary, expectations.summary(), problems)
 
 
 def _journal_file(options: SuiteOptions, target: BackendTarget) -> Path:
