@@ -6,6 +6,8 @@ VENV ?= .venv
 JOBS ?= 2
 # What `make conformance` runs; narrow it for a part: make conformance CONFORMANCE=packages/torchstone/tests/lowering
 CONFORMANCE ?= packages/torchstone/tests
+# How much `make evidence` records: make evidence EVIDENCE="--stage 3 --most 4"; tools/evidence.py --help has all.
+EVIDENCE ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -15,7 +17,7 @@ SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench conformance test-accelerator system-deps clean
+.PHONY: help demo test check docs bench conformance evidence test-accelerator system-deps clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
@@ -40,6 +42,9 @@ bench: $(INSTALLED) ## every speed figure, beside its peers in one run
 
 conformance: $(INSTALLED) ## every overload and dtype with all its samples; resumes where it stopped
 	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance --journal .conformance $(CONFORMANCE)
+
+evidence: $(INSTALLED) ## record PyTorch's operator samples twice and write COVERAGE.md; resumes where it stopped
+	$(BIN)/python tools/evidence.py $(EVIDENCE)
 
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator

@@ -1,0 +1,258 @@
+"""The recorded run that COVERAGE.md is computed from: one command, which goes on where it was stopped.
+
+    python tools/evidence.py                     # what Stages 1 to 4 look at, all samples, twice
+    python tools/evidence.py --stage 3 --most 4  # what Stages 1 to 3 look at, at most 4 samples of a group
+    python tools/evidence.py --list              # the commands, and how long they will take
+
+Reliability is two runs that agree, so that every command runs in two passes. What is recorded
+belongs to one commit and stays in ``.evidence/COMMIT``; of a command that was stopped, the groups
+that were done are not run again. On several machines, give each one a ``--shard I/N``, then merge
+the ledgers (``optest merge``) and write the page (``optest coverage``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = "COVERAGE.md"
+SUITE = "opinfo"
+
+USUAL, BESIDE = "float32", ("int64", "complex64")
+"""The dtype of phases that run in one dtype, and those for entries that do not have it."""
+GRADIENTS = ("float32", "float64", "complex64", "complex128")
+"""Major dtypes, and those of operators that have no major one."""
+STAGES = {
+    3: ("errors", "noncontiguous", "out", "inplace", "perf"),
+    4: ("promotion", "determinism", "dynamic_batch", "second_order", "forward_mode", "stress"),
+}
+"""Phases that run in one dtype, by the stage that looks at them first."""
+SECONDS = 0.7
+"""Of one process, for a group of at most 4 samples: what a command is thought to take before any ran."""
+MORE = 3
+"""How many times longer a group of all its samples takes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One ``optest run``: some phases and dtypes of the suite, of all entries or of ``entries``."""
+
+    phase: str
+    dtype: str
+    entries: tuple[str, ...] = ()
+    groups: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase} {self.dtype}"
+
+    @property
+    def words(self) -> list[str]:
+        which = [word for entry in self.entries for word in ("--op", entry)]
+        return ["--suite", SUITE, "--dtype", self.dtype, "--phase", self.phase, *which]
+
+
+def parts_of(stage: int) -> list[Part]:
+    """What the criteria and the stages up to ``stage`` look at, the quickest to tell something first."""
+    from optest.coverage.stages import Operators, load_stages
+    from optest.torch.opinfo.databases import entries_of
+
+    entries, plan = entries_of(SUITE), load_stages()
+    items = (item for one in plan.stage[:stage] for item in one.item if isinstance(item, Operators))
+    dtypes = {*plan.rules.major_dtypes, *(dtype for item in items for dtype in item.dtypes)}
+
+    def part(phase: str, dtype: str, names: Sequence[str] | None = None) -> Part:
+        chosen = entries if names is None else names
+        having = [
+            name for name in chosen if dtype in entries[name].dtypes and entries[name].has(phase, dtype)
+        ]
+        return Part(phase, dtype, () if names is None else tuple(having), len(having))
+
+    without: dict[str, list[str]] = defaultdict(list)
+    for name, one in entries.items():
+        if one.dtypes and USUAL not in one.dtypes:
+            without[next((each for each in BESIDE if each in one.dtypes), one.dtypes[0])].append(name)
+    found = [part("forward", dtype) for dtype in sorted(dtypes, key=lambda one: (one != USUAL, one))]
+    left = (part("forward", dtype, names) for dtype, names in sorted(without.items()) if dtype not in dtypes)
+    found += left
+    found += [part("backward", dtype) for dtype in GRADIENTS]
+    for phase in (phase for number, phases in STAGES.items() if number <= stage for phase in phases):
+        found += [
+            part(phase, USUAL),
+            *(part(phase, dtype, names) for dtype, names in sorted(without.items())),
+        ]
+    return [one for one in found if one.groups]
+
+
+class Run:
+    """The passes over the parts, in a folder of their commit."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.commit = commit_of(ROOT)
+        narrowed = [f"most{given.most}"] if given.most else []
+        narrowed += [given.shard.replace("/", "of")] if given.shard else []
+        self.folder = Path(given.folder) / "-".join([self.commit, *narrowed])
+        self.ledger = self.folder / "ledger.sqlite"
+        parts = parts_of(given.stage)
+        self.steps = [(number, one) for number in range(1, given.passes + 1) for one in parts]
+
+    def steps_left(self) -> list[tuple[int, Part]]:
+        done = self._done()
+        return [step for step in self.steps if _key(*step) not in done]
+
+    def estimate(self) -> float:
+        """Seconds that are left: by what the parts that are done took, else by a guess."""
+        done = self._done()
+        took = [(done[_key(*step)], step[1].groups) for step in self.steps if _key(*step) in done]
+        each = SECONDS / self.given.workers * (1 if self.given.most else MORE)
+        if took:
+            each = sum(seconds for seconds, _ in took) / sum(groups for _, groups in took)
+        return each * sum(part.groups for _, part in self.steps_left())
+
+    def command(self, part: Part, ledger: Path) -> list[str]:
+        words = ["optest", "run", *part.words, "--backend", self.given.backend]
+        words += ["--workers", str(self.given.workers)]
+        words += ["--timeout", str(self.given.timeout), "--ledger", str(ledger)]
+        words += ["--most", str(self.given.most)] if self.given.most else []
+        words += ["--shard", self.given.shard] if self.given.shard else []
+        return [*words, "--no-color", "--resume"]
+
+    def go(self) -> int:
+        """Run what is left; the exit code."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number, part in self.steps_left():
+            place = self.steps.index((number, part)) + 1
+            print(
+                f"[{place}/{len(self.steps)}] pass {number}: {part.name}, {part.groups} groups; "
+                f"about {_spoken(self.estimate())} left",
+                flush=True,
+            )
+            code = self._step(number, part)
+            if code:
+                return code
+        if self.given.shard:
+            print(f"{self.ledger}: merge it with those of the other shards (optest merge)")
+            return 0
+        return self._write()
+
+    def _step(self, number: int, part: Part) -> int:
+        """One command into a ledger of its own, which is merged when it is whole."""
+        fresh = self.folder / "part.sqlite"
+        fresh.unlink(missing_ok=True)  # of a command that was stopped: its journal has the results
+        started = time.monotonic()
+        log = self.folder / f"{number} {part.name}.log".replace(" ", "-")
+        with log.open("w") as file:
+            code = self._optest(self.command(part, fresh), file)
+        if code not in (0, 1):  # 1: cases fail, which is a result
+            print(f"it exited with {code}; see {log}; the same command goes on from there", flush=True)
+            return code
+        self._optest(["optest", "merge", str(fresh), "--ledger", str(self.ledger)], subprocess.DEVNULL)
+        self._note(_key(number, part), time.monotonic() - started)
+        fresh.unlink()
+        print(f"    {_closing(log)}", flush=True)
+        return 0
+
+    def _write(self) -> int:
+        given = ["--ledger", str(self.ledger), "--backend", self.given.backend]
+        given += ["--evidence", self.given.evidence] if self.given.evidence else []
+        self._optest(["optest", "coverage", *given, "-o", self.given.output], subprocess.DEVNULL)
+        print(f"{self.given.output} is written from {self.ledger}", flush=True)
+        return self._optest(["optest", "stage", *given, "--at-least", str(min(self.given.stage, 3))], None)
+
+    def _optest(self, words: Sequence[str], output: Any) -> int:
+        """Run ``optest`` as a process; Ctrl-C is for it, and it ends by itself."""
+        facts = {"OPTEST_HOME": str(self.folder / "home"), "OPTEST_COMMIT": self.commit}
+        command = [sys.executable, "-W", "ignore", "-m", *words]
+        with subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **facts}, stdout=output, stderr=output and subprocess.STDOUT
+        ) as process:
+            while True:
+                try:
+                    return process.wait()
+                except KeyboardInterrupt:
+                    continue
+
+    def _done(self) -> dict[str, float]:
+        file = self.folder / "done.json"
+        found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
+        return found
+
+    def _note(self, key: str, seconds: float) -> None:
+        file = self.folder / "done.json"
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps({**self._done(), key: round(seconds, 1)}, indent=1))
+        draft.replace(file)
+
+
+def _key(number: int, part: Part) -> str:
+    return f"{number} {shlex.join(part.words)}"
+
+
+def _closing(log: Path) -> str:
+    """What a run came to, from the end of its log."""
+    said = (line for line in reversed(log.read_text("utf-8", "replace").splitlines()) if " in " in line)
+    return next(said, "")
+
+
+def _spoken(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def commit_of(root: Path) -> str:
+    """The commit; with changes that are not committed, a hash of these beside it. The page itself is none."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(("git", *words), cwd=root, capture_output=True, text=True, check=True).stdout
+
+    name = git("rev-parse", "--short=12", "HEAD").strip()
+    changes = git("diff", "HEAD", "--", ".", f":!{PAGE}")
+    return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--stage", type=int, choices=tuple(STAGES), default=4, help="record what it looks at")
+    parser.add_argument("--backend", default="torchstone", help="what is tested")
+    parser.add_argument("--most", type=int, help="samples of a group at most")
+    parser.add_argument("--passes", type=int, default=2, help="how often everything runs")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--timeout", type=int, default=120, help="seconds for a case")
+    parser.add_argument("--shard", help="I/N: only that part of every command")
+    parser.add_argument("--evidence", help="attestations, for what no result can show")
+    parser.add_argument("--folder", default=".evidence", help="where ledgers and journals are kept")
+    parser.add_argument("-o", "--output", default=PAGE, help="the page")
+    parser.add_argument("--list", action="store_true", help="print the commands that are left")
+    return parser
+
+
+def commands(run: Run) -> Iterator[str]:
+    for number, part in run.steps_left():
+        yield f"{number}: {shlex.join(run.command(part, run.ledger))}"
+
+
+def main() -> int:
+    os.chdir(ROOT)
+    run = Run(options().parse_args())
+    if run.given.list:
+        print("\n".join(commands(run)))
+        print(f"{len(run.steps_left())} of {len(run.steps)} are left: about {_spoken(run.estimate())}")
+        return 0
+    return run.go()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
