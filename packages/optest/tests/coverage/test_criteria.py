@@ -152,6 +152,15 @@ def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
     assert verdict(recorder).missing == ("no edge case runs: all are skipped",)
 
 
+def test_a_run_of_few_operators_is_told(recorder: Any) -> None:
+    """Shares are of what is recorded, which may be what passes."""
+    recorder.run([recorder.case("add", attributes={"entries": 2})])
+    [warning] = collect(recorder.ledger).warnings
+    assert warning == "1 operators are recorded; the suite has 2, and the others are not counted"
+    recorder.run([recorder.case("mul")])
+    assert collect(recorder.ledger).warnings == ()
+
+
 @pytest.mark.parametrize("suite", ["module", "optim", "python_ref", "hop"])
 def test_what_is_made_of_operators_is_none(recorder: Any, suite: str) -> None:
     recorder.run([recorder.case("add"), recorder.case("nn_Linear", attributes={"suite": suite})])

@@ -193,7 +193,7 @@ def collect(
     overloads: dict[str, OverloadEvidence] = {}
     seconds: Counter[str] = Counter()
     seen: dict[str, _Seen] = {}
-    outcomes = ledger.outcomes()
+    outcomes, entries = ledger.outcomes(), 0
     for run in reversed(chosen):
         outcome = outcomes.get(run.run_id, {})
         seconds.update(_timed(outcome))
@@ -202,6 +202,7 @@ def collect(
             if row.attributes.get("suite") in NO_OPERATORS:
                 continue
             known = seen.get(row.case_id)
+            entries = max(entries, int(row.attributes.get("entries", 0)))
             if known is None:
                 seen[row.case_id] = _Seen(_add(operators, row), row.status is Status.PASSED, 1, row.flaky)
                 _add_overloads(overloads, row)
@@ -221,8 +222,17 @@ def collect(
         dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0]))),
         dict(sorted(overloads.items())),
         dict(seconds),
-        differing(chosen),
+        (*differing(chosen), *_few(operators, entries)),
     )
+
+
+def _few(operators: Mapping[str, OperatorEvidence], entries: int) -> list[str]:
+    """A warning where the suite says that it has more than what is recorded: shares are of that alone."""
+    if len(operators) >= entries:
+        return []
+    return [
+        f"{len(operators)} operators are recorded; the suite has {entries}, and the others are not counted"
+    ]
 
 
 def _ended(outcome: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ STATUSES = tuple(Status)
 TREND = 50
 """Runs that the trend shows, the newest."""
 _SHOWN = {"values", "sample", "variant"}
-_DECLARED = {"cpu_dtypes", "grad_dtypes", "phases"}
+_DECLARED = {"cpu_dtypes", "grad_dtypes", "phases", "entries", "samples"}
 """Attributes that have a place of their own, and those that are about operators."""
 _KINDS = ("float", "bfloat", "complex", "int", "uint", "bool")
 _FAILURES = 20_000

@@ -41,14 +41,18 @@ class Entry:
         rule = _RULES[phase]
         return bool(rule(self.info, getattr(torch, dtype)))
 
-    def declared(self) -> dict[str, str]:
-        """What the entry has by its own record: coverage asks for that, not for what was run."""
+    def declared(self) -> dict[str, str | int]:
+        """What the entry has by its own record: coverage asks for that, not for what was run.
+
+        ``entries`` is how many the suite has for the CPU, so that a run of few is seen to be one.
+        """
         phases = [phase for phase in PHASES if any(self.has(phase, dtype) for dtype in self.dtypes)]
         gradients = [dtype for dtype in self.dtypes if self.has("backward", dtype)]
         return {
             "cpu_dtypes": " ".join(self.dtypes),
             "grad_dtypes": " ".join(gradients),
             "phases": " ".join(phases),
+            "entries": sum(bool(one.dtypes) for one in entries_of(self.suite).values()),
         }
 
 
