@@ -167,6 +167,7 @@ class Run:
 
     def _write(self) -> int:
         given = ["--ledger", str(self.ledger), "--backend", self.given.backend]
+        given += ["--stages", str(ROOT / "tools" / "stages.toml")]
         given += ["--evidence", self.given.evidence] if self.given.evidence else []
         self._optest(["optest", "coverage", *given, "-o", self.given.output], subprocess.DEVNULL)
         print(f"{self.given.output} is written from {self.ledger}", flush=True)

@@ -276,6 +276,15 @@ def test_the_third_stage_is_reached_and_recorded_regressions_lose_it(recorder: A
     assert progress(recorder, None).reached == 3
 
 
+def test_a_file_without_stages_adds_to_the_built_in_ones(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('format = 1\n[target]\nstage = 2\n[[unsupported]]\noperator = "eig"\nreason = "no"\n')
+    plan = load_stages(file)
+    assert plan.stage == load_stages().stage
+    assert plan.checklist == load_stages().checklist
+    assert (plan.target.stage, plan.exclusions[0].reason) == (2, "no")
+
+
 def test_the_built_in_stages_are_the_four_and_the_three_checklists() -> None:
     plan = load_stages()
     assert [one.name for one in plan.stage] == ["Minimal", "Core", "Extended", "Advanced"]

@@ -162,16 +162,21 @@ class StagePlan(_Data):
 
 
 def load_stages(path: Path | None = None) -> StagePlan:
-    """The stages in ``path``, or optest's own; raises :class:`PlanError` with the place of a mistake."""
+    """The stages in ``path``, or optest's own; raises :class:`PlanError` with the place of a mistake.
+
+    A file without stages and checklists changes the rest of optest's own: rules, target, exclusions.
+    """
+    usual = tomllib.loads(files("optest.coverage").joinpath("data/stages.toml").read_text("utf-8"))
     if path is None:
-        text = files("optest.coverage").joinpath("data/stages.toml").read_text("utf-8")
-        return StagePlan.model_validate(tomllib.loads(text))
+        return StagePlan.model_validate(usual)
     data = read_toml(path)
     if isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise PlanError(
             "this file is for a newer optest", file=path, key="format", found=data["format"],
             allowed=f"up to {FORMAT}", hint="install the optest that it was written for",
         )  # fmt: skip
+    if not data.keys() & {"stage", "checklist"}:
+        data = {**usual, **data}
     try:
         return StagePlan.model_validate(data)
     except ValidationError as error:
