@@ -108,6 +108,13 @@ def _new_constants(make: Make) -> Iterator[Sample]:
     yield Sample((make(2), [2]), {"dtype": torch.float64})
 
 
+@samples(aten._new_zeros_with_same_feature_meta.default, gradient=False)
+def _zero_tangents(make: Make) -> Iterator[Sample]:
+    for shape in _SHAPES:
+        yield Sample((make(2), make(*shape)))
+    yield Sample((make(4, 2), make(3)), {"self_num_batch_dims": 1})
+
+
 @samples(aten.empty.memory_format, gradient=False, random=True)
 def _empty(make: Make) -> Iterator[Sample]:
     for shape in _SHAPES:

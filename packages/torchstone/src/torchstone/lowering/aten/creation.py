@@ -93,8 +93,9 @@ def fill_tensor(value: Value, *, out: Spec) -> Value:
     aten.empty_like.default,
     aten.new_empty.default,
     aten.new_empty_strided.default,
+    aten._new_zeros_with_same_feature_meta.default,  # tangents of operators with formulas of their own
     dtypes=COPYABLE,
-    ignores=("self", "size", "stride", "dtype"),
+    ignores=("self", "size", "stride", "dtype", "other", "self_num_batch_dims"),
 )
 def zeros(*, out: Spec) -> Value:
     """Zeros, also where PyTorch leaves memory as it was."""
