@@ -98,6 +98,15 @@ def test_segment_reduce() -> None:
     check([call(one, data, kind=GRADIENT) for one in reductions])
 
 
+def test_writes_that_an_expansion_loses() -> None:
+    def rank(x: Tensor) -> Tensor:
+        target = torch.zeros((), dtype=torch.int64)
+        torch.linalg.matrix_rank(x, out=target)
+        return target
+
+    check([call(rank, X), call(rank, X[:, :1] * X[:1])])
+
+
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 def test_losses_in_chunks() -> None:
     from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions

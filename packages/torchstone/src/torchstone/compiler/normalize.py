@@ -72,21 +72,51 @@ _WRONG_EXPANSIONS = (
 )
 
 
+_RANK = torch.ops.aten.linalg_matrix_rank
+_LOST_WRITES = {
+    # for tensor subclasses, which traced tensors are, the result goes to a local name and not into ``out``
+    # (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl)
+    _RANK.atol_rtol_tensor_out: _RANK.atol_rtol_tensor,
+    _RANK.atol_rtol_float_out: _RANK.atol_rtol_float,
+    _RANK.out: _RANK.default,
+    _RANK.out_tol_tensor: _RANK.tol_tensor,
+}
+"""``out=`` overloads whose expansion leaves ``out`` as it was, and what computes it."""
+
+
 @contextmanager
 def without_wrong_expansions() -> Iterator[None]:
-    """Trace these operators whole, with their own derivatives, although PyTorch would expand them wrongly."""
-    autograd = torch._C.DispatchKey.Autograd
+    """Trace these operators whole, with their own derivatives, although PyTorch would expand them wrongly.
+
+    What PyTorch's expansions compute and do not write is written.
+    """
+    autograd, implicit = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
     removed = {}
     for operator in _WRONG_EXPANSIONS:
         if autograd in operator.py_kernels:
             removed[operator] = operator.py_kernels.pop(autograd)
             operator._dispatch_cache.clear()
+    added = [one for one in _LOST_WRITES if implicit not in one.py_kernels]
+    for operator in added:
+        operator.py_kernels[implicit] = _written(_LOST_WRITES[operator])
     try:
         yield
     finally:
         for operator, kernel in removed.items():
             operator.py_kernels[autograd] = kernel
             operator._dispatch_cache.clear()
+        for operator in added:
+            del operator.py_kernels[implicit]
+            operator._dispatch_cache.clear()
+
+
+def _written(functional: OpOverload) -> Callable[..., Any]:
+    """``functional`` as an expansion of its ``out=`` form."""
+
+    def expansion(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        return out.copy_(functional(*args, **kwargs))
+
+    return expansion
 
 
 def normalize(program: ExportedProgram) -> ExportedProgram:
@@ -113,7 +143,12 @@ def normalize(program: ExportedProgram) -> ExportedProgram:
 
 
 def _functional(program: ExportedProgram) -> ExportedProgram:
-    with torch.no_grad(), without_factorization_checks(), warnings.catch_warnings():
+    with (
+        torch.no_grad(),
+        without_factorization_checks(),
+        without_wrong_expansions(),
+        warnings.catch_warnings(),
+    ):
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
         return program.run_decompositions(decompositions())
