@@ -51,7 +51,7 @@ class Journal:
         line = self._line(key)
         if line is None:
             return None
-        return [CaseResult.from_dict(one) for one in line["results"]], line["seconds"]
+        return [CaseResult.from_dict(one) for one in line["results"]], line.get("seconds", {})
 
     def add(self, case: TestCase, result: CaseResult) -> None:
         """Keep ``result``; it is with the system when this returns."""
