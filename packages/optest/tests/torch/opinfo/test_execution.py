@@ -83,6 +83,16 @@ def test_the_control_passes_other_dtypes(dtype: str) -> None:
     assert statuses(run(CONTROL, "add", dtype=dtype)) == {Status.PASSED}
 
 
+@pytest.mark.parametrize("phase", ["forward", "backward", "second_order", "forward_mode"])
+@pytest.mark.parametrize("entry", ["__getitem__", "tensor_split", "masked_select"])
+def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str) -> None:
+    results = run(CONTROL, entry, phase, most=99)
+    assert statuses(results) <= {Status.PASSED, Status.SKIPPED}
+    classes = {one.attributes["class"] for one in results}
+    assert "bounded" in classes
+    assert (classes == {"bounded"}) is (entry == "masked_select")
+
+
 def test_a_record_says_what_ran() -> None:
     [first, *_] = run(CONTROL, "add")
     assert first.op == "add"
@@ -122,6 +132,8 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
     "uninitialised": (changed(lambda one: one.double()), "empty", "forward", "dtype torch.float64"),
     "distribution": (changed(lambda one: one * 1.5), "uniform", "forward", "distribution"),
     "count": (changed(lambda one: one + 1), "nonzero", "forward", "not equal"),
+    "bounded gradient": (changed(lambda one: one + 1), "masked_select", "backward", "not within"),
+    "length": (changed(lambda one: one + 1), "tensor_split", "forward", "not within"),
     "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
 }
 

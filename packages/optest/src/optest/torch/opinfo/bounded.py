@@ -9,36 +9,65 @@ operators; eager PyTorch runs the plain operator and its result is brought into 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .calls import FORWARD, Tensor, copied, evaluate
+from .calls import FORWARD, FORWARD_MODE, SECOND_ORDER, Tensor, copied, evaluate
 from .groups import Group
 from .phases import Case
+from .samples import Bound
 
 Form = Callable[..., Any]
 
 
 def bounded_form(group: Group, case: Case) -> Case:
     """``case`` with its entry's form in place of its call; unchanged where the form has nothing for it."""
-    if case.skipped or case.raises is not None or case.call.kind != FORWARD:
+    if case.skipped or case.raises is not None or (group.phase in _DOUBLED and group.entry in BOUNDED):
         return case
-    if group.entry in DETERMINED:
+    plain = case.call.kind == FORWARD
+    if group.entry in BOUNDED and BOUNDED[group.entry].concerns(case.bound):
+        form = BOUNDED[group.entry]
+        bound = replace(case.bound, target=form.compiled)
+        if not plain:
+            return _differentiated(replace(case, bound=bound, formed=True))
+        call = replace(case.call, function=bound.function())
+        expected = form.brought(case)
+    elif group.entry in DETERMINED and plain:
         then: Form = DETERMINED[group.entry]
         bound = replace(case.bound, then=_OfBoth(then) if group.phase in _DOUBLED else then)
         call = replace(case.call, function=bound.function())
         expected = evaluate(call.run.map(copied))
-    elif group.entry in BOUNDED and group.phase not in _DOUBLED:
-        compiled, brought = BOUNDED[group.entry]
-        bound = replace(case.bound, target=compiled)
-        call = replace(case.call, function=bound.function())
-        expected = brought(case)
     else:
         return case
-    return replace(case, bound=bound, call=replace(call, results=len(expected)), expected=expected)
+    call = replace(call, results=len(expected))
+    return replace(case, bound=bound, call=call, expected=expected, formed=True)
+
+
+def _differentiated(case: Case) -> Case:
+    """A case that differentiates, with padded values: what the padding weighs must not matter."""
+    call = replace(case.call, function=case.bound.function())
+    with torch.no_grad():
+        shapes = [one.shape for one in call.function(*map(copied, call.tensors))]
+
+    def padded(tensors: Sequence[Tensor], fill: float) -> list[Tensor]:
+        return [_grown(one, shape, fill) for one, shape in zip(tensors, shapes, strict=True)]
+
+    if call.kind == FORWARD_MODE:
+        return replace(case, call=call, expected=padded(case.expected, 0))
+    expected, count = case.expected, len(shapes)
+    if call.kind == SECOND_ORDER:  # the last ones are for the weights
+        expected = [*expected[:-count], *padded(expected[-count:], 0)]
+    return replace(case, call=replace(call, weights=tuple(padded(call.weights, 1))), expected=expected)
+
+
+def _grown(tensor: Tensor, shape: Sequence[int], fill: float) -> Tensor:
+    """``tensor`` in the first corner of one of ``shape``."""
+    grown = torch.full(shape, fill, dtype=tensor.dtype)
+    grown[tuple(slice(size) for size in tensor.shape)] = tensor
+    return grown
 
 
 _DOUBLED = ("out", "inplace")
@@ -68,9 +97,44 @@ def _nonzero(self: Tensor, *, as_tuple: bool = False) -> list[Tensor]:
 
 def _masked_select(self: Tensor, mask: Tensor) -> list[Tensor]:
     self, mask = torch.broadcast_tensors(self, mask)
-    places = torch.nonzero_static(mask.reshape(-1), size=mask.numel(), fill_value=-1)[:, 0]
-    picked = self.reshape(-1)[places.clamp(min=0)] if mask.numel() else self.reshape(-1)
-    return [torch.where(places >= 0, picked, torch.zeros_like(picked)), mask.sum()]
+    return _selected(self.reshape(-1), mask.reshape(-1))
+
+
+def _getitem(self: Tensor, index: Tensor) -> list[Tensor]:
+    return _selected(self.flatten(0, index.dim() - 1), index.reshape(-1))
+
+
+def _selected(rows: Tensor, mask: Tensor) -> list[Tensor]:
+    """The rows that a 1-d ``mask`` selects, then zeros; and how many there are."""
+    places = torch.nonzero_static(mask, size=mask.numel(), fill_value=-1)[:, 0]
+    picked = rows[places.clamp(min=0)] if mask.numel() else rows
+    there = (places >= 0).reshape(-1, *[1] * (rows.dim() - 1))
+    return [torch.where(there, picked, torch.zeros_like(picked)), mask.sum()]
+
+
+def _tensor_split(input: Tensor, indices_or_sections: Tensor, dim: int = 0) -> list[Tensor]:
+    """Parts as long as the whole, then how long each really is; -1 for one that is not there."""
+    size, given = input.shape[dim], indices_or_sections
+    if given.dim():
+        inner = torch.where(given < 0, given + size, given).clamp(0, size)
+        starts = torch.cat([torch.zeros(1, dtype=given.dtype), inner])
+        lengths = (torch.cat([inner, torch.full((1,), size)]) - starts).clamp(min=0)
+    else:
+        number = torch.arange(_SECTIONS)
+        lengths = size // given + (number < size % given).to(torch.int64)
+        starts = lengths.cumsum(0) - lengths
+        lengths = torch.where(number < given, lengths, -1)
+    place = torch.arange(size)
+    shape = [-1 if axis == dim % input.dim() else 1 for axis in range(input.dim())]
+    parts = []
+    for start, length in zip(starts.unbind(), lengths.unbind(), strict=True):
+        part = input.index_select(dim, (start + place).clamp(max=size - 1))
+        parts.append(torch.where((place < length).reshape(shape), part, torch.zeros_like(part)))
+    return [*parts, lengths]
+
+
+_SECTIONS = 8
+"""The bound of tensor_split's sections, where a tensor says how many."""
 
 
 def _allclose(
@@ -164,6 +228,19 @@ def _eager_masked_select(case: Case) -> list[Tensor]:
     return _padded(case.expected[0], bound)
 
 
+def _eager_getitem(case: Case) -> list[Tensor]:
+    return _padded(case.expected[0], case.call.run.tensors[1].numel())
+
+
+def _eager_tensor_split(case: Case) -> list[Tensor]:
+    [self, given], parts = case.call.run.tensors, case.expected
+    arguments = inspect.signature(_tensor_split).bind(*case.bound.args, **case.bound.kwargs).arguments
+    dim, missing = arguments.get("dim", 0), 0 if given.dim() else _SECTIONS - len(parts)
+    whole = [_grown(part, self.shape, 0) for part in parts]
+    lengths = [part.shape[dim] for part in parts] + [-1] * missing
+    return [*whole, *[torch.zeros_like(self)] * missing, torch.tensor(lengths)]
+
+
 def _eager_bincount(case: Case) -> list[Tensor]:
     [found] = case.expected
     return _padded(found, max(_BINS, *found.shape))
@@ -194,16 +271,33 @@ def _eager_truth(case: Case) -> list[Tensor]:
     return case.expected
 
 
-BOUNDED: dict[str, tuple[Form, Callable[[Case], list[Tensor]]]] = {
-    "nonzero": (_nonzero, _eager_nonzero),
-    "allclose": (_allclose, _eager_truth),
-    "argwhere": (_nonzero, _eager_nonzero),
-    "item": (_item, _eager_number),
-    "equal": (_equal, _eager_truth),
-    "unique": (_unique, _eager_unique),
-    "unique_consecutive": (_unique_consecutive, _eager_unique),
-    "masked_select": (_masked_select, _eager_masked_select),
-    "bincount": (_bincount, _eager_bincount),
+@dataclass(frozen=True)
+class _Bounded:
+    """What is compiled; how eager's answer is brought into that form; which samples it is for."""
+
+    compiled: Form
+    brought: Callable[[Case], list[Tensor]]
+    concerns: Callable[[Bound], bool] = lambda _: True
+
+
+def _sized_by_a_tensor(bound: Bound) -> bool:
+    """Whether ``tensor_split`` is told by a tensor where to split, ``x[…]`` by a mask what to take."""
+    index = bound.args[1]
+    return isinstance(index, Tensor) and (bound.target is torch.tensor_split or index.dtype == torch.bool)
+
+
+BOUNDED: dict[str, _Bounded] = {
+    "nonzero": _Bounded(_nonzero, _eager_nonzero),
+    "allclose": _Bounded(_allclose, _eager_truth),
+    "argwhere": _Bounded(_nonzero, _eager_nonzero),
+    "item": _Bounded(_item, _eager_number),
+    "equal": _Bounded(_equal, _eager_truth),
+    "unique": _Bounded(_unique, _eager_unique),
+    "unique_consecutive": _Bounded(_unique_consecutive, _eager_unique),
+    "masked_select": _Bounded(_masked_select, _eager_masked_select),
+    "bincount": _Bounded(_bincount, _eager_bincount),
+    "tensor_split": _Bounded(_tensor_split, _eager_tensor_split, _sized_by_a_tensor),
+    "__getitem__": _Bounded(_getitem, _eager_getitem, _sized_by_a_tensor),
 }
 
 

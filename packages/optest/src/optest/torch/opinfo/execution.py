@@ -99,7 +99,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
     if not cases:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
-    if declared is not None and declared.kind in ("bounded", "determined"):
+    if declared is not None and declared.kind in _FORMED:
         cases = [bounded_form(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
     for case, form, fields in _judged(driver, group, cases, declared, outcome.seconds):
@@ -140,8 +140,16 @@ def _judged(
             fields |= _repeated(runs)
         if fields["status"] is Status.PASSED and group.phase == "perf":
             fields["reason"] = _times(answer)
-        yield case, kind or answer.form, {**fields, "duration_s": _own(answer)}
+        yield case, _class_of_case(case, kind) or answer.form, {**fields, "duration_s": _own(answer)}
     seconds["judging"] += time.perf_counter() - started
+
+
+_FORMED = ("bounded", "determined")
+"""Classes of entries of which only some samples need the form."""
+
+
+def _class_of_case(case: Case, kind: str) -> str:
+    return kind if kind not in _FORMED or case.formed else ""
 
 
 _REPEATS = {"determinism": 2, "perf": _ROUNDS, "stress": _ROUNDS}
