@@ -33,3 +33,12 @@ def _as_strided_scatter(make: Make) -> Iterator[Sample]:
     )
     yield Sample((make(0, 3), make(2, 0), [2, 0], [1, 1]), note="empty")
     yield Sample((make(2), make(), [], [], 1), note="0-d source")
+
+
+@samples(aten.resize.default, gradient=False, reason="PyTorch does not differentiate it")
+def _resize(make: Make) -> Iterator[Sample]:
+    yield Sample((make(3, 4), [2, 5]))
+    yield Sample((make(2, 3), [2, 3]), note="as it is")
+    yield Sample((make(3, 4), [0, 2]), note="to nothing")
+    yield Sample((make.transposed(3, 4), [4, 3]), note="a transposed operand")
+    yield Sample((make(), [1, 1]), note="0-d")

@@ -1,4 +1,4 @@
-"""``as_strided`` and its relatives, which address the storage behind a tensor.
+"""``as_strided``, ``resize`` and their relatives, which address the storage behind a tensor.
 
 A value has no storage. What stands for it is the 1-d value of all elements
 between the tensor's first and last one, in the order of their addresses; the
@@ -148,3 +148,25 @@ def as_strided_scatter(
     offset = _relative(fake, storage_offset)
     update = hlo.broadcast_to(cast(src, self.dtype), size)
     return from_storage(_at(to_storage(self, fake), addresses(size, stride, offset), update), fake)
+
+
+def _refuses_resize(arguments: Mapping[str, Any]) -> str | None:
+    fake, memory_format = arguments["self"], arguments.get("memory_format")
+    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        return f"resizing to {memory_format} is not supported; resize a contiguous tensor"
+    if _is_dense(fake) or hlo.same_shape(fake.shape, arguments["size"]):
+        return None
+    return f"its operand has gaps in memory (stride {list(fake.stride())}); make it contiguous first"
+
+
+# PyTorch's result shape is the size.
+@lowers(aten.resize.default, dtypes=COPYABLE, refuses=_refuses_resize, ignores=("size",))
+def resize(self: Value, *, meta: dict[str, Any], out: Spec) -> Value:
+    """The operand's storage cut, or lengthened by zeros (by anything in PyTorch), in another shape."""
+    if hlo.same_shape(self.shape, out.shape):
+        return self
+    total = hlo.product(out.shape)
+    storage = to_storage(self, meta["self"])
+    if total > self.numel:
+        storage = hlo.pad_axis(storage, 0, 0, 0, total - self.numel)
+    return hlo.reshape(hlo.slice_axis(storage, 0, 0, total), out.shape)
