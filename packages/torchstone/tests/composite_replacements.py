@@ -43,6 +43,7 @@ OVERLOADS = {
     "linalg_geqrf": aten.geqrf.default,
     "linalg_inv": aten.linalg_inv_ex.default,
     "linalg_ldl_factor": aten.linalg_ldl_factor_ex.default,
+    "linalg_lstsq": aten.linalg_lstsq.default,
     "linalg_lu_factor": aten.linalg_lu_factor_ex.default,
     "linalg_lu_unpack": aten.lu_unpack.default,
     "linalg_ormqr": aten.ormqr.default,

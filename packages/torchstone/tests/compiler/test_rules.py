@@ -348,3 +348,20 @@ def test_statistics_that_look_at_values_in_eager(name: str) -> None:
     x = torch.tensor([[0.5, -1.0, 2.0, 0.0], [1.0, 3.0, -2.0, 0.5], [2.0, 0.0, 1.0, 4.0]])
     function = STATISTICS[name]
     torch.testing.assert_close(torchstone.export(function, (x,))(x), function(x))
+
+
+def test_least_squares() -> None:
+    def solved(a: Tensor, b: Tensor) -> list[Tensor]:
+        found = torch.linalg.lstsq(a, b, driver="gelsd")
+        return [found.solution, found.residuals, found.rank]
+
+    a = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [2.0, 2.0]])
+    b = torch.tensor([[1.0], [0.0], [2.0], [-1.0]])
+    program = torchstone.export(solved, (a, b))
+    torch.testing.assert_close(program(a, b), solved(a, b))
+    solution, residuals, rank = program(a[:, :1].expand(4, 2).contiguous(), b)
+    torch.testing.assert_close(solution, solved(a[:, :1].expand(4, 2), b)[0])
+    assert rank == 1
+    assert residuals.isnan().all()  # PyTorch returns none
+    with pytest.raises(CaptureError, match=r"size\(-2\) should match"):
+        torchstone.export(solved, (a, b[:3]))

@@ -50,6 +50,7 @@ UNSUPPORTED: Mapping[str, tuple[str, frozenset[DType]]] = {
     "aten.cholesky_solve.default": ("stablehlo.triangular_solve of a batch", INEXACT),
     "aten.linalg_cholesky_ex.default": ("stablehlo.cholesky", INEXACT),
     "aten.linalg_inv_ex.default": ("stablehlo.triangular_solve of a batch", INEXACT),
+    "aten.linalg_lstsq.default": ("stablehlo.triangular_solve of a batch", INEXACT),
     "aten.linalg_lu_solve.default": ("stablehlo.triangular_solve of a batch", INEXACT),
     "aten.linalg_solve_triangular.default": ("stablehlo.triangular_solve of a batch", INEXACT),
     "aten.triangular_solve.default": ("stablehlo.triangular_solve of a batch", INEXACT),

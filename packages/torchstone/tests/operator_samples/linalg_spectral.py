@@ -101,6 +101,25 @@ def _pinv(make: Make) -> Iterator[Sample]:
     yield Sample((general(make, 3, 5),), {"atol": torch.tensor(0.0), "rtol": torch.tensor(0.1)}, note="wide")
 
 
+@samples(aten.linalg_lstsq.default)
+def _lstsq(make: Make) -> Iterator[Sample]:
+    for driver, gradient in (("gels", True), ("gelss", False)):
+        tall, wide = (
+            (general(make, 2, 4, 3), general(make, 2, 4, 2)),
+            (general(make, 2, 3), general(make, 2, 2)),
+        )
+        yield Sample(tall, {"driver": driver}, gradient=gradient)
+        yield Sample(wide, {"driver": driver}, note="wide", gradient=gradient)
+    low_rank = general(make, 4, 2) @ general(make, 2, 3)
+    yield Sample((low_rank, general(make, 4, 2), 1e-3), note="rank two of three", gradient=False)
+    yield Sample((low_rank.mT, general(make, 3, 2), 1e-3), {"driver": "gelsd"}, gradient=False)
+    yield Sample((general(make, 2, 3, 3), general(make, 2, 3)), note="vectors")
+    yield Sample((general(make, 5, 3).mT, general(make, 3)), {"driver": "gelsd"}, note="non-contiguous")
+    yield Sample((make(3, 0), make(3, 2)), {"driver": "gelsd"}, note="no unknowns", gradient=False)
+    yield Sample((make(0, 3), make(0, 2)), note="no equations", gradient=False)
+    yield Sample((general(make, 1, 1), general(make, 1, 1)), note="size 1")
+
+
 @samples(aten.linalg_eig.default)
 def _eig(make: Make) -> Iterator[Sample]:
     yield Sample((general(make, 2, 3, 3),), canonical=eigensystem)

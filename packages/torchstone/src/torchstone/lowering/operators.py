@@ -4,7 +4,7 @@
 ``lowering.recurrent_operators``.
 ``_ctc_loss`` gets a shape rule (the width of its second result depends on the
 values of lengths, and is bounded by a shape here), and ``ctc_loss`` of Python
-lengths an expansion that reads no memory.
+lengths an expansion that reads no memory. ``linalg_lstsq`` gets one for matrices of full rank.
 """
 
 from __future__ import annotations
@@ -68,6 +68,37 @@ def _ctc_loss_of_lists(
     return (losses / torch.cat(sizes)).mean()
 
 
+def _lstsq_shapes(
+    mode: Any,
+    overload: OpOverload,
+    self: Tensor,
+    b: Tensor,
+    rcond: float | None = None,
+    *,
+    driver: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of residuals, whether PyTorch gives any depends on the rank: here it does if there are more rows.
+
+    By aten/src/ATen/native/BatchLinearAlgebra.cpp.
+    """
+    vector = b.ndim == self.ndim - 1 and b.shape == self.shape[:-1]
+    known = driver in (None, "gels", "gelsy", "gelsd", "gelss")
+    if not known or self.ndim < 2 or self.dtype != b.dtype or not (vector or b.shape[:-1] == self.shape[:-1]):
+        aten.linalg_lstsq(*(torch.zeros(x.shape, dtype=x.dtype) for x in (self, b)), rcond, driver=driver)
+    lead, (m, n), columns = self.shape[:-2], self.shape[-2:], 1 if vector else b.shape[-1]
+    revealing = driver in ("gelsd", "gelss")
+    real = self.abs().dtype
+    with mode:
+        return (
+            self.new_empty((*lead, n) if vector else (*lead, n, columns)),
+            self.new_empty((*lead, columns) if m > n and driver not in (None, "gelsy") else (0,), dtype=real),
+            self.new_empty((0,) if driver == "gels" else lead, dtype=torch.int64),
+            self.new_empty((*lead, min(m, n)) if revealing else (0,), dtype=real),
+        )
+
+
+if aten.linalg_lstsq.default not in op_implementations_dict:
+    register_op_impl(aten.linalg_lstsq.default)(_lstsq_shapes)
 for _loss in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
     if _loss not in op_implementations_dict:
         register_op_impl(_loss)(_ctc_loss_shapes)

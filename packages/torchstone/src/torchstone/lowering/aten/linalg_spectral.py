@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values, pseudo-inverses and functions of matrices.
+"""Eigenvalues, singular values, pseudo-inverses, least squares and functions of matrices.
 
 The loops are in ``lowering.linear_algebra``; each operator is a composite, so
 that a backend with routines of its own can use those. Signs and phases of
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ... import hlo
-from ...dtypes import BOOLEAN, HALF, INTEGRAL
+from ...dtypes import BOOLEAN, HALF, INT64, INTEGRAL
 from ...hlo import Value
 from ..common import is_empty
 from ..composites import composed
@@ -164,6 +164,76 @@ def linalg_pinv(
 
     tolerances = [None if t is None else hlo.convert(t, self.dtype.real) for t in (atol, rtol)]
     return composed("linalg_pinv", [self, *tolerances], kernel, out, {"hermitian": hermitian})
+
+
+# Least squares ----------------------------------------------------------------------------
+
+
+def _of_full_rank(a: Value, b: Value) -> Value:
+    """The shortest ``x`` that brings ``a x`` closest to ``b``, by QR: LAPACK's ``gels``."""
+    _, m, n = a.shape
+    if m < n:
+        factors, tau = householder.factor(adjoint(a))
+        r = matrices.upper(hlo.slice_axis(factors, 1, 0, m))
+        z = matrices.triangular(r, b, lower=False, transpose="ADJOINT")
+        return householder.apply(factors, tau, hlo.pad_axis(z, 0, 1, 0, n - m))
+    factors, tau = householder.factor(a)
+    turned = householder.apply(factors, tau, b, adjoint=True)
+    r = matrices.upper(hlo.slice_axis(factors, 1, 0, n))
+    return matrices.triangular(r, hlo.slice_axis(turned, 1, 0, n), lower=False)
+
+
+def _of_any_rank(a: Value, b: Value, tolerance: float) -> tuple[Value, Value, Value]:
+    """``(x, rank, singular values)``: those up to ``tolerance`` times the largest count as zero."""
+    left, sizes, right = _svd(a, full=False)
+    largest = hlo.broadcast_in_dim(hlo.reduce_max(sizes, [1]), sizes.shape, [0])
+    kept = sizes > largest * tolerance
+    parts = product(adjoint(left), b)
+    inverse = hlo.convert(hlo.expand_dims(_inverted_where(kept, sizes), [2]), b.dtype)
+    x = product(adjoint(right), parts * hlo.broadcast_to(inverse, parts.shape))
+    return x, hlo.reduce_sum(hlo.convert(kept, INT64), [1]), sizes
+
+
+def _squared_residuals(a: Value, b: Value, x: Value, rank: Value | None) -> Value:
+    """``|b - a x|²`` of each column ``[batch, columns]``; NaN unless all have full column ``rank``."""
+    found = hlo.reduce_sum(matrices.squared_size(b - product(a, x)), [1])
+    if rank is None:
+        return found
+    lacking = matrices.any_of(rank < a.shape[2])
+    return hlo.select(hlo.broadcast_to(lacking, found.shape), float("nan"), found)
+
+
+@lowers(aten.linalg_lstsq.default, dtypes=DTYPES)
+def linalg_lstsq(
+    self: Value, b: Value, rcond: float | None = None, *, driver: str | None = None, out: Specs
+) -> Any:
+    """Least squares: solution, residuals, rank and singular values, as far as the driver gives them.
+
+    Residuals are NaN where PyTorch gives none because a matrix lacks full rank.
+    """
+    m, n = self.shape[-2:]
+    unit = matrices.epsilon(self.dtype)
+    tolerance = unit * max(m, n) if rcond is None else unit if rcond < 0 else rcond
+    vector = b.rank < self.rank
+
+    def kernel(a: Value, b: Value) -> list[Value]:
+        a, b = matrices.batched(a), matrices.batched(hlo.expand_dims(b, [-1]) if vector else b)
+        batch, _, columns = b.shape
+        rank, sizes = None, hlo.full((batch, min(m, n)), 0, a.dtype.real)
+        if is_empty((*a.shape, columns)):
+            x = hlo.full((batch, n, columns), 0, a.dtype)
+        elif driver == "gels":
+            x = _of_full_rank(a, b)
+        else:
+            x, rank, sizes = _of_any_rank(a, b, tolerance)
+        results = [x, _squared_residuals(a, b, x, rank), rank, sizes]
+        return [
+            hlo.full(spec.shape, 0, spec.dtype) if found is None or is_empty(spec.shape) else found
+            for found, spec in zip(results, out, strict=True)
+        ]
+
+    attributes = {"rcond": rcond, "driver": driver}
+    return composed("linalg_lstsq", [self, b], kernel, out, attributes)
 
 
 # General matrices -----------------------------------------------------------------------------
