@@ -57,6 +57,15 @@ def test_forward_and_backward_agree_with_eager() -> None:
     assert all(record.native and not record.fallbacks for record in records)
 
 
+@pytest.mark.parametrize("train", [False, True])
+def test_a_tensor_made_of_numbers(train: bool) -> None:
+    def picked(x: torch.Tensor) -> torch.Tensor:
+        return x[:, torch.tensor([2, 0])] * torch.tensor([1.0, 2.0])
+
+    x = torch.randn(2, 3, requires_grad=train)
+    torch.testing.assert_close(compiled(picked)(x), picked(x))
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode: Any) -> None:
     model, x = small_model(), torch.randn(4, 6)

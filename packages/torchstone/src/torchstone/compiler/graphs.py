@@ -12,6 +12,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import dtypes, hlo
 from ..hlo import Value
@@ -119,8 +120,10 @@ def is_symbolic_number(node: Node) -> bool:
 
 
 def constant_of(tensor: torch.Tensor) -> Value:
-    """A real tensor as a constant of the module."""
-    return hlo.constant(to_numpy(tensor), dtypes.from_torch(tensor.dtype))
+    """A real tensor as a constant of the module; AOTAutograd's mode for fake ones is left meanwhile."""
+    with _disable_current_modes():
+        values = to_numpy(tensor)
+    return hlo.constant(values, dtypes.from_torch(tensor.dtype))
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
