@@ -66,6 +66,28 @@ def test_a_tensor_made_of_numbers(train: bool) -> None:
     torch.testing.assert_close(compiled(picked)(x), picked(x))
 
 
+def test_no_size_depends_on_values() -> None:
+    """PyTorch's own code for these looks at values, or takes as many elements as a mask selects."""
+
+    def everything(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        written = x * 1.5
+        written[mask] = value
+        written[:, mask[1:]] = value[:2]
+        filled = x.index_fill(1, torch.tensor([0, 2]), value[0])
+        solved = torch.linalg.lstsq(x, filled[:, :2]).solution
+        return torch.cov(written) @ torch.corrcoef(x) @ filled @ solved
+
+    x = torch.tensor([[0.5, -1.0, 2.0], [1.0, 3.0, -2.0], [2.0, 0.0, 1.0], [0.0, 1.0, 0.25]])
+    mask, value = torch.tensor([True, False, True, True]), torch.tensor([0.5, -0.25, 1.0])
+    eager, ours = ([one.clone().requires_grad_() for one in (x, value)] for _ in range(2))
+    fast = compiled(everything, fullgraph=True)
+    result, expected = fast(ours[0], mask, ours[1]), everything(eager[0], mask, eager[1])
+    torch.testing.assert_close(result, expected)
+    for one, other in zip(ours, eager, strict=True):
+        [found] = torch.autograd.grad(result.sum(), one, retain_graph=True)
+        torch.testing.assert_close(found, torch.autograd.grad(expected.sum(), other, retain_graph=True)[0])
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode: Any) -> None:
     model, x = small_model(), torch.randn(4, 6)

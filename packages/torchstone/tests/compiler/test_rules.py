@@ -139,6 +139,18 @@ def test_selections_by_a_mask() -> None:
         torchstone.export(lambda x, m: x[m], (x, mask))
 
 
+def test_narrow_from_where_a_tensor_says() -> None:
+    def window(x: Tensor, start: Tensor) -> Tensor:
+        return torch.narrow(x, 1, start, 2) * 2
+
+    x = torch.arange(12.0).reshape(3, 4)
+    program = torchstone.export(window, (x, torch.tensor(1)))
+    for start in (0, 2, -3):
+        assert torch.equal(program(x, torch.tensor(start)), window(x, torch.tensor(start)))
+    with pytest.raises(CaptureError, match="is a copy in a program, a view in PyTorch"):
+        torchstone.export(lambda x, start: x.clone().narrow(1, start, 2).zero_(), (x, torch.tensor(1)))
+
+
 def test_a_sparse_result_leaves_as_its_parts() -> None:
     x = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
     parts = torchstone.export(lambda x: x.to_sparse_csr(), (x,))(x)

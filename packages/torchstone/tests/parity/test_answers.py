@@ -76,6 +76,34 @@ def test_a_program_for_any_batch() -> None:
     torch.testing.assert_close(list(found.outputs), evaluate(made.run))
 
 
+def test_gradients_of_what_looks_at_values_in_eager() -> None:
+    x, weights = torch.tensor([[0.5, -1.0, 2.0], [1.0, 3.0, -2.0]]), torch.tensor([1.0, 2.0, 0.5])
+    check(
+        [
+            call(torch.cov, x, kind=GRADIENT),
+            call(lambda x: torch.cov(x, aweights=weights), x, kind=GRADIENT),
+            call(torch.corrcoef, x, kind=GRADIENT),
+            call(F.gaussian_nll_loss, x, x.cos(), x.exp(), kind=GRADIENT),
+        ]
+    )
+
+
+def test_gradients_of_what_is_written_under_a_mask() -> None:
+    rows, places = torch.tensor([True, False, True, True]), X.sin() > 0
+    values = torch.tensor([0.5, -2.0, 3.0])
+    chosen = torch.linspace(2, 3, int(places.sum()))
+    check(
+        [
+            call(lambda v: torch.index_put(X, (rows,), v), values, kind=GRADIENT),
+            call(lambda v: torch.index_put(X, (rows,), v, accumulate=True), X[:3].cos(), kind=GRADIENT),
+            call(lambda v: torch.index_put(X, (places,), v), chosen, kind=GRADIENT),
+            call(lambda v, x: x.sin().index_put_((rows,), v), values[0], X, kind=GRADIENT),
+            call(lambda v: torch.index_fill(X, 1, torch.tensor([2, 0, 0]), v), values[0], kind=GRADIENT),
+            call(lambda v, x: x.sum().index_fill_(0, torch.tensor([0]), v), values[0], X, kind=GRADIENT),
+        ]
+    )
+
+
 SEGMENTS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": torch.tensor([1, 0, 3])},
     "offsets": {"offsets": torch.tensor([0, 1, 1, 4])},

@@ -1,7 +1,8 @@
 """What PyTorch lacks to trace some operators: shape rules, and stand-ins for what it would unroll.
 
 :func:`standing_in` makes PyTorch trace recurrent networks as the operators of
-``lowering.recurrent_operators``.
+``lowering.recurrent_operators``, covariances without their checks of values, and writes
+under a mask as ``lowering.masked_updates``.
 ``_ctc_loss`` gets a shape rule (the width of its second result depends on the
 values of lengths, and is bounded by a shape here), and ``ctc_loss`` of Python
 lengths an expansion that reads no memory. ``linalg_lstsq`` gets one for matrices of full rank.
@@ -17,11 +18,13 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 
+from . import masked_updates, statistics
 from .recurrent_operators import STAND_INS, expansion
 
 aten = torch.ops.aten
 
 _EXPANSION = torch._C.DispatchKey.CompositeImplicitAutograd
+_AUTOGRAD = torch._C.DispatchKey.Autograd
 
 Tensor = torch.Tensor
 
@@ -102,21 +105,26 @@ if aten.linalg_lstsq.default not in op_implementations_dict:
 for _loss in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
     if _loss not in op_implementations_dict:
         register_op_impl(_loss)(_ctc_loss_shapes)
-for _key in (_EXPANSION, torch._C.DispatchKey.Autograd):
+for _key in (_EXPANSION, _AUTOGRAD):
     if _key not in aten.ctc_loss.IntList.py_kernels:
         aten.ctc_loss.IntList.py_impl(_key)(_ctc_loss_of_lists)
 
 
 @contextmanager
 def standing_in() -> Iterator[None]:
-    """Inside, PyTorch expands the originals to their stand-ins instead of to their time steps.
+    """Inside, PyTorch traces stand-ins of operators that it would unroll or could not trace.
 
     The dispatch tables of the originals are the process's: a trace in another
     thread meets the stand-ins meanwhile, which have the same meaning.
     """
-    before = {original: dict(original.py_kernels) for original in STAND_INS}
-    for original in STAND_INS:
-        original.py_kernels[_EXPANSION] = expansion(original)
+    replaced: dict[OpOverload, tuple[Any, Any]] = {
+        **{original: (_EXPANSION, expansion(original)) for original in STAND_INS},
+        **{original: (_EXPANSION, function) for original, function in statistics.EXPANSIONS.items()},
+        **{original: (_AUTOGRAD, kernel) for original, kernel in masked_updates.KERNELS.items()},
+    }
+    before = {original: dict(original.py_kernels) for original in replaced}
+    for original, (key, function) in replaced.items():
+        original.py_kernels[key] = function
         original._dispatch_cache.clear()
     try:
         yield

@@ -26,6 +26,7 @@ from ..artifact import load_artifact, save_artifact
 from ..compiler.capture import capture
 from ..compiler.normalize import decompositions, normalize, without_wrong_expansions
 from ..compiler.program import lower_program
+from ..compiler.rules import replacing
 from ..errors import CaptureError, UnsupportedDtype, UnsupportedLayout, UnsupportedOperators
 from .operators import compiled_graph, to_tensor
 
@@ -118,7 +119,7 @@ def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Pa
 
 
 def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> GraphModule:
-    """``function`` traced on fake tensors, differentiation included, then without mutation.
+    """``function`` traced under capture rules, differentiation included, then without mutation.
 
     Autograd comes first: ``requires_grad_`` is not allowed under functionalization.
     """
@@ -129,7 +130,8 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
         return function(*(one.clone() for one in given))
 
     with without_wrong_expansions():
-        differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        with replacing():
+            differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
         traced = make_fx(
             torch.func.functionalize(differentiated, remove="mutations_and_views"),
             decomposition_table=decompositions(),

@@ -23,7 +23,7 @@ from .registry import (
 )
 
 # They register with the above.
-from . import attention, losses, packed, quantized, sized_by_values, sparse, statistics  # isort: skip
+from . import attention, losses, masked_updates, packed, quantized, sized_by_values, sparse, statistics  # isort: skip
 
 __all__ = [
     "RULES",

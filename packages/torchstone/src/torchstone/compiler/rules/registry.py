@@ -118,11 +118,41 @@ _signature = cache(inspect.signature)
 @contextmanager
 def replacing(rules: Rules = RULES) -> Iterator[None]:
     """Replaces calls and attributes inside the block; for modules see :func:`without_replaced_modules`."""
+    copies: list[_Copy] = []
     with ExitStack() as stack:
+        stack.callback(_COPIES.reset, _COPIES.set(copies))
         for (owner, name), function in rules.attributes.items():
             stack.enter_context(patch.object(owner, name, _noted(function, name)))
         stack.enter_context(_Calls(rules))
         yield
+    for copied in copies:
+        copied.check()
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy in place of a view: neither may be written into, since the other would not see it."""
+
+    name: str
+    versions: tuple[tuple[torch.Tensor, int], ...]
+
+    def check(self) -> None:
+        if any(tensor._version != version for tensor, version in self.versions):
+            raise CaptureError(
+                f"{self.name} is a copy in a program, a view in PyTorch, and one of both is written into",
+                hint="read with index_select, write with index_copy",
+            )
+
+
+_COPIES: ContextVar[list[_Copy] | None] = ContextVar("torchstone_copies", default=None)
+
+
+def copy_of_view(name: str, view: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    """``view``, copied from ``base`` by a rule; :func:`replacing` raises in the end if one was written."""
+    copies = _COPIES.get()
+    if copies is not None:
+        copies.append(_Copy(name, tuple((one, one._version) for one in (view, base))))
+    return view
 
 
 def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""Capture rules for results as long as values say: one-hot vectors, selections by a mask."""
+"""Capture rules for results as long as values say, or read where values say: one-hot, masks, ``narrow``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from ...lowering.implicit_operators import own, selected_rows
-from .registry import bound, capture_rule
+from .registry import bound, capture_rule, copy_of_view
 
 Tensor = torch.Tensor
 
@@ -50,3 +50,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         return NotImplemented
     found = torch.nonzero_static(input, size=_room(), fill_value=-1)
     return found.unbind(1) if as_tuple else found
+
+
+@capture_rule(torch.narrow, torch.Tensor.narrow)
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """From where a tensor says on; as a copy, which nothing may write into."""
+    if not isinstance(start, Tensor) or start.ndim or start.is_floating_point() or not input.ndim:
+        return NotImplemented
+    if isinstance(length, int) and isinstance(input.shape[dim], int) and not 0 <= length <= input.shape[dim]:
+        return NotImplemented  # PyTorch's own error
+    first = torch.where(start < 0, start + input.shape[dim], start)
+    return copy_of_view(
+        "narrow with a tensor as its start", input.index_select(dim, first + torch.arange(length)), input
+    )
