@@ -114,6 +114,8 @@ def _lstsq(make: Make) -> Iterator[Sample]:
     yield Sample((low_rank, general(make, 4, 2), 1e-3), note="rank two of three", gradient=False)
     yield Sample((low_rank.mT, general(make, 3, 2), 1e-3), {"driver": "gelsd"}, gradient=False)
     yield Sample((general(make, 2, 3, 3), general(make, 2, 3)), note="vectors")
+    one, several = general(make, 1, 3, 3), general(make, 2, 3, 2)
+    yield Sample((one, several), {"driver": "gelsd"}, note="one matrix for several", gradient=False)
     yield Sample((general(make, 5, 3).mT, general(make, 3)), {"driver": "gelsd"}, note="non-contiguous")
     yield Sample((make(3, 0), make(3, 2)), {"driver": "gelsd"}, note="no unknowns", gradient=False)
     yield Sample((make(0, 3), make(0, 2)), note="no equations", gradient=False)

@@ -85,18 +85,20 @@ def _lstsq_shapes(
     By aten/src/ATen/native/BatchLinearAlgebra.cpp.
     """
     vector = b.ndim == self.ndim - 1 and b.shape == self.shape[:-1]
-    known = driver in (None, "gels", "gelsy", "gelsd", "gelss")
-    if not known or self.ndim < 2 or self.dtype != b.dtype or not (vector or b.shape[:-1] == self.shape[:-1]):
+    known = driver in (None, "gels", "gelsy", "gelsd", "gelss") and self.dtype == b.dtype
+    fits = self.ndim > 1 and (vector or (b.ndim == self.ndim and b.shape[-2] == self.shape[-2]))
+    if not known or not fits:  # PyTorch's own error
         aten.linalg_lstsq(*(torch.zeros(x.shape, dtype=x.dtype) for x in (self, b)), rcond, driver=driver)
-    lead, (m, n), columns = self.shape[:-2], self.shape[-2:], 1 if vector else b.shape[-1]
+    own, (m, n), columns = self.shape[:-2], self.shape[-2:], 1 if vector else b.shape[-1]
+    lead = own if vector else torch.broadcast_shapes(own, b.shape[:-2])
     revealing = driver in ("gelsd", "gelss")
     real = self.abs().dtype
     with mode:
         return (
             self.new_empty((*lead, n) if vector else (*lead, n, columns)),
             self.new_empty((*lead, columns) if m > n and driver not in (None, "gelsy") else (0,), dtype=real),
-            self.new_empty((0,) if driver == "gels" else lead, dtype=torch.int64),
-            self.new_empty((*lead, min(m, n)) if revealing else (0,), dtype=real),
+            self.new_empty((0,) if driver == "gels" else own, dtype=torch.int64),
+            self.new_empty((*own, min(m, n)) if revealing else (0,), dtype=real),
         )
 
 

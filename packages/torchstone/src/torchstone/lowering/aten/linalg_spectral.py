@@ -203,6 +203,14 @@ def _squared_residuals(a: Value, b: Value, x: Value, rank: Value | None) -> Valu
     return hlo.select(hlo.broadcast_to(lacking, found.shape), float("nan"), found)
 
 
+def _first_batches(x: Value, lead: hlo.Shape, shape: hlo.Shape) -> Value:
+    """``[batch, …]`` over the axes ``lead``, cut to ``shape``: one of several equal ones is enough."""
+    whole = (*lead, *x.shape[1:])
+    if len(whole) != len(shape):
+        return x
+    return hlo.slice_(hlo.reshape(x, whole), [0] * len(shape), shape)
+
+
 @lowers(aten.linalg_lstsq.default, dtypes=DTYPES)
 def linalg_lstsq(
     self: Value, b: Value, rcond: float | None = None, *, driver: str | None = None, out: Specs
@@ -214,10 +222,12 @@ def linalg_lstsq(
     m, n = self.shape[-2:]
     unit = matrices.epsilon(self.dtype)
     tolerance = unit * max(m, n) if rcond is None else unit if rcond < 0 else rcond
-    vector = b.rank < self.rank
+    vector, own = b.rank < self.rank, self.shape[:-2]
 
     def kernel(a: Value, b: Value) -> list[Value]:
-        a, b = matrices.batched(a), matrices.batched(hlo.expand_dims(b, [-1]) if vector else b)
+        b = hlo.expand_dims(b, [-1]) if vector else b
+        lead = hlo.broadcast_shapes(own, b.shape[:-2])
+        a, b = (matrices.broadcast_batch(x, lead) for x in (a, b))
         batch, _, columns = b.shape
         rank, sizes = None, hlo.full((batch, min(m, n)), 0, a.dtype.real)
         if is_empty((*a.shape, columns)):
@@ -228,7 +238,9 @@ def linalg_lstsq(
             x, rank, sizes = _of_any_rank(a, b, tolerance)
         results = [x, _squared_residuals(a, b, x, rank), rank, sizes]
         return [
-            hlo.full(spec.shape, 0, spec.dtype) if found is None or is_empty(spec.shape) else found
+            hlo.full(spec.shape, 0, spec.dtype)
+            if found is None or is_empty(spec.shape)
+            else _first_batches(found, lead, spec.shape)
             for found, spec in zip(results, out, strict=True)
         ]
 
