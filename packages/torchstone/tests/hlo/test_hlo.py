@@ -159,6 +159,16 @@ class TestControlFlow:
         assert numpy.array_equal(put, wanted.numpy())
 
 
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 2, 3), (1, 2), (0, 3), (2,), ()])
+def test_sums_over_several_axes_do_not_add_up_rounding_errors(axes: tuple[int, ...]) -> None:
+    """A row of n additions of the same number is wrong by n half ULPs."""
+    x = numpy.full((30, 3, 30, 29), 0.1, numpy.float32)
+    (found,) = run(lambda v: [hlo.reduce_sum(v[0], axes)], x)
+    wanted = x.astype(numpy.float64).sum(axis=axes)
+    assert found.shape == wanted.shape
+    assert numpy.abs(found / wanted - 1).max() < 3e-6
+
+
 class TestSymbolicDimensions:
     """``?`` in the type, ``dynamic_*`` operations where they are needed, one module for all sizes."""
 
@@ -200,6 +210,15 @@ class TestSymbolicDimensions:
             assert tail.shape == (size - 1, 3)
             assert counted.tolist() == list(range(size))
             assert padded.shape == (size, 3 + size)
+
+    def test_sums_over_axes_of_any_length(self) -> None:
+        n = self.symbol()
+        module = build(lambda v: [hlo.reduce_sum(v[0], [0, 1])], ((n, 30), FLOAT32))
+        from torchstone.runtime import refine
+
+        portable = module.serialize(hlo.resolve_version("current"))
+        executable = get_engine().compile(refine(portable, [(40, 30)]))
+        assert executable(numpy.ones((40, 30), numpy.float32))[0].to_numpy() == 1200
 
     def test_unknown_symbols_are_an_error(self) -> None:
         n = self.symbol()
