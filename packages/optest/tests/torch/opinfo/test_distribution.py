@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from optest.torch.opinfo.distribution import differs
+from optest.torch.opinfo.distribution import differs, one_value
 
 RNG = np.random.default_rng(0)
 
@@ -60,3 +60,11 @@ def test_other_distributions_and_dependent_streams_are_found(got: np.ndarray, me
 def test_constants_and_empty_results_pass() -> None:
     assert differs(np.zeros((8, 0)), np.zeros((8, 0))) == ""
     assert differs(np.ones((8, 4)), np.ones((8, 4))) == ""
+
+
+def test_what_is_drawn_does_not_show_in_rounding_errors() -> None:
+    noise = (RNG.normal(size=(8, 4)) * 1e-7).astype(np.float32)
+    assert one_value([*noise, *np.zeros((8, 4), np.float32)])
+    assert one_value([*(1 + noise)])
+    assert not one_value([*noise, np.full(4, 1e-3, np.float32)])
+    assert not one_value(list(np.eye(2, dtype=np.int64)))
