@@ -104,6 +104,32 @@ def test_gradients_of_what_is_written_under_a_mask() -> None:
     )
 
 
+def test_sparse_operands() -> None:
+    """Rows with no entry, one and many; equal terms, of which the first one gets the gradient."""
+    rows, columns, values = (
+        torch.tensor(one) for one in ([0, 3, 3, 4, 6], [0, 1, 2, 1, 0, 2], [1.0, 2, 0.5, -1, 3, 3])
+    )
+    matrix = torch.sparse_csr_tensor(rows, columns, values, (4, 3))
+    dense = torch.tensor([[1.0, 2.0], [0.5, -1.0], [1.0, 4.0]])
+    for kind in (FORWARD, GRADIENT):
+        calls = [
+            call(lambda m, x, reduce=reduce: torch.sparse.mm(m, x, reduce), matrix, dense, kind=kind)
+            for reduce in ("sum", "mean", "amax", "amin")
+        ]
+        calls.append(
+            call(lambda m, x: torch.sparse.sampled_addmm(m, x, x[:3].T).to_dense(), matrix, X, kind=kind)
+        )
+        if kind == GRADIENT:
+            calls = [replace(one, wrt=(0, 1), results=2) for one in calls]
+        check(calls)
+
+
+def test_other_sparse_operands_are_declined() -> None:
+    for kind in (FORWARD, GRADIENT):
+        [found] = answer([call(lambda m: m.to_dense() * 2, X.to_sparse_csc(), kind=kind)])
+        assert "a tensor of layout torch.sparse_csc" in found.unsupported
+
+
 SEGMENTS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": torch.tensor([1, 0, 3])},
     "offsets": {"offsets": torch.tensor([0, 1, 1, 4])},

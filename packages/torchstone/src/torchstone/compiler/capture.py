@@ -43,7 +43,7 @@ def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-def _require_plain(label: str, value: Any) -> None:
+def require_plain(label: str, value: Any) -> None:
     """Raises where ``value`` holds a tensor that is not strided or is quantized."""
     for leaf in pytree.tree_leaves(value):
         if not isinstance(leaf, torch.Tensor):
@@ -89,9 +89,9 @@ def capture(
             hint="give an nn.Module, a function or an ExportedProgram",
         )
     for position, value in enumerate(args):
-        _require_plain(f"example input {position}", value)
+        require_plain(f"example input {position}", value)
     for name, value in (kwargs or {}).items():
-        _require_plain(f"example input {name!r}", value)
+        require_plain(f"example input {name!r}", value)
     module = without_replaced_modules(model) if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args

@@ -23,12 +23,13 @@ from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, tog
 
 from ..api import Program, draw_seed
 from ..artifact import load_artifact, save_artifact
-from ..compiler.capture import capture
+from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import decompositions, normalize, without_wrong_expansions
 from ..compiler.program import lower_program
 from ..compiler.rules import replacing
 from ..errors import CaptureError, UnsupportedDtype, UnsupportedLayout, UnsupportedOperators
 from .operators import compiled_graph, to_tensor
+from .sparse_calls import in_parts, is_taken_apart, with_dense_gradients
 
 _TOGETHER = 48
 """Calls in one program at most: beyond that, compiling takes longer than the captures that are saved."""
@@ -44,13 +45,17 @@ def answer(calls: Sequence[Call], repeats: int = 1, engine: str | None = None) -
     A call that fails costs only itself.
     """
     answers: list[Answer] = []
+    plain = [in_parts(call) if is_taken_apart(call) else call for call in calls]
     for start in range(0, len(calls), _TOGETHER):
-        part = calls[start : start + _TOGETHER]
+        part = plain[start : start + _TOGETHER]
         run = _exported if part[0].kind == FORWARD else _traced
         lost: Parts = {}
         found = halved(part, partial(_metered, lost, partial(run, repeats, engine)), _failed)
         answers += _charged(found, lost)
-    return answers
+    return [
+        with_dense_gradients(call, found) if is_taken_apart(call) else found
+        for call, found in zip(calls, answers, strict=True)
+    ]
 
 
 def _metered(lost: Parts, run: Callable[..., _Outcome], calls: Sequence[Call]) -> _Outcome:
@@ -109,6 +114,7 @@ def _exported(repeats: int, engine: str | None, calls: Sequence[Call], seconds: 
 def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
     """All outputs of every run of a graph that has autograd's own operators in it; fills in ``seconds``."""
     every, operands = together(calls)
+    require_plain("a call's operand", operands)
     with _timed(seconds, "capture"):
         module = functional_graph(every, operands)
     with _timed(seconds, "lowering"):

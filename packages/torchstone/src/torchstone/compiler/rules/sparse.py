@@ -135,9 +135,7 @@ def semi_structured(original_tensor: Tensor, *_: Any, **__: Any) -> SemiStructur
 # Operations ---------------------------------------------------------------------------
 
 
-@capture_rule(
-    torch.sparse.mm, torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__
-)
+@capture_rule(torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__)
 def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
     """A sparse matrix times a dense one, or a dense one times a sparse one."""
     if isinstance(self, SemiStructured):
@@ -147,6 +145,36 @@ def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
     if not isinstance(self, Sparse) or not isinstance(mat2, Tensor) or rest:
         return NotImplemented
     return self.times(mat2)
+
+
+@capture_rule(torch.sparse.mm)
+def sparse_mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
+    """A product with a sparse matrix, or the mean or an extreme of the terms of each sum."""
+    if reduce == "sum":
+        return multiplied(mat1, mat2)
+    if not isinstance(mat1, Compressed) or mat1.layout is not torch.sparse_csr:
+        return NotImplemented
+    if reduce == "mean":
+        counts = mat1.crow_indices().diff().clamp(min=1)
+        return mat1.times(mat2) / counts.to(mat2.dtype)[:, None]
+    return _extreme_terms(mat1.coordinates(), mat2, reduce)
+
+
+def _extreme_terms(x: Coordinates, mat2: Tensor, reduce: str) -> Tensor:
+    """The largest (``amax``) or smallest term of each element of ``x @ mat2``; 0 where there is none.
+
+    The first one of equals, which gets the gradient.
+    """
+    size = (x.shape[0] + 1, mat2.shape[1])  # one row more, for entries that are only padding
+    rows, columns = x._indices()
+    terms = x._values()[:, None] * mat2[columns.clamp(max=x.shape[1] - 1)]
+    rows = rows[:, None].expand_as(terms)
+    best = terms.detach().new_zeros(size).scatter_reduce(0, rows, terms.detach(), reduce, include_self=False)
+    count = terms.shape[0]
+    places = torch.where(terms == best.gather(0, rows), torch.arange(count)[:, None], count)
+    first = places.new_full(size, count).scatter_reduce(0, rows, places, "amin")
+    found = torch.cat([terms, terms.new_zeros((1, size[1]))]).gather(0, first)
+    return torch.where(best.isnan(), best, found)[:-1]
 
 
 @capture_rule(torch.add, torch.Tensor.add)

@@ -1,0 +1,73 @@
+"""Calls on sparse tensors as calls on their plain parts, of which capture rules make sparse ones again.
+
+A program takes plain tensors only. CSR tensors are taken apart; the others are declined
+where the call is captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from optest.torch.opinfo.calls import FORWARD, GRADIENT, Answer, Call
+
+Tensor = torch.Tensor
+
+
+def is_taken_apart(call: Call) -> bool:
+    """Whether the call has a CSR tensor and asks for what can be had of its parts."""
+    return call.kind in (FORWARD, GRADIENT) and not call.resized and any(map(_is_csr, call.tensors))
+
+
+def in_parts(call: Call) -> Call:
+    """The same call with row pointers, columns and values in the place of each CSR tensor.
+
+    Differentiated are the values: see :func:`with_dense_gradients`.
+    """
+    shapes = [one.shape if _is_csr(one) else None for one in call.tensors]
+    parts = [_parts(one) for one in call.tensors]
+    ends = [sum(map(len, parts[: place + 1])) for place in range(len(parts))]
+
+    def function(*tensors: Tensor) -> Sequence[Tensor]:
+        feed = iter(tensors)
+        return call.function(*(_next(feed, shape) for shape in shapes))
+
+    tensors = tuple(part for one in parts for part in one)
+    return replace(call, function=function, tensors=tensors, wrt=tuple(ends[place] - 1 for place in call.wrt))
+
+
+def with_dense_gradients(call: Call, answer: Answer) -> Answer:
+    """The answer to ``in_parts(call)`` as one to ``call``: gradients of values in their places, densely."""
+    if answer.outputs is None or call.kind != GRADIENT:
+        return answer
+    leaves = [call.tensors[place] for place in call.wrt]
+    outputs = [_placed(one, leaves[place % len(leaves)]) for place, one in enumerate(answer.outputs)]
+    return replace(answer, outputs=outputs)
+
+
+def _is_csr(tensor: Tensor) -> bool:
+    return tensor.layout is torch.sparse_csr
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    if not _is_csr(tensor):
+        return [tensor]
+    # They are views of the sparse tensor, which torch.export would take along.
+    return [part.clone() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values())]
+
+
+def _next(feed: Any, shape: torch.Size | None) -> Any:
+    """The next plain tensor, or one in CSR of the next three."""
+    if shape is None:
+        return next(feed)
+    return torch.sparse_csr_tensor(next(feed), next(feed), next(feed), shape)
+
+
+def _placed(gradient: Any, leaf: Tensor) -> Any:
+    if not _is_csr(leaf):
+        return gradient
+    values = torch.as_tensor(gradient)
+    return torch.sparse_csr_tensor(leaf.crow_indices(), leaf.col_indices(), values, leaf.shape).to_dense()
