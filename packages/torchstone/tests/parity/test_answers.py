@@ -130,6 +130,13 @@ def test_other_sparse_operands_are_declined() -> None:
         assert "a tensor of layout torch.sparse_csc" in found.unsupported
 
 
+def test_gradients_of_what_addresses_other_memory_are_declined() -> None:
+    part = torch.arange(20.0)[5:15]
+    found = answer([call(lambda x: x.as_strided((2, 2), (1, 2), 10), part, kind=GRADIENT)])
+    assert "as_strided addresses the memory around its operand" in found[0].unsupported
+    check([call(lambda x: x.as_strided((2, 2), (1, 2)), part, kind=GRADIENT)])
+
+
 SEGMENTS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": torch.tensor([1, 0, 3])},
     "offsets": {"offsets": torch.tensor([0, 1, 1, 4])},

@@ -138,6 +138,7 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
     with without_wrong_expansions():
         with replacing():
             differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        _refuse_other_memory(differentiated, operands)
         traced = make_fx(
             torch.func.functionalize(differentiated, remove="mutations_and_views"),
             decomposition_table=decompositions(),
@@ -147,6 +148,27 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
     _settle_copies(traced)
     traced.graph.eliminate_dead_code()
     return traced
+
+
+_SAME_MEMORY = (torch.ops.aten.clone.default, torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
+def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) -> None:
+    """Raises where ``as_strided`` addresses memory that an operand is only a part of: a copy lies elsewhere."""
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for place, operand in zip(places, operands, strict=True):
+        if operand.untyped_storage().nbytes() == operand.numel() * operand.element_size():
+            continue
+        moved = operand.clone().stride() != operand.stride()
+        reached = [place]
+        for node in reached:
+            reached += [user for user in node.users if user.target in _SAME_MEMORY]
+            for user in node.users:
+                if user.target is torch.ops.aten.as_strided.default and (moved or len(user.args) > 3):
+                    raise UnsupportedLayout(
+                        "as_strided addresses the memory around its operand; a program has the operand alone",
+                        hint="apply it to the whole tensor",
+                    )
 
 
 def _settle_copies(module: GraphModule) -> None:
