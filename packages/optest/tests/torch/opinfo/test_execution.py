@@ -15,9 +15,12 @@ torch = pytest.importorskip("torch")
 from optest.core.case import BackendTarget  # noqa: E402
 from optest.core.result import CaseResult, Status  # noqa: E402
 from optest.torch.device import TorchDevice  # noqa: E402
+from optest.torch.opinfo.additions import additions  # noqa: E402
 from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved  # noqa: E402
+from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
+from optest.torch.opinfo.phases import cases_of, count_of  # noqa: E402
 
 CONTROL = TorchDevice("cpu")
 TARGET = BackendTarget("torch", "torch:cpu")
@@ -230,3 +233,35 @@ def test_an_untestable_entry_stays_in_the_denominator() -> None:
     assert only.status is Status.SKIPPED
     assert only.reason.startswith("untestable: ")
     assert only.attributes["class"] == "untestable"
+
+
+def test_special_operands_have_special_values() -> None:
+    cases = list(cases_of(Group("opinfo", "add", "float32", "special")))
+    large = next(one for one in cases if min(tensor.numel() for tensor in one.call.tensors) >= 8)
+    first, second = (one.flatten() for one in large.call.tensors[:2])
+    for tensor in (first, second):
+        assert int(tensor.isnan().sum()) == int(tensor.isposinf().sum()) == int(tensor.isneginf().sum()) == 1
+        assert bool(((tensor == 0) & tensor.signbit()).any())
+    assert int(first.isnan().nonzero()) != int(second.isnan().nonzero())
+    assert all(one.isnan().any() for case in cases for one in case.call.tensors if one.numel())
+    assert not entries_of("opinfo")["add"].has("special", "int64")
+
+
+def test_reference_samples_vary_what_others_do_not() -> None:
+    def alphas(phase: str) -> set[float]:
+        group = Group("opinfo", "nn.functional.elu", "float32", phase)
+        return {one.bound.kwargs.get("alpha", 1.0) for one in cases_of(group)}
+
+    assert alphas("forward") == {1.0}
+    assert alphas("reference") == {1.0, 0.8}
+    assert not entries_of("opinfo")["sum"].has("reference", "float32")
+
+
+@pytest.mark.parametrize("entry", ["_native_batch_norm_legit", "nn.functional.ctc_loss", "nonzero_static"])
+def test_added_samples_come_last_and_pass(entry: str) -> None:
+    group = Group("opinfo", entry, "float32", "forward")
+    last = count_of(group) - 1
+    [added] = additions(entries_of("opinfo")[entry].info, torch.float32)
+    [result] = run_group(CONTROL, Request(group, TARGET, numbers=(last,))).results
+    assert result.status is Status.PASSED
+    assert result.shapes["input0"] == tuple(added.tensors[0].shape)

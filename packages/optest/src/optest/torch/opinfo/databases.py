@@ -68,6 +68,8 @@ _RULES = {
     "out": lambda info, dtype: info.supports_out,
     "inplace": lambda info, dtype: info.get_inplace() is not None,
     "errors": lambda info, dtype: info.error_inputs_func is not None and dtype is torch.float32,
+    "reference": lambda info, dtype: info.reference_inputs_func is not None,
+    "special": lambda info, dtype: dtype.is_floating_point or dtype.is_complex,
     "promotion": lambda info, dtype: info.promotes_int_to_float or type(info).__name__ == "BinaryUfuncInfo",
 }
 

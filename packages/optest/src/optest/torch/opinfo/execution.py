@@ -230,7 +230,7 @@ def record(
     tensors = case.call.tensors if case else ()
     attributes: dict[str, Any] = {"suite": group.suite, "sample": number}
     if case is not None:
-        attributes |= {"note": case.note, "class": form, "overloads": tuple(_overloads(case))}
+        attributes |= {"note": case.note, "class": form, "overloads": tuple(overloads_of(case))}
     else:
         attributes |= {"note": "", "class": form}
     if case is not None and number == 0:
@@ -271,7 +271,7 @@ class _Seen(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _overloads(case: Case) -> list[str]:
+def overloads_of(case: Case) -> list[str]:
     """The overloads that eager PyTorch calls for a forward case."""
     if case.skipped or case.raises is not None or case.call.kind != FORWARD:
         return []

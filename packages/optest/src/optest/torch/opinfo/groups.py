@@ -31,6 +31,8 @@ PHASES = (
     "out",
     "inplace",
     "noncontiguous",
+    "reference",
+    "special",
     "errors",
     "promotion",
     "determinism",

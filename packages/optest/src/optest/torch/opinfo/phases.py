@@ -6,17 +6,20 @@ with what eager PyTorch answers. Not here: judging (``verdict``).
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
 
+from .additions import additions
 from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate
 from .databases import entries_of
 from .groups import Group
@@ -211,6 +214,8 @@ def _drawn(generator: torch.Generator, like: Tensor) -> Tensor:
 def _forward(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     for sample in info.sample_inputs("cpu", dtype):
         yield Bound(info.op, (sample.input, *sample.args), sample.kwargs), FORWARD, None
+    for bound in additions(info, dtype):
+        yield bound, FORWARD, None
 
 
 def _batched(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
@@ -226,6 +231,39 @@ def _noncontiguous(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     for sample in info.sample_inputs("cpu", dtype):
         spaced = sample.noncontiguous()
         yield Bound(info.op, (spaced.input, *spaced.args), spaced.kwargs), FORWARD, None
+
+
+def _reference(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.reference_inputs("cpu", dtype):
+        yield Bound(info.op, (sample.input, *sample.args), sample.kwargs), FORWARD, None
+
+
+def _special(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        places = count()
+        changed = sample.transform(lambda one, places=places: _with_specials(one, places))
+        yield Bound(info.op, (changed.input, *changed.args), changed.kwargs), FORWARD, None
+
+
+_SPECIALS = (math.nan, math.inf, -math.inf, -0.0)
+
+
+def _with_specials(leaf: Any, places: Iterator[int]) -> Any:
+    """A floating-point tensor with special values spread over it: another one first in each tensor.
+
+    In a tensor too small for all of them there is NaN alone.
+    """
+    if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        return leaf
+    if leaf.layout is not torch.strided or leaf.is_quantized or not leaf.numel():
+        return leaf
+    first, flat = next(places), leaf.detach().clone().reshape(-1)
+    if flat.numel() < 2 * len(_SPECIALS):
+        flat[flat.numel() // 2] = math.nan
+    else:
+        for place in range(len(_SPECIALS)):
+            flat[place * flat.numel() // len(_SPECIALS)] = _SPECIALS[(first + place) % len(_SPECIALS)]
+    return flat.reshape(leaf.shape)
 
 
 def _differentiated(kind: str, info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
@@ -326,6 +364,8 @@ _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
     "out": _out,
     "inplace": _inplace,
     "noncontiguous": _noncontiguous,
+    "reference": _reference,
+    "special": _special,
     "errors": _errors,
     "promotion": _promotion,
     "determinism": _forward,
