@@ -11,6 +11,7 @@ from .demo import demo
 from .doctor import doctor
 from .explain import explain
 from .export import export
+from .faults import faults
 from .gaps import gaps
 from .ops import ops
 from .redirect import redirect
@@ -39,7 +40,7 @@ def cli(traceback: bool) -> None:
     """PyTorch on any accelerator that has a PJRT plugin, through StableHLO."""
 
 
-for _command in (demo, doctor, export, run, verify, ops, explain, redirect, gaps):
+for _command in (demo, doctor, export, run, verify, ops, explain, redirect, gaps, faults):
     cli.add_command(_command)
 
 

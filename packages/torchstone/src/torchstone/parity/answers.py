@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -39,16 +40,27 @@ Parts = dict[str, float]
 _Outcome = tuple[list[list[Any]], Answer]
 
 
-def answer(calls: Sequence[Call], repeats: int = 1, engine: str | None = None) -> list[Answer]:
+def captured(calls: Sequence[Call]) -> ExportedProgram:
+    """Forward calls as one exported program, ready to be lowered."""
+    every, operands = together(calls)
+    return normalize(capture(every, operands, dynamic_shapes=_sizes(calls)))
+
+
+Capture = Callable[[Sequence[Call]], ExportedProgram]
+
+
+def answer(
+    calls: Sequence[Call], repeats: int = 1, engine: str | None = None, capture: Capture = captured
+) -> list[Answer]:
     """One answer per call, by programs of up to 48 calls that run ``repeats`` times.
 
-    A call that fails costs only itself.
+    A call that fails costs only itself. ``capture`` stands for :func:`captured`.
     """
     answers: list[Answer] = []
     plain = [in_parts(call) if is_taken_apart(call) else call for call in calls]
     for start in range(0, len(calls), _TOGETHER):
         part = plain[start : start + _TOGETHER]
-        run = _exported if part[0].kind == FORWARD else _traced
+        run = partial(_exported, capture) if part[0].kind == FORWARD else _traced
         lost: Parts = {}
         found = halved(part, partial(_metered, lost, partial(run, repeats, engine)), _failed)
         answers += _charged(found, lost)
@@ -93,13 +105,14 @@ def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _exported(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
+def _exported(
+    capture: Capture, repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts
+) -> _Outcome:
     """All outputs of every run of the loaded artifact; ``seconds`` is filled in."""
-    every, operands = together(calls)
     given = [one for call in calls for one in call.run.operands]
     with torch.no_grad():
         with _timed(seconds, "capture"):
-            exported = normalize(capture(every, operands, dynamic_shapes=_sizes(calls)))
+            exported = capture(calls)
         with _timed(seconds, "lowering"):
             source = lower_program(exported)
             artifact = source.artifact()

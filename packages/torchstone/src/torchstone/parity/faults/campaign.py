@@ -1,0 +1,315 @@
+"""The mutation test of lowerings: does the suite over PyTorch's database notice each fault?
+
+An entry runs as it is first: that is the control, it shows the calls of each lowering, and a
+sample counts only if it passes there. Then it runs with one lowering broken, on a few samples
+and, where none notices, on all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from itertools import chain, zip_longest
+from typing import Any
+
+from torch.export import ExportedProgram
+
+from optest.core.case import BackendTarget
+from optest.core.result import CaseResult, Status
+from optest.errors import UnknownName
+from optest.torch.opinfo.calls import Answer, Call
+from optest.torch.opinfo.execution import Request, run_group
+from optest.torch.opinfo.groups import Group
+
+from ...config import override
+from ...lowering import Lowering
+from ..answers import answer, captured
+from ..conformance import ArtifactDriver
+from .broken import Calls, Effect, effect, in_place, watched
+from .catalogue import Fault, faults_of, kinds
+from .rules import excluded, has_parameter
+from .survey import Pair, pairs_of
+
+FEW = 4
+"""Samples of an entry that run first."""
+ALL = 48
+"""Samples of an entry that run where the first ones notice nothing; few entries have more."""
+
+
+class Verdict(StrEnum):
+    """What became of one fault in one lowering."""
+
+    CAUGHT = "caught"
+    SURVIVED = "survived"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault in one lowering.
+
+    ``group`` is what ran (entry, dtype, phase), ``detail`` what is wrong with the sample that
+    noticed, the rule that excludes the fault, or how many samples noticed nothing; ``sample``,
+    ``status`` and ``rerun`` (the command that runs it alone) are those of the sample that noticed.
+    """
+
+    lowering: str
+    family: str
+    fault: str
+    group: str
+    verdict: Verdict
+    detail: str
+    sample: int | None = None
+    status: str = ""
+    rerun: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The fault's name, the argument that it is about left out."""
+        return self.fault.partition(":")[0]
+
+
+@dataclass
+class FaultReport:
+    """All mutants of a test; ``left_out``: entries that were not used, and why."""
+
+    seed: int
+    mutants: list[Mutant] = field(default_factory=list)
+    controls: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def having(self, verdict: Verdict) -> list[Mutant]:
+        return [one for one in self.mutants if one.verdict is verdict]
+
+    @property
+    def applicable(self) -> list[Mutant]:
+        """The mutants that no rule excludes."""
+        return [one for one in self.mutants if one.verdict is not Verdict.EXCLUDED]
+
+    @property
+    def lowerings(self) -> int:
+        """How many lowerings were broken."""
+        return len({one.lowering for one in self.applicable})
+
+    @property
+    def caught_share(self) -> float:
+        """Caught mutants among the applicable ones; 1.0 if there are none."""
+        tried = self.applicable
+        return len(self.having(Verdict.CAUGHT)) / len(tried) if tried else 1.0
+
+    def by(self, key: Callable[[Mutant], str]) -> dict[str, tuple[int, int]]:
+        """Caught and applicable mutants for each value of ``key``, such as the fault's kind."""
+        counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for one in self.applicable:
+            counts[key(one)][0] += one.verdict is Verdict.CAUGHT
+            counts[key(one)][1] += 1
+        return {name: (caught, total) for name, (caught, total) in sorted(counts.items())}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report with JSON types only."""
+        return {
+            "seed": self.seed,
+            "lowerings": self.lowerings,
+            "controls": self.controls,
+            "applicable": len(self.applicable),
+            "caught": len(self.having(Verdict.CAUGHT)),
+            "caught_share": self.caught_share,
+            "faults": {name: list(counts) for name, counts in self.by(lambda one: one.kind).items()},
+            "families": {name: list(counts) for name, counts in self.by(lambda one: one.family).items()},
+            "mutants": [asdict(one) for one in self.mutants],
+            "left_out": self.left_out,
+        }
+
+
+def run_faults(
+    entries: Sequence[str] = (),
+    faults: Sequence[str] = (),
+    *,
+    lowerings: int = 60,
+    each: int = 3,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda text: None,
+) -> FaultReport:
+    """Break up to ``lowerings`` lowerings, each in up to ``each`` ways, and see what the suite notices.
+
+    ``entries`` are patterns of entries of the suite to choose from, ``faults`` kinds of faults
+    (all, if empty); ``seed`` draws lowerings, faults and samples. The registry is as it was
+    afterwards. Raises :class:`optest.errors.UnknownName`.
+    """
+    for kind in faults:
+        if kind not in kinds():
+            raise UnknownName("fault", kind, kinds())
+    report = FaultReport(seed)
+    trials = _Trials(report)
+    taken = 0
+    with override(cache=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for pair in pairs_of(entries, seed, progress):
+            if taken == lowerings:
+                break
+            so_far = f"{len(report.applicable)} faults, {len(report.having(Verdict.SURVIVED))} not caught"
+            progress(f"{so_far}: {pair.lowering.name} in {pair.group}")
+            found = list(trials.of(pair, _drawn(pair.lowering, faults, seed), each))
+            report.mutants += found
+            taken += any(one.verdict is not Verdict.EXCLUDED for one in found)
+    return report
+
+
+def _drawn(lowering: Lowering, kinds: Sequence[str], seed: int) -> list[Fault]:
+    """The faults of a lowering in the order of trial: of calls and of values in turn."""
+    groups: dict[bool, list[Fault]] = {True: [], False: []}
+    for fault in faults_of(lowering):
+        if not kinds or fault.kind in kinds:
+            groups[fault.calls].append(fault)
+    for one in groups.values():
+        random.Random(f"{seed} {lowering.name}").shuffle(one)
+    return [one for one in chain(*zip_longest(groups[True], groups[False])) if one is not None]
+
+
+@dataclass(frozen=True)
+class _Control:
+    """The unbroken run of a group: which samples pass, and the calls of its lowerings."""
+
+    results: Sequence[CaseResult]
+    calls: Calls
+
+    @property
+    def passed(self) -> set[Any]:
+        return {one.attributes["sample"] for one in self.results if one.status is Status.PASSED}
+
+
+class _Driver(ArtifactDriver):
+    """The driver ``torchstone``, which captures each program once: no fault changes that part.
+
+    ``samples`` names what the calls belong to; the same name stands for the same calls.
+    """
+
+    def __init__(self) -> None:
+        self.samples: tuple[Group, int] | None = None
+        self.programs: dict[Any, ExportedProgram] = {}
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        places = {id(one): place for place, one in enumerate(calls)}
+
+        def capture(part: Sequence[Call]) -> ExportedProgram:
+            key = (self.samples, *(places[id(one)] for one in part))
+            if key not in self.programs:
+                self.programs[key] = captured(part)
+            return self.programs[key]
+
+        return answer(calls, repeats, capture=capture)
+
+
+class _Trials:
+    """Runs of entries, right and broken."""
+
+    def __init__(self, report: FaultReport) -> None:
+        self.report = report
+        self.driver = _Driver()
+        self.target = BackendTarget(self.driver.kind, self.driver.name)
+        self.controls: dict[tuple[Group, int], _Control] = {}
+
+    def of(self, pair: Pair, faults: Sequence[Fault], each: int) -> Iterator[Mutant]:
+        """The faults that are tried until ``each`` of them applied, and those that a rule excludes."""
+        self.driver.programs.clear()  # the next entry is another one, and a program holds its samples
+        if self._unfit(pair):
+            return
+        applied = 0
+        for fault in faults:
+            if applied == each:
+                return
+            mutant = self._tried(pair, fault)
+            applied += mutant.verdict is not Verdict.EXCLUDED
+            yield mutant
+
+    def _unfit(self, pair: Pair) -> bool:
+        """Whether the entry says nothing about the lowering; the reason goes to the report."""
+        control = self._control(pair.group, FEW)
+        failed = [one for one in control.results if one.status.failed]
+        if failed:
+            self.report.left_out[pair.group.entry] = f"its control fails: {failed[0].reason}"
+        elif not control.passed:
+            self.report.left_out[pair.group.entry] = "none of its samples has an answer"
+        return bool(failed) or not control.passed or pair.lowering.name not in control.calls
+
+    def _control(self, group: Group, most: int) -> _Control:
+        if (group, most) not in self.controls:
+            with watched() as calls:
+                results = self._results(group, most)
+            self.controls[group, most] = _Control(results, calls)
+            self.report.controls = len({one for one, _ in self.controls})
+        return self.controls[group, most]
+
+    def _results(self, group: Group, most: int) -> list[CaseResult]:
+        self.driver.samples = group, most
+        return run_group(self.driver, Request(group, self.target, most=most)).results
+
+    def _tried(self, pair: Pair, fault: Fault) -> Mutant:
+        reason = excluded(pair.lowering, fault)
+        if reason is not None:
+            return _mutant(pair, fault, Verdict.EXCLUDED, reason)
+        strongest, looked_at = Effect.NOTHING, 0
+        for group in pair.groups(fault.phases):
+            for most in (FEW, ALL):
+                control = self._control(group, most)
+                found = _strongest(pair.lowering, fault, control)
+                strongest = max(strongest, found, key=lambda one: one.value)
+                noticed = self._noticed(pair, fault, group, most) if found is Effect.SHOWS else None
+                if noticed is not None:
+                    return noticed
+            looked_at += len(control.passed)
+        return _mutant(pair, fault, *_unnoticed(pair, fault, strongest, looked_at))
+
+    def _noticed(self, pair: Pair, fault: Fault, group: Group, most: int) -> Mutant | None:
+        """What the first sample says that passes without the fault and does not with it."""
+        passed = self._control(group, most).passed
+        with in_place(pair.lowering, fault):
+            results = self._results(group, most)
+        for one in results:
+            if one.attributes["sample"] in passed and one.status is not Status.PASSED:
+                return _mutant(replace(pair, group=group), fault, Verdict.CAUGHT, one.reason, one)
+        return None
+
+
+def _unnoticed(pair: Pair, fault: Fault, strongest: Effect, looked_at: int) -> tuple[Verdict, str]:
+    """What became of a fault that no sample noticed."""
+    if strongest is Effect.SHOWS:
+        return Verdict.SURVIVED, f"{looked_at} samples noticed nothing"
+    if strongest is Effect.REFUSED:
+        return Verdict.EXCLUDED, "PyTorch takes no call of the suite with that change"
+    if not fault.calls:
+        return Verdict.EXCLUDED, f"no call has what it needs: {fault.needs}"
+    if not pair.own:
+        return Verdict.EXCLUDED, "another operator's entry, which has one use for it"
+    if not has_parameter(pair.function, fault):
+        return Verdict.EXCLUDED, "the entry's function has no such parameter"
+    return Verdict.SURVIVED, f"none of {looked_at} samples has another value"
+
+
+def _strongest(lowering: Lowering, fault: Fault, control: _Control) -> Effect:
+    found = Effect.NOTHING
+    for seen in control.calls.get(lowering.name, ()):
+        found = max(found, effect(lowering, fault, seen), key=lambda one: one.value)
+        if found is Effect.SHOWS:
+            break
+    return found
+
+
+def _mutant(
+    pair: Pair, fault: Fault, verdict: Verdict, detail: str, noticed: CaseResult | None = None
+) -> Mutant:
+    return Mutant(
+        pair.lowering.name,
+        pair.lowering.family,
+        fault.name,
+        str(pair.group),
+        verdict,
+        detail,
+        noticed.attributes["sample"] if noticed else None,
+        noticed.status.value if noticed else "",
+        noticed.rerun if noticed else "",
+    )

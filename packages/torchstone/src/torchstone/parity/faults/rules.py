@@ -1,0 +1,94 @@
+"""Faults that cannot matter, by the operator's definition: written rules, each with its reason.
+
+A rule reads the operator's name, its schema and its calls, never what came back: that a fault
+went unnoticed excuses nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...lowering import Lowering
+from .broken import expands
+from .catalogue import ABOUT_ARGUMENTS, Fault
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Faults of these kinds do not apply to lowerings for which ``holds``."""
+
+    faults: frozenset[str]
+    reason: str
+    holds: Callable[[Lowering, Fault], bool]
+
+
+def excluded(lowering: Lowering, fault: Fault) -> str | None:
+    """Why ``fault`` cannot change a result of the operator; None if it can."""
+    for rule in EXCLUSIONS:
+        if fault.kind in rule.faults and rule.holds(lowering, fault):
+            return rule.reason
+    return None
+
+
+def has_parameter(function: Callable[..., Any], fault: Fault) -> bool:
+    """Whether callers of ``function`` can give what ``fault`` is about; True if it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    name = fault.name.partition(":")[2]
+    return any(one.name == name or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def packet_of(lowering: Lowering) -> str:
+    """The operator's name without namespace and overload: ``add``."""
+    return lowering.overload._schema.name.partition("::")[2]
+
+
+def _named(*names: str) -> Callable[[Lowering, Fault], bool]:
+    chosen = frozenset(names)
+    return lambda lowering, fault: packet_of(lowering) in chosen
+
+
+_ZERO = ("zeros", "zeros_like", "new_zeros", "zero", "_efficientzerotensor")
+_ONE = ("ones", "ones_like", "new_ones")
+_FILLED = ("full", "full_like", "new_full", "fill", "scalar_tensor")
+
+_SYMMETRIC = (
+    "add", "mul", "eq", "ne", "maximum", "minimum", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2",
+    "gcd", "lcm", "dot", "vdot", "dist", "mse_loss", "smooth_l1_loss", "huber_loss", "special_hypot",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor",
+    "__and__", "__or__", "__xor__",
+)  # fmt: skip
+
+_FEW_BITS = ("ceil", "floor", "round", "trunc", "sign", "sgn", "heaviside", *_ONE, "eye")
+
+
+_TRUTH = (
+    "logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "nonzero", "nonzero_static",
+    "count_nonzero",
+)  # fmt: skip
+
+_NAN_LIKE_ZERO = ("isinf", "isposinf", "isneginf", "signbit", "sign", "sgn", "acosh", "nan_to_num")
+
+
+def _expanded(lowering: Lowering, fault: Fault) -> bool:
+    return fault.arguments is not None and expands(lowering)
+
+
+_PLACES = frozenset({"off-by-one", "reversed-axis"})
+
+EXCLUSIONS: tuple[Exclusion, ...] = (
+    Exclusion(
+        frozenset({"wrong-sign", "drops-last", "wrong-rounding"}), "the result is zero", _named(*_ZERO)
+    ),
+    Exclusion(_PLACES, "all elements are equal", _named(*_ZERO, *_ONE, *_FILLED)),
+    Exclusion(frozenset({"wrong-rounding"}), "every result has few significant bits", _named(*_FEW_BITS)),
+    Exclusion(frozenset({"narrow-operands"}), "operands count as true or false", _named(*_TRUTH)),
+    Exclusion(frozenset({"swaps-nan"}), "NaN gives what 0 gives, by definition", _named(*_NAN_LIKE_ZERO)),
+    Exclusion(frozenset({"swapped-operands"}), "the operator is symmetric", _named(*_SYMMETRIC)),
+    Exclusion(frozenset(ABOUT_ARGUMENTS), "PyTorch's own expansion of the call has the arguments", _expanded),
+)
