@@ -32,10 +32,11 @@ def _batch_norm(make: _Make) -> Iterator[_Arguments]:
 
 
 def _ctc_loss(make: _Make) -> Iterator[_Arguments]:
-    """A blank that is not the first class."""
+    """A blank that is not the first class, with lengths as numbers and as tensors."""
     scores = make((9, 2, 5)).log_softmax(2)
     targets = torch.tensor([[0, 1, 3], [4, 0, 0]])
-    yield (scores, targets, (9, 7), (3, 2)), {"blank": 2, "reduction": "none"}
+    for lengths in (tuple, torch.tensor):
+        yield (scores, targets, lengths((9, 7)), lengths((3, 2))), {"blank": 2, "reduction": "none"}
 
 
 def _nonzero_static(make: _Make) -> Iterator[_Arguments]:

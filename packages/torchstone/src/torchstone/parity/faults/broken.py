@@ -156,16 +156,11 @@ def _broken(lowering: Lowering, fault: Fault) -> Lowering:
 
 
 def _spoiled(result: Any, fault: Fault) -> Any:
-    """``result`` with the first of its values changed that the fault concerns."""
+    """``result`` with each of its values changed that the fault concerns."""
     assert fault.result is not None
-    if isinstance(result, Value):
-        return fault.result(result) if fault.concerns(result) else result
-    found = list(result)
-    for place, one in enumerate(found):
-        if isinstance(one, Value) and fault.concerns(one):
-            found[place] = fault.result(one)
-            break
-    return found
+    if isinstance(result, list | tuple):
+        return [_spoiled(one, fault) for one in result]
+    return fault.result(result) if isinstance(result, Value) and fault.concerns(result) else result
 
 
 def _mapped(argument: Any, change: Any) -> Any:

@@ -36,7 +36,7 @@ from .survey import Pair, pairs_of
 
 FEW = 4
 """Samples of an entry that run first."""
-ALL = 48
+ALL = 128
 """Samples of an entry that run where the first ones notice nothing; few entries have more."""
 
 
@@ -276,7 +276,9 @@ class _Trials:
 
 
 def _unnoticed(pair: Pair, fault: Fault, strongest: Effect, looked_at: int) -> tuple[Verdict, str]:
-    """What became of a fault that no sample noticed."""
+    """What became of a fault that none of the samples noticed which pass without it."""
+    if not looked_at:
+        return Verdict.EXCLUDED, "no sample passes without the fault, or has an answer"
     if strongest is Effect.SHOWS:
         return Verdict.SURVIVED, f"{looked_at} samples noticed nothing"
     if strongest is Effect.REFUSED:

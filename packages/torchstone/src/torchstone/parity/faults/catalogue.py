@@ -27,8 +27,8 @@ class Fault:
     """One way of being wrong.
 
     ``instead`` is the lowering that is called for the right one, ``arguments`` changes what it
-    is called with, ``operand`` each of its tensors, ``result`` the first result that
-    ``concerns`` holds for. A result keeps its shape and dtype.
+    is called with, ``operand`` each of its tensors, ``result`` each result that ``concerns``
+    holds for. A result keeps its shape and dtype.
     """
 
     name: str
@@ -159,10 +159,14 @@ def _blind_to_nan(x: Value) -> Value:
 
 
 RESULT_FAULTS = (
-    Fault("wrong-sign", "a result is negated", result=lambda x: -x, concerns=_signed, needs="a sign"),
+    Fault("wrong-sign", "every result is negated", result=lambda x: -x, concerns=_signed, needs="a sign"),
     Fault("inverted", "true and false are swapped", result=lambda x: ~x, concerns=_truth, needs="bools"),
     Fault(
-        "next-integer", "a result is one too large", result=lambda x: x + 1, concerns=_whole, needs="integers"
+        "next-integer",
+        "every result is one too large",
+        result=lambda x: x + 1,
+        concerns=_whole,
+        needs="integers",
     ),
     Fault(
         "off-by-one",
@@ -193,7 +197,11 @@ RESULT_FAULTS = (
         needs="float32 or wider",
     ),
     Fault(
-        "conjugated", "a result is conjugated", result=hlo.conj, concerns=_complex, needs="complex numbers"
+        "conjugated",
+        "every result is conjugated",
+        result=hlo.conj,
+        concerns=_complex,
+        needs="complex numbers",
     ),
 )
 """What can happen to the results of any lowering."""
