@@ -59,7 +59,7 @@ _FILLED = ("full", "full_like", "new_full", "fill", "scalar_tensor")
 
 _SYMMETRIC = (
     "add", "mul", "eq", "ne", "maximum", "minimum", "fmax", "fmin", "hypot", "logaddexp", "logaddexp2",
-    "gcd", "lcm", "dot", "vdot", "dist", "mse_loss", "smooth_l1_loss", "huber_loss", "special_hypot",
+    "gcd", "lcm", "dot", "vdot", "dist", "mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss",
     "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor",
     "__and__", "__or__", "__xor__",
 )  # fmt: skip
@@ -87,6 +87,11 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     ),
     Exclusion(_PLACES, "all elements are equal", _named(*_ZERO, *_ONE, *_FILLED)),
     Exclusion(frozenset({"wrong-rounding"}), "every result has few significant bits", _named(*_FEW_BITS)),
+    Exclusion(
+        frozenset({"narrow-operands", "swaps-nan"}),
+        "the operand's values do not matter",
+        _named("zeros_like", "new_zeros", "ones_like", "new_ones", "full_like", "new_full"),
+    ),
     Exclusion(frozenset({"narrow-operands"}), "operands count as true or false", _named(*_TRUTH)),
     Exclusion(frozenset({"swaps-nan"}), "NaN gives what 0 gives, by definition", _named(*_NAN_LIKE_ZERO)),
     Exclusion(frozenset({"swapped-operands"}), "the operator is symmetric", _named(*_SYMMETRIC)),
