@@ -167,7 +167,7 @@ _SAME_MEMORY = (torch.ops.aten.clone.default, torch.ops.aten.detach.default, tor
 
 
 def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) -> None:
-    """Raises where ``as_strided`` addresses memory that an operand is only a part of: a copy lies elsewhere."""
+    """Raises where ``as_strided`` addresses memory around an operand: a copy lies elsewhere."""
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
     for place, operand in zip(places, operands, strict=True):
         if operand.untyped_storage().nbytes() == operand.numel() * operand.element_size():
