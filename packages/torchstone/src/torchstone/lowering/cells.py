@@ -37,34 +37,34 @@ class Maths(Protocol):
 class Cell:
     """One kind of recurrent cell.
 
-    ``forward(maths, x, h, state)`` takes the shares of the input and of the
-    hidden state, ``[batch, gates · hidden]`` each, and returns the next state
-    and the activations that ``backward`` wants.
+    ``forward(maths, x, h, state)`` takes the input's share of each gate,
+    ``[batch, hidden]``, and those of the hidden state, ``[batch, gates · hidden]``;
+    it returns the next state and the activations that ``backward`` wants, joined.
     ``backward(maths, grads, activations, state)`` takes the gradients of the
-    next state and the state before the step; it returns the gradients of the
+    next state, each activation, and the state before the step; it returns the gradients of the
     two shares (one object if they are equal), that of the hidden state beside
     what flows through ``h`` (None for none), and that of the cell state.
     """
 
     gates: int
     activations: int
-    forward: Callable[[Maths, Array, Array, State], tuple[State, Array]]
-    backward: Callable[[Maths, State, Array, State], tuple[Array, Array, Array | None, State]]
+    forward: Callable[[Maths, Sequence[Array], Array, State], tuple[State, Array]]
+    backward: Callable[[Maths, State, Sequence[Array], State], tuple[Array, Array, Array | None, State]]
 
     def split_shares(self) -> bool:
         """True if the gradients of the two shares differ."""
         return self.gates == 3
 
 
-def _lstm(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
-    write, keep, new, show = m.split(x + h, 4)
+def _lstm(m: Maths, x: Sequence[Array], h: Array, state: State) -> tuple[State, Array]:
+    write, keep, new, show = (of_x + of_h for of_x, of_h in zip(x, m.split(h, 4), strict=True))
     write, keep, new, show = m.sigmoid(write), m.sigmoid(keep), m.tanh(new), m.sigmoid(show)
     memory = keep * state[1] + write * new
     return (show * m.tanh(memory), memory), m.join([write, keep, new, show])
 
 
-def _lstm_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
-    write, keep, new, show = m.split(activations, 4)
+def _lstm_backward(m: Maths, grads: State, activations: Sequence[Array], state: State) -> Any:
+    write, keep, new, show = activations
     visible = m.tanh(keep * state[1] + write * new)
     memory = grads[1] + grads[0] * show * (1 - visible * visible)
     gates = m.join(
@@ -84,15 +84,15 @@ def lstm_exposed(m: Maths, activations: Array, memory: Array) -> Array:
     return show * m.tanh(keep * memory + write * new)
 
 
-def _gru(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
-    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = m.split(x, 3), m.split(h, 3)
+def _gru(m: Maths, x: Sequence[Array], h: Array, state: State) -> tuple[State, Array]:
+    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = x, m.split(h, 3)
     reset, update = m.sigmoid(reset_x + reset_h), m.sigmoid(update_x + update_h)
     new = m.tanh(new_x + reset * new_h)
     return ((state[0] - new) * update + new,), m.join([reset, update, new, new_h])
 
 
-def _gru_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
-    reset, update, new, new_h = m.split(activations, 4)
+def _gru_backward(m: Maths, grads: State, activations: Sequence[Array], state: State) -> Any:
+    reset, update, new, new_h = activations
     of_new = grads[0] * (1 - update) * (1 - new * new)
     of_update = grads[0] * (state[0] - new) * update * (1 - update)
     of_reset = of_new * new_h * reset * (1 - reset)
@@ -100,23 +100,24 @@ def _gru_backward(m: Maths, grads: State, activations: Array, state: State) -> A
     return *shares, grads[0] * update, ()
 
 
-def _tanh(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
-    hidden = m.tanh(x + h)
+def _tanh(m: Maths, x: Sequence[Array], h: Array, state: State) -> tuple[State, Array]:
+    hidden = m.tanh(x[0] + h)
     return (hidden,), hidden
 
 
-def _tanh_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
-    gates = grads[0] * (1 - activations * activations)
+def _tanh_backward(m: Maths, grads: State, activations: Sequence[Array], state: State) -> Any:
+    (hidden,) = activations
+    gates = grads[0] * (1 - hidden * hidden)
     return gates, gates, None, ()
 
 
-def _relu(m: Maths, x: Array, h: Array, state: State) -> tuple[State, Array]:
-    hidden = m.relu(x + h)
+def _relu(m: Maths, x: Sequence[Array], h: Array, state: State) -> tuple[State, Array]:
+    hidden = m.relu(x[0] + h)
     return (hidden,), hidden
 
 
-def _relu_backward(m: Maths, grads: State, activations: Array, state: State) -> Any:
-    gates = m.where_positive(activations, grads[0])
+def _relu_backward(m: Maths, grads: State, activations: Sequence[Array], state: State) -> Any:
+    gates = m.where_positive(activations[0], grads[0])
     return gates, gates, None, ()
 
 

@@ -70,8 +70,12 @@ class Rows(Protocol):
     def leave(self, buffer: Value) -> Value:
         """An operand's rows of a buffer."""
 
-    def read(self, buffer: Value, t: Value) -> Value:
-        """The rows of step ``t``, ``[batch, width]``."""
+    def read(self, buffer: Value, t: Value, parts: int) -> list[Value]:
+        """The rows of step ``t`` in equal parts of their width, ``[batch, width / parts]`` each.
+
+        Parts are read one by one: what several of them share, an engine computes
+        in a function of its own and so element by element.
+        """
 
     def write(self, buffer: Value, t: Value, rows: Value) -> Value:
         """``buffer`` with the rows of step ``t`` replaced."""
@@ -95,8 +99,13 @@ class Padded:
 
     leave = enter
 
-    def read(self, buffer: Value, t: Value) -> Value:
-        return hlo.take(buffer, t, 0)
+    def read(self, buffer: Value, t: Value, parts: int) -> list[Value]:
+        (_, batch), width = self._lead, buffer.shape[2] // parts
+        if not isinstance(batch, int):
+            return list(_maths.split(hlo.take(buffer, t, 0), parts))
+        zero, sizes = hlo.scalar(0, INT32), (1, batch, width)
+        starts = [[t, zero, hlo.scalar(part * width, INT32)] for part in range(parts)]
+        return [hlo.squeeze(hlo.dynamic_slice(buffer, start, sizes), [0]) for start in starts]
 
     def write(self, buffer: Value, t: Value, rows: Value) -> Value:
         zero = hlo.scalar(0, INT32)
@@ -134,15 +143,17 @@ class Packed:
     def leave(self, buffer: Value) -> Value:
         return hlo.slice_axis(buffer, 0, 0, self._rows)
 
-    def _start(self, t: Value) -> list[Value]:
-        return [hlo.take(self._starts, t, 0), hlo.scalar(0, INT32)]
+    def _start(self, t: Value, column: int = 0) -> list[Value]:
+        return [hlo.take(self._starts, t, 0), hlo.scalar(column, INT32)]
 
-    def read(self, buffer: Value, t: Value) -> Value:
-        return hlo.dynamic_slice(buffer, self._start(t), (self._batch, buffer.shape[1]))
+    def read(self, buffer: Value, t: Value, parts: int) -> list[Value]:
+        sizes = (self._batch, buffer.shape[1] // parts)
+        starts = [self._start(t, part * sizes[1]) for part in range(parts)]
+        return [hlo.dynamic_slice(buffer, start, sizes) for start in starts]
 
     def write(self, buffer: Value, t: Value, rows: Value) -> Value:
-        kept = self.carry(t, rows, self.read(buffer, t))
-        return hlo.dynamic_update_slice(buffer, kept, self._start(t))
+        (old,) = self.read(buffer, t, 1)
+        return hlo.dynamic_update_slice(buffer, self.carry(t, rows, old), self._start(t))
 
     def carry(self, t: Value, new: Value, old: Value) -> Value:
         size = hlo.broadcast_to(hlo.take(self._sizes, t, 0), new.shape)
@@ -183,7 +194,7 @@ def run_layer(
         t = rows.steps - 1 - i if reverse else i
         buffers, state = carried[: len(widths)], carried[len(widths) :]
         share = product(state[0], of_hidden, weights.bias, contracted=0)
-        new, activations = cell.forward(_maths, rows.read(shares, t), share, state)
+        new, activations = cell.forward(_maths, rows.read(shares, t, cell.gates), share, state)
         if projection is not None:
             new = (product(new[0], projection, None, contracted=0), *new[1:])
         made = [new[0], activations, *state][: len(widths)]
@@ -222,12 +233,11 @@ def differentiate_layer(
     def step(i: Value, *carried: Value) -> list[Value]:
         t = i if reverse else rows.steps - 1 - i
         buffers, old = carried[: len(widths)], carried[len(widths) :]
-        hidden = old[0] + rows.read(outputs, t)
+        hidden = old[0] + rows.read(outputs, t, 1)[0]
         shown = hidden if projection is None else hlo.dot_general(hidden, projection, contract=([1], [0]))
-        state = tuple(rows.read(value, t) for value in previous)
-        of_x, of_h, direct, memory = cell.backward(
-            _maths, (shown, *old[1:]), rows.read(activations, t), state
-        )
+        state = tuple(rows.read(value, t, 1)[0] for value in previous)
+        active = rows.read(activations, t, cell.activations)
+        of_x, of_h, direct, memory = cell.backward(_maths, (shown, *old[1:]), active, state)
         through = hlo.dot_general(of_h, weight, contract=([1], [0]))
         new = (through if direct is None else through + direct, *memory)
         made = [of_x, *([of_h] if cell.split_shares() else []), *([] if projection is None else [hidden])]

@@ -93,7 +93,8 @@ def _layer_kernel(
     ]
     for start, size in _steps(gates, batch_sizes, backward=reverse):
         rows, before = slice(start, start + size), tuple(s[:size] for s in state)
-        after, made = cell.forward(_maths, shares[rows], F.linear(before[0], weight, bias), before)
+        of_x = _maths.split(shares[rows], cell.gates)
+        after, made = cell.forward(_maths, of_x, F.linear(before[0], weight, bias), before)
         if projection is not None:
             after = (F.linear(after[0], projection), *after[1:])
         output[rows], activations[rows] = after[0], made
@@ -158,7 +159,8 @@ def _backward_kernel(
         if projection is not None:
             now[0] = now[0] @ projection
         before = tuple(value[rows] for value in previous)
-        of_x[rows], of_h[rows], direct, memory = cell.backward(_maths, tuple(now), activations[rows], before)
+        active = _maths.split(activations[rows], cell.activations)
+        of_x[rows], of_h[rows], direct, memory = cell.backward(_maths, tuple(now), active, before)
         through = of_h[rows] @ weight
         made = (through if direct is None else through + direct, *memory)
         grads = [torch.cat([new, old[size:]]) for new, old in zip(made, grads, strict=True)]
