@@ -103,6 +103,15 @@ def test_inference_is_one_operator(name: str) -> None:
     assert record.native[f"torchstone.{network.mode.lower()}.default"] == 1
 
 
+@pytest.mark.parametrize("name", ["lstm-projected", "gru", "rnn-relu"])
+def test_inference_over_several_blocks_of_steps(name: str) -> None:
+    """Whole blocks and a part of one, from either end."""
+    network = NETWORKS[name]()
+    x = torch.randn(*((BATCH, 150) if network.batch_first else (150, BATCH)), INPUTS)
+    with torch.no_grad():
+        agree(pytree.tree_leaves(compiled(network)(x)), pytree.tree_leaves(network(x)))
+
+
 def test_more_steps_make_no_larger_graph() -> None:
     network, sizes = nn.LSTM(INPUTS, HIDDEN), []
     for time in (2, 200):

@@ -89,6 +89,7 @@ def networks(make: Make, gates: int) -> Iterator[Sample]:
     yield Network(make, gates, layers=2, bidirectional=True).sample(note="two layers, two directions")
     yield Network(make, gates, biases=False, batch_first=True).sample(note="no biases, batch first")
     yield Network(make, gates).sample(time=1, note="one step")
+    yield Network(make, gates, bidirectional=True).sample(time=128, note="whole blocks of steps")
 
 
 def packed_networks(make: Make, gates: int) -> Iterator[Sample]:

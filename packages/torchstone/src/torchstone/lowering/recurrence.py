@@ -8,7 +8,7 @@ Not here: operators (``lowering.aten.rnn``) and the maths of a cell
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,22 @@ class ValueMaths:
 
 _maths = ValueMaths()
 
+_BLOCK = 64
+"""How many steps' shares of the gates are made at once: those of all steps do not fit into caches."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """What enters a layer: rows and what makes their shares of the gates, or (no weight) the shares."""
+
+    rows: Value
+    weight: Value | None = None
+    bias: Value | None = None
+
+    def shares(self, rows: Value) -> Value:
+        """The shares of some of the rows: the last axis is ``gates · hidden``."""
+        return rows if self.weight is None else product(rows, self.weight, self.bias)
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -60,6 +76,10 @@ class Rows(Protocol):
     @property
     def steps(self) -> Value:
         """How many steps there are (0-d int32)."""
+
+    @property
+    def known_steps(self) -> int | None:
+        """The same, if the program says so and rows are ``[time, batch, …]`` of known sizes."""
 
     def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
         """Zeros for every row."""
@@ -90,6 +110,7 @@ class Padded:
     def __init__(self, time: hlo.Dim, batch: hlo.Dim) -> None:
         self._lead = (time, batch)
         self.steps = hlo.convert(hlo.dim_scalar(time), INT32)
+        self.known_steps = time if isinstance(time, int) and isinstance(batch, int) else None
 
     def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
         return hlo.full((*self._lead, width), 0, dtype)
@@ -121,6 +142,8 @@ class Packed:
     Buffers have ``batch`` more rows at their end, so that a whole batch can be
     read at every step; what lies beyond the step's rows is another step's.
     """
+
+    known_steps = None
 
     def __init__(self, rows: hlo.Dim, batch: int, sizes: Value) -> None:
         self._rows, self._batch = rows, batch
@@ -166,9 +189,50 @@ def product(x: Value, weight: Value, bias: Value | None, *, contracted: int = 1)
     return result if bias is None else result + hlo.broadcast_to(bias, result.shape)
 
 
+def _each_step(
+    rows: Rows,
+    given: Input,
+    step: Callable[..., list[Value]],
+    state: Sequence[Value],
+    *,
+    reverse: bool,
+) -> list[Value]:
+    """The state after ``step(t, shares, at, *state)`` for every step ``t``.
+
+    The step's shares of the gates are what ``shares`` has as step ``at``.
+    """
+    time = rows.known_steps
+    if given.weight is None or time is None:
+        shares = rows.enter(given.shares(given.rows))
+
+        def one(i: Value, *state: Value) -> list[Value]:
+            t = rows.steps - 1 - i if reverse else i
+            return step(t, shares, t, *state)
+
+        return hlo.fori(rows.steps, one, state)
+
+    def block(done: Value, count: int, state: Sequence[Value]) -> list[Value]:
+        """``count`` steps after those ``done``."""
+        start, zero = time - count - done if reverse else done, hlo.scalar(0, INT32)
+        own = hlo.dynamic_slice(given.rows, [start, zero, zero], (count, *given.rows.shape[1:]))
+        shares = given.shares(own)
+
+        def one(i: Value, *state: Value) -> list[Value]:
+            at = count - 1 - i if reverse else i
+            return step(start + at, shares, at, *state)
+
+        return hlo.fori(hlo.scalar(count, INT32), one, state)
+
+    blocks, rest = divmod(time, _BLOCK)
+    if blocks:
+        count = hlo.scalar(blocks, INT32)
+        state = hlo.fori(count, lambda i, *state: block(i * _BLOCK, _BLOCK, state), state)
+    return block(hlo.scalar(blocks * _BLOCK, INT32), rest, state) if rest else list(state)
+
+
 def run_layer(
     rows: Rows,
-    shares: Value,
+    given: Input,
     initial: Sequence[Value],
     weights: Weights,
     cell: Cell,
@@ -178,10 +242,8 @@ def run_layer(
 ) -> tuple[Value, list[Value], list[Value]]:
     """The output, the last states, and, if ``saving``, what :func:`differentiate_layer` wants.
 
-    ``shares`` are the input's shares of the gates, rows of ``[gates · hidden]``;
-    the initial states are ``[batch, hidden]``.
+    The initial states are ``[batch, hidden]``.
     """
-    shares, dtype = rows.enter(shares), shares.dtype
     # Transposed once: a small product of rows by columns costs an engine half as much again, in every step.
     of_hidden = hlo.transpose(weights.of_hidden, [1, 0])
     projection = None if weights.projection is None else hlo.transpose(weights.projection, [1, 0])
@@ -190,19 +252,18 @@ def run_layer(
         hidden = weights.of_hidden.shape[0] // cell.gates
         widths += [cell.activations * hidden, *(state.shape[1] for state in initial)]
 
-    def step(i: Value, *carried: Value) -> list[Value]:
-        t = rows.steps - 1 - i if reverse else i
+    def step(t: Value, shares: Value, at: Value, *carried: Value) -> list[Value]:
         buffers, state = carried[: len(widths)], carried[len(widths) :]
         share = product(state[0], of_hidden, weights.bias, contracted=0)
-        new, activations = cell.forward(_maths, rows.read(shares, t, cell.gates), share, state)
+        new, activations = cell.forward(_maths, rows.read(shares, at, cell.gates), share, state)
         if projection is not None:
             new = (product(new[0], projection, None, contracted=0), *new[1:])
         made = [new[0], activations, *state][: len(widths)]
         written = [rows.write(buffer, t, value) for buffer, value in zip(buffers, made, strict=True)]
         return [*written, *(rows.carry(t, a, b) for a, b in zip(new, state, strict=True))]
 
-    empty = [rows.buffer(width, dtype) for width in widths]
-    final = hlo.fori(rows.steps, step, [*empty, *initial])
+    empty = [rows.buffer(width, given.rows.dtype) for width in widths]
+    final = _each_step(rows, given, step, [*empty, *initial], reverse=reverse)
     output, *saved = (rows.leave(buffer) for buffer in final[: len(widths)])
     return output, final[len(widths) :], saved
 

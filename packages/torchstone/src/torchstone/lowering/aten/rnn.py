@@ -21,7 +21,7 @@ from ...hlo import Value
 from ..cells import CELLS, Cell
 from ..composites import Expand, Optional, composed, expanded
 from ..implicit_operators import own
-from ..recurrence import Packed, Padded, Rows, Weights, differentiate_layer, product, run_layer
+from ..recurrence import Input, Packed, Padded, Rows, Weights, differentiate_layer, run_layer
 from ..recurrent_operators import STAND_INS, expansion
 from ..registry import Spec, decomposes, lowers
 
@@ -55,8 +55,8 @@ def _network(
             bias_x, bias_h = rest[:2] if has_biases else (None, None)
             weights = Weights(of_hidden, bias_h, rest[-1] if projected else None)
             first = [hlo.squeeze(hlo.slice_axis(s, 0, place, place + 1), [0]) for s in initial]
-            shares = product(x, of_input, bias_x)
-            made, last, _ = run_layer(rows, shares, first, weights, cell, reverse=direction == 1)
+            given = Input(x, of_input, bias_x)
+            made, last, _ = run_layer(rows, given, first, weights, cell, reverse=direction == 1)
             outputs.append(made)
             lasts.append(last)
         x = hlo.concatenate(outputs, x.rank - 1)
@@ -171,7 +171,7 @@ def rnn_layer(
         rows = _rows(gates, initial[0].shape[0], sizes)
         weights = Weights(weight, bias, projection)
         output, last, saved = run_layer(
-            rows, gates, initial, weights, CELLS[mode], reverse=reverse, saving=True
+            rows, Input(gates), initial, weights, CELLS[mode], reverse=reverse, saving=True
         )
         return [output, *last, *saved]
 
