@@ -320,6 +320,7 @@ def test_nccl_becomes_gloo_and_says_so(backend: str, tmp_path: Path) -> None:
         )
         model(torch.ones(1, 2, device="cuda")).sum().backward()
         assert model.module.weight.grad is not None
+        del model  # see docs/redirect.md: it must not be the last one to hold the process group
     finally:
         dist.destroy_process_group()
 

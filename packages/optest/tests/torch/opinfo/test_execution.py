@@ -138,6 +138,8 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
     "bounded gradient": (changed(lambda one: one + 1), "masked_select", "backward", "not within"),
     "length": (changed(lambda one: one + 1), "tensor_split", "forward", "not within"),
     "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
+    "eigenvectors": (changed(lambda one: one * 1.01), "linalg.eig", "forward", "not within"),
+    "places": (changed(lambda one: one.flip(-1) if one.dim() else one), "argsort", "forward", "elements"),
 }
 
 

@@ -1,9 +1,10 @@
 """Bounded and determined forms: what is compared of an entry whose result has no fixed size or value.
 
 A result whose size depends on values is compared as its values padded to a declared
-bound, with their count. A factorisation, whose vectors have free phases, is compared as
-what it determines. Each form is a function of the entry's arguments in PyTorch's own
-operators; eager PyTorch runs the plain operator and its result is brought into the same form.
+bound, with their count. A factorisation, whose vectors have free phases, and a sort that
+is not stable are compared as what they determine. Each form is a function of the entry's
+arguments in PyTorch's own operators; eager PyTorch runs the plain operator and its result
+is brought into the same form.
 """
 
 from __future__ import annotations
@@ -35,15 +36,24 @@ def bounded_form(group: Group, case: Case) -> Case:
             return _differentiated(replace(case, bound=bound, formed=True))
         call = replace(case.call, function=bound.function())
         expected = form.brought(case)
-    elif group.entry in DETERMINED and plain:
-        then: Form = DETERMINED[group.entry]
-        bound = replace(case.bound, then=_OfBoth(then) if group.phase in _DOUBLED else then)
-        call = replace(case.call, function=bound.function())
+    elif (determined := _determined(group, case)) is not None:
+        bound, call = determined, replace(case.call, function=determined.function())
         expected = evaluate(call.run.map(copied))
     else:
         return case
     call = replace(call, results=len(expected))
     return replace(case, bound=bound, call=call, expected=expected, formed=True)
+
+
+def _determined(group: Group, case: Case) -> Bound | None:
+    """The case's call giving what its entry determines; None where that is everything."""
+    bound, plain, doubled = case.bound, case.call.kind == FORWARD, group.phase in _DOUBLED
+    if group.entry in DETERMINED and plain:
+        then: Form = DETERMINED[group.entry]
+        return replace(bound, then=_OfBoth(then) if doubled else then)
+    if group.entry in ORDERED and not doubled and not bound.kwargs.get("stable"):
+        return replace(bound, target=ORDERED[group.entry] if plain else _stable_sort)
+    return None
 
 
 def _differentiated(case: Case) -> Case:
@@ -301,7 +311,7 @@ BOUNDED: dict[str, _Bounded] = {
 }
 
 
-# What factorisations determine -----------------------------------------------------------
+# What factorisations and sorts determine -------------------------------------------------
 
 
 def _of_svd(result: Any) -> list[Tensor]:
@@ -317,6 +327,13 @@ def _of_linalg_svd(result: Any) -> list[Tensor]:
 def _of_eigh(result: Any) -> list[Tensor]:
     values, vectors = result
     return [values, vectors * values.unsqueeze(-2).to(vectors.dtype) @ _adjoint(vectors)]
+
+
+def _of_eig(result: Any) -> list[Tensor]:
+    """The matrix with these eigenvalues and vectors, which have no order, and the vectors' lengths."""
+    values, vectors = result
+    matrix = torch.linalg.solve(vectors, vectors * values.unsqueeze(-2), left=False)
+    return [matrix, torch.linalg.vector_norm(vectors, dim=-2)]
 
 
 def _adjoint(matrix: Tensor) -> Tensor:
@@ -335,5 +352,32 @@ DETERMINED: dict[str, Callable[[Any], Any]] = {
     "svd": _of_svd,
     "svd_lowrank": _of_svd,
     "linalg.svd": _of_linalg_svd,
+    "linalg.eig": _of_eig,
     "linalg.eigh": _of_eigh,
 }
+"""What is made of the result."""
+
+
+def _sort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> list[Tensor]:
+    values, places = torch.sort(self, stable=stable, dim=dim, descending=descending)
+    return [values, *_of_places(self, places, dim)]
+
+
+def _stable_sort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+    """What is differentiated: which of several equal values a derivative belongs to, a stable sort says."""
+    return torch.sort(self, stable=True, dim=dim, descending=descending)
+
+
+def _argsort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> list[Tensor]:
+    return _of_places(self, torch.argsort(self, stable=stable, dim=dim, descending=descending), dim)
+
+
+def _of_places(self: Tensor, places: Tensor, dim: int) -> list[Tensor]:
+    """What is at the places, and that each is named once: equal values may come in any order."""
+    if not self.dim():
+        return [places]
+    return [self.gather(dim, places), places.sort(dim).values]
+
+
+ORDERED: dict[str, Form] = {"sort": _sort, "argsort": _argsort}
+"""What stands for a sort that is not stable."""
