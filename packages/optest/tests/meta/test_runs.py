@@ -29,6 +29,14 @@ def wait_for(file: Path, text: str) -> None:
         time.sleep(0.01)
 
 
+def wait_for_results(home: Path, count: int) -> None:
+    """Until the journal has them: the worker may be at the next case while the last result is on its way."""
+    limit = time.monotonic() + 60
+    while sum(file.read_bytes().count(b"\n") for file in home.rglob("*.jsonl")) < count:
+        assert time.monotonic() < limit, f"the journal never had {count} results"
+        time.sleep(0.01)
+
+
 def test_a_run_with_every_kind_of_failure(
     optest: Optest, tmp_path: Path, children: Callable[[], list[int]]
 ) -> None:
@@ -89,6 +97,7 @@ def test_ctrl_c_prints_what_ran(
 ) -> None:
     process = optest.start("run", "--plan", optest.plan(*sizes), "--report", "json:r.json")
     wait_for(notes, "run 105")
+    wait_for_results(optest.folder / "home", sizes.index(105))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -121,6 +130,7 @@ def test_resume_after_kill_9_runs_only_what_is_left(optest: Optest, notes: Path,
     plan = optest.plan(*sizes)
     process = optest.start("run", "--plan", plan)
     wait_for(notes, "run 111")
+    wait_for_results(tmp_path / "home", 4)
     process.kill()
     process.communicate(timeout=30)
     before = [line for line in notes.read_text().splitlines() if line.startswith("run")]

@@ -24,6 +24,8 @@ _LOOKED_AT = 2
 """Samples of an entry that tell which operators it calls."""
 _DTYPES = ("float32", "int64", "complex64", "bool")
 """What an entry runs in: the first of these that it takes, and the others where that shows nothing."""
+_JUDGED_BY_VALUES = ("bounded", "determined")
+"""Classes of entries of which the suite compares values, though not those that the operator returns."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def _closest(
 def _group(entry: Entry, seed: int) -> Group | None:
     """The entry's forward group, if it is judged by its values."""
     declared = class_of(SUITE, entry.name)
-    if declared is not None and declared.kind != "bounded":
+    if declared is not None and declared.kind not in _JUDGED_BY_VALUES:
         return None
     dtype = next((one for one in _DTYPES if one in entry.dtypes), None)
     return None if dtype is None else Group(SUITE, entry.name, dtype, "forward", entry.family, seed)
