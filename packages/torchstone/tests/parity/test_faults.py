@@ -164,6 +164,7 @@ def test_unknown_names(entries: list[str], faults: list[str]) -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.timeout(3600)
 def test_the_suite_notices_faults_in_all_families() -> None:
     """At least 95 % of the faults in at least fifty lowerings."""
     report = run_faults()
