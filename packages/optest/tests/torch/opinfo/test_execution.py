@@ -20,7 +20,7 @@ from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved  # noqa
 from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
-from optest.torch.opinfo.phases import cases_of, count_of  # noqa: E402
+from optest.torch.opinfo.phases import cases_of, planned  # noqa: E402
 
 CONTROL = TorchDevice("cpu")
 TARGET = BackendTarget("torch", "torch:cpu")
@@ -263,7 +263,7 @@ def test_reference_samples_vary_what_others_do_not() -> None:
 def test_added_samples_come_last_and_pass(entry: str) -> None:
     group = Group("opinfo", entry, "float32", "forward")
     added = list(additions(entries_of("opinfo")[entry].info, torch.float32))
-    numbers = tuple(range(count_of(group)))[-len(added) :]
+    numbers = tuple(one.number for one in planned(group)[-len(added) :])
     results = run_group(CONTROL, Request(group, TARGET, numbers=numbers)).results
     assert statuses(results) == {Status.PASSED}
     assert [one.shapes["input0"] for one in results] == [tuple(one.tensors[0].shape) for one in added]

@@ -18,8 +18,10 @@ from optest.core.executor import TaskTimedOut, WorkerDied
 from optest.core.journal import Journal
 from optest.core.result import CaseResult, Status
 from optest.torch.device import TorchDevice
+from optest.torch.opinfo import runner as runner_module
 from optest.torch.opinfo.execution import Request, run_group
 from optest.torch.opinfo.groups import Group
+from optest.torch.opinfo.phases import planned
 from optest.torch.opinfo.runner import SuiteRunner
 
 CONTROL = TorchDevice("cpu")
@@ -59,7 +61,8 @@ class Here(Executor):
         _, request = args
         self.requests.append(request)
         future: Future[Any] = Future()
-        if request.group.entry == self.deadly and (request.numbers is None or 2 in request.numbers):
+        numbers = [one.number for one in planned(request.group, request.numbers)[: request.turn]]
+        if request.group.entry == self.deadly and 2 in numbers:
             future.set_exception(self.death)
         else:
             future.set_result(run_group(CONTROL, request))
@@ -93,6 +96,27 @@ def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Statu
     assert "--sample 2" in dead.rerun
     assert summary.ran == len({one.case_id for one in results}) > 4
     assert summary.failed == 1
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+@pytest.mark.parametrize("deadly", ["", "cumsum"])
+def test_a_large_group_runs_in_turns(monkeypatch: pytest.MonkeyPatch, deadly: str, turn: int) -> None:
+    """A timeout is a task's: however many cases a group has, only some of them are at stake."""
+    monkeypatch.setattr(runner_module, "_TURN", turn)
+    executor = Here(deadly, WorkerDied(None, "SIGSEGV", "stack"))
+    _, results = run(executor, groups=GROUPS[:1])
+    wanted = [one.number for one in planned(GROUPS[0])]
+    assert sorted(one.attributes["sample"] for one in results) == wanted == [0, 1, 2, 3]
+    failed = [one.attributes["sample"] for one in results if one.status.failed]
+    assert failed == ([2] if deadly else [])
+    asked = [one.numbers for one in executor.requests]
+    assert asked[0] is None
+    assert all(one is not None and len(one) <= turn for one in asked[1:])
+
+
+def test_a_death_adds_no_cases_to_those_asked_for() -> None:
+    _, results = run(Here("cumsum", WorkerDied(None, "SIGSEGV", "stack")), groups=GROUPS[:1], most=3)
+    assert len(results) == 3
 
 
 def test_a_resumed_run_asks_for_what_is_missing(tmp_path: Path) -> None:

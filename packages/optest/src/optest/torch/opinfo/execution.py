@@ -26,7 +26,7 @@ from .classes import Class, class_of
 from .databases import entries_of
 from .distribution import by_distribution, is_random
 from .groups import Group
-from .phases import Case, cases_of
+from .phases import Case, planned
 from .values import values_of
 from .verdict import Fields, array_of, by_error, by_form, by_value, mismatch
 
@@ -40,20 +40,28 @@ def _no_seconds() -> dict[str, float]:
 
 @dataclass
 class GroupOutcome:
-    """The records of a group; ``seconds`` is what its parts took, by name."""
+    """The records of a group; ``seconds`` is what its parts took, by name.
+
+    ``left`` are the numbers of the cases that did not have their turn.
+    """
 
     results: list[CaseResult] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=_no_seconds)
+    left: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Request:
-    """A group to run on ``target``: all of it, some of its samples by number, or ``most`` of them."""
+    """A group to run on ``target``: all of it, some of its samples by number, or ``most`` of them.
+
+    Of these the first ``turn`` run, if that is given.
+    """
 
     group: Group
     target: BackendTarget
     numbers: tuple[int, ...] | None = None
     most: int | None = None
+    turn: int | None = None
 
 
 def add(total: dict[str, float], more: Mapping[str, float]) -> None:
@@ -88,7 +96,8 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
         return outcome
     started = time.perf_counter()
     try:
-        cases = list(cases_of(group, request.numbers, request.most))
+        plans = planned(group, request.numbers, request.most)
+        cases = [one.make() for one in plans[: request.turn]]
     except Exception as error:  # noqa: BLE001  # the database's own code
         fields = {
             "status": Status.SKIPPED,
@@ -99,6 +108,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
     if not cases:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
+    outcome.left = tuple(one.number for one in plans[len(cases) :])
     if declared is not None and declared.kind in _FORMED:
         cases = [bounded_form(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started

@@ -1,6 +1,6 @@
 """Phases: what is asked of an entry's samples, as cases with a call and eager PyTorch's answer.
 
-One function per phase makes the plain cases of a group; :func:`cases_of` completes them
+One function per phase makes the plain cases of a group; :func:`planned` completes them
 with what eager PyTorch answers. Not here: judging (``verdict``).
 """
 
@@ -59,7 +59,15 @@ def _wide_copy(tensor: Tensor) -> Tensor:
     return widened(copied(tensor))
 
 
-def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> Iterator[Case]:
+@dataclass(frozen=True)
+class Planned:
+    """A case of a group before eager PyTorch has run it: its number, and ``make()`` for the rest."""
+
+    number: int
+    make: Callable[[], Case]
+
+
+def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> list[Planned]:
     """The cases of a group in order, the same ones on every machine.
 
     ``numbers`` says which; ``most`` bounds how many, those with different notes first.
@@ -68,8 +76,16 @@ def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | Non
     chosen = range(len(plain)) if numbers is None else [one for one in numbers if one < len(plain)]
     if most is not None:
         chosen = _most([plain[number][0] for number in chosen], chosen, most)
-    for number in chosen:
-        yield replace(_case(group, number, *plain[number]), among=len(plain))
+
+    def make(number: int) -> Case:
+        return replace(_case(group, number, *plain[number]), among=len(plain))
+
+    return [Planned(number, partial(make, number)) for number in chosen]
+
+
+def cases_of(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> Iterator[Case]:
+    """Those of :func:`planned`, made one after another."""
+    return (one.make() for one in planned(group, numbers, most))
 
 
 def _plain_cases(group: Group) -> Iterable[_Plain]:
@@ -91,11 +107,6 @@ def _most(bounds: Sequence[Bound], numbers: Sequence[int], most: int) -> list[in
         ranked.append((seen[note], number))
         seen[note] += 1
     return sorted(number for _, number in sorted(ranked)[:most])
-
-
-def count_of(group: Group) -> int:
-    """How many cases a group has."""
-    return sum(1 for _ in _plain_cases(group))
 
 
 def seed_everything(number: int) -> None:

@@ -25,15 +25,17 @@ from ...errors import BackendError
 from ...reporting.manager import Reporter, ReportManager
 from .execution import GroupOutcome, Request, add, record, run_in_worker
 from .groups import Group
-from .phases import count_of
+from .phases import planned
 
 _AHEAD = 2
-"""Groups per worker that are submitted and have no result."""
+"""Tasks per worker that are submitted and have no result."""
+_TURN = 96
+"""Cases of a task at most: a task has one timeout, and what it did is lost where it dies."""
 
 
 @dataclass
 class SuiteRunner:
-    """Runs groups on one driver, each in one of ``workers`` processes.
+    """Runs groups on one driver, as tasks of up to 96 cases, each in one of ``workers`` processes.
 
     A task of more than ``timeout`` seconds, or that kills its process, is halved until the
     sample that does it is alone. Other arguments are those of ``optest.core.runner.TestRunner``;
@@ -60,7 +62,7 @@ class SuiteRunner:
         executor = self.executor or IsolatedExecutor(
             self.workers, timeout=self.timeout or DEFAULT_TIMEOUT_S, start=partial(start_worker, handle)
         )
-        requests = [Request(one, target, self.samples or None, self.most) for one in groups]
+        requests = [Request(one, target, self.samples or None, self.most, _TURN) for one in groups]
         with ReportManager(self.reporters, summary) as reports:
             try:
                 reports.on_start(info, None)
@@ -107,9 +109,10 @@ class SuiteRunner:
                 pending[executor.submit(run_in_worker, handle, request)] = request
             for future in wait(pending, return_when=FIRST_COMPLETED).done if pending else ():
                 request = pending.pop(future)
-                outcome, halves = self._outcome(future, request)
-                waiting.extendleft(reversed(halves))
-                open_parts[request.group] += len(halves) - 1
+                outcome, more = self._outcome(future, request)
+                more += _turns(request, outcome.left)
+                waiting.extendleft(reversed(more))
+                open_parts[request.group] += len(more) - 1
                 whole_group = parts.setdefault(request.group, GroupOutcome())
                 whole_group.results += outcome.results
                 for total in (whole_group.seconds, summary.seconds):
@@ -126,11 +129,12 @@ class SuiteRunner:
         try:
             return future.result(), []
         except (WorkerDied, TaskTimedOut) as death:
-            numbers = request.numbers or tuple(range(count_of(request.group)))
+            every = tuple(one.number for one in planned(request.group, request.numbers, request.most))
+            numbers, left = every[:_TURN], every[_TURN:]
             if len(numbers) > 1:
                 middle = len(numbers) // 2
                 halves = (numbers[:middle], numbers[middle:])
-                return GroupOutcome(), [replace(request, numbers=one) for one in halves]
+                return GroupOutcome(left=left), [replace(request, numbers=one) for one in halves]
             return GroupOutcome([_of_death(request, numbers[0] if numbers else "samples", death)]), []
         except BrokenExecutor as error:
             if isinstance(error.__cause__, BackendError):
@@ -141,6 +145,12 @@ class SuiteRunner:
         except Exception as error:  # noqa: BLE001  # a defect of the suite itself is one result, not the end
             fields = {"status": Status.ERROR, "reason": f"{type(error).__name__}: {error}"}
             return GroupOutcome([record(request, "group", None, "", fields)]), []
+
+
+def _turns(request: Request, numbers: Sequence[int]) -> list[Request]:
+    """What is left of a task's cases, as further tasks."""
+    starts = range(0, len(numbers), _TURN)
+    return [replace(request, numbers=tuple(numbers[start : start + _TURN])) for start in starts]
 
 
 def _of_death(request: Request, number: int | str, death: WorkerDied | TaskTimedOut) -> CaseResult:
