@@ -16,7 +16,7 @@ from optest.core.case import BackendTarget  # noqa: E402
 from optest.core.result import CaseResult, Status  # noqa: E402
 from optest.torch.device import TorchDevice  # noqa: E402
 from optest.torch.opinfo.additions import additions  # noqa: E402
-from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved  # noqa: E402
+from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved, together  # noqa: E402
 from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
@@ -208,14 +208,38 @@ def test_a_call_that_must_raise_runs_alone_and_may_give_any_number_of_results() 
     """A wrong number of results is no error of the backend's that a message could match."""
     ran: list[int] = []
 
-    def together(calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
+    def at_once(calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:
         ran.append(len(calls))
         return [[torch.ones(1)] * 2], Answer()
 
     calls = [Call(lambda x: [x], (torch.ones(1),))] * 3
-    found = halved(calls, together, lambda error: Answer(error=error))
+    found = halved(calls, at_once, lambda error: Answer(error=error))
     assert ran == [1, 1, 1]
     assert [len(one.outputs or ()) for one in found] == [2, 2, 2]
+
+
+class Modes(torch.overrides.TorchFunctionMode):
+    """Counts how often the gradient mode is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch._C._set_grad_enabled
+        return func(*args, **(kwargs or {}))
+
+
+def test_forward_calls_of_one_program_share_a_block_without_gradients() -> None:
+    """What sets the mode is an operation that ``torch.export`` takes out again, at a price per operation."""
+    calls = [Call(lambda x: [x * 2, torch.ones_like(x)], (torch.full((1,), i + 1.0),)) for i in range(3)]
+    every, operands = together(calls)
+    leaves = [one.requires_grad_() for one in operands]
+    with Modes() as modes:
+        found = every(*leaves)
+    assert modes.count == 2
+    assert [one.tolist() for one in found] == [[2.0], [1.0], [4.0], [1.0], [6.0], [1.0]]
+    assert not any(one.requires_grad for one in found)
 
 
 def test_what_a_phase_is_not_for_takes_no_sample_s_place() -> None:

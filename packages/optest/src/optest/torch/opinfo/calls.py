@@ -159,12 +159,22 @@ def dense(tensor: Tensor) -> Tensor:
 
 
 def together(calls: Sequence[Call]) -> tuple[Function, list[Tensor]]:
-    """One function that answers all ``calls``, and the tensors it takes."""
+    """One function that answers all ``calls``, and the tensors it takes.
+
+    Forward calls share one block without gradients: each such block is operations of a program,
+    and ``torch.export`` generates the program's code anew for each.
+    """
     operands = [tensor for call in calls for tensor in call.operands]
 
     def every(*given: Tensor) -> list[Tensor]:
         feed = iter(given)
-        return [one for call in calls for one in evaluate(call, [next(feed) for _ in call.operands])]
+        shares = [[next(feed) for _ in call.operands] for call in calls]
+        if all(call.kind == FORWARD for call in calls):
+            with torch.no_grad():
+                return [
+                    one for call, share in zip(calls, shares, strict=True) for one in call.function(*share)
+                ]
+        return [one for call, share in zip(calls, shares, strict=True) for one in evaluate(call, share)]
 
     return every, operands
 
