@@ -1,7 +1,7 @@
 """``linear_cross_entropy`` in chunks: decomposed to a linear layer and a cross entropy.
 
-Chunks save memory in eager PyTorch; what they compute is the same. The operators that
-compute gradients along with the loss (for training) are not here.
+Chunks save memory in eager PyTorch; what they compute is the same. In training the
+gradients come along with the loss.
 """
 
 from __future__ import annotations
@@ -28,18 +28,40 @@ def in_one_piece(
     label_smoothing: float,
     *chunks: Any,
 ) -> Any:
-    """The loss, and nothing in the place of the gradients, which are not asked for."""
-    if any(chunks[-3:]):
+    """The loss and its gradients in input, weight and bias, of which the last arguments say which."""
+    wanted = chunks[-3:]
+    if any(wanted) and label_smoothing:
         return NotImplemented
+    logits = F.linear(input, linear_weight, linear_bias)
     loss = F.cross_entropy(
-        F.linear(input, linear_weight, linear_bias),
+        logits,
         target,
         weight,
         reduction=reduction,
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
     )
-    return loss, *(input.new_empty(shape) for shape in ((0, 0), (0, 0), (0,)))
+    gradients = [input.new_empty(shape) for shape in ((0, 0), (0, 0), (0,))]
+    if any(wanted):
+        slopes = _slopes(logits, target, weight, reduction, ignore_index)
+        makers = (lambda: slopes @ linear_weight, lambda: slopes.T @ input, lambda: slopes.sum(0))
+        for place in (place for place, asked in enumerate(wanted) if asked):
+            gradients[place] = makers[place]().to(input.dtype)
+    return loss, *gradients
+
+
+def _slopes(
+    logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
+) -> Tensor:
+    """The gradient of the mean or summed loss in the logits, both ``(samples, classes)``."""
+    counts = target != ignore_index
+    target = torch.where(counts, target, 0)
+    shares = counts.to(logits.dtype) if weight is None else torch.where(counts, weight[target], 0)
+    if reduction == "mean":
+        total = shares.sum()
+        shares = shares / torch.where(total == 0, torch.nan, total)
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    return (torch.softmax(logits, 1) - (target[:, None] == classes).to(logits.dtype)) * shares[:, None]
 
 
 def without_reduction(
