@@ -140,6 +140,21 @@ EVERY = COPYABLE | SUB_BYTE
 
 _BY_NAME = {dtype.name: dtype for dtype in EVERY}
 _BY_MLIR = {dtype.mlir: dtype for dtype in EVERY}
+_SCALAR_TYPES = {
+    "bool": "Bool",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+    "complex32": "ComplexHalf",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 _QUANTIZED_STORAGE = {"qint8": INT8, "quint8": UINT8, "qint32": INT32}
 
 
@@ -162,6 +177,12 @@ def from_mlir(text: str) -> DType:
 def from_torch(dtype: torch.dtype) -> DType:
     """The dtype of a ``torch.dtype``; raises :class:`UnsupportedDtype`."""
     return by_name(str(dtype).removeprefix("torch."))
+
+
+def scalar_type(dtype: torch.dtype) -> str:
+    """What ATen's messages call a ``torch.dtype``: ``Float``, ``Long``; of the rare ones the plain name."""
+    name = str(dtype).removeprefix("torch.")
+    return _SCALAR_TYPES.get(name, name)
 
 
 def from_numpy(dtype: Any) -> DType:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from ..compiler.argument_checks import check_arguments
 from ..compiler.support import find_unsupported
 from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from .fallback import MixedGraph
@@ -29,9 +30,10 @@ def compile_region(
     Inputs that the graph mutates are written after all inputs were read.
     ``static`` are positions whose memory stays from call to call. Raises
     :class:`FallbackRefused` where an operator has no lowering and the options
-    allow no fallback.
+    allow no fallback, and :class:`CaptureError` for arguments that eager PyTorch refuses.
     """
     complete_metadata(module)
+    check_arguments(module)
     mutated = extract_mutations(module)
     unsupported = find_unsupported(module)
     record.fallbacks.extend(unsupported)

@@ -139,7 +139,12 @@ def to_numpy(tensor: torch.Tensor) -> Any:
 
 def bind(lowering: Lowering, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """A call's arguments by schema name, defaults filled in."""
-    schema = lowering.overload._schema.arguments
+    return bind_schema(lowering.overload, args, kwargs)
+
+
+def bind_schema(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """As :func:`bind`, for a call of an operator whether or not it has a lowering."""
+    schema = overload._schema.arguments
     given = dict(zip((argument.name for argument in schema), args, strict=False))
     given.update(kwargs)
     for argument in schema:

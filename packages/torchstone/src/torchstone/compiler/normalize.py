@@ -20,6 +20,7 @@ from torch.export import ExportedProgram, default_decompositions
 
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 
 
@@ -122,8 +123,10 @@ def _written(functional: OpOverload) -> Callable[..., Any]:
 def normalize(program: ExportedProgram) -> ExportedProgram:
     """A functional program that calls only operators with a lowering, as far as decompositions reach.
 
-    Raises :class:`CaptureError` where PyTorch finds no functional form.
+    Raises :class:`CaptureError` where PyTorch finds no functional form, and for
+    arguments that eager PyTorch refuses.
     """
+    check_arguments(program.graph_module)
     for node in program.graph.nodes:
         if is_inplace_view(node.target) and node.args[0].op == "placeholder":
             name, place = node.args[0].name, location_text(node)

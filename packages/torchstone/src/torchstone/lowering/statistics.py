@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from ..dtypes import scalar_type
+
 aten = torch.ops.aten
 
 Tensor = torch.Tensor
@@ -17,8 +19,16 @@ Tensor = torch.Tensor
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariance of rows, as ATen computes it (aten/src/ATen/native/Correlation.cpp)."""
+    """The covariance of rows, as ATen computes it (aten/src/ATen/native/Correlation.cpp).
+
+    Raises what ATen raises for shapes and dtypes that do not fit.
+    """
+    _require_rows("cov", input)
+    if input.dtype == torch.bool:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
     rows = input.reshape(1, -1) if input.ndim < 2 else input
+    _require_weights("fweights", fweights, rows.shape[1], "integral")
+    _require_weights("aweights", aweights, rows.shape[1], "floating point")
     weights = fweights
     if aweights is not None:
         weights = aweights if weights is None else weights * aweights
@@ -36,6 +46,7 @@ def cov(
 
 def corrcoef(input: Tensor) -> Tensor:
     """Correlations of rows: covariances over deviations, clipped to [-1, 1]."""
+    _require_rows("corrcoef", input)
     covariance = cov(input)
     if not covariance.ndim:
         return covariance / covariance
@@ -45,6 +56,35 @@ def corrcoef(input: Tensor) -> Tensor:
     if found.is_complex():
         return torch.complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
     return found.clamp(-1, 1)
+
+
+def _require_rows(name: str, input: Tensor) -> None:
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"{name}(): expected input to have two or fewer dimensions"
+            f" but got an input with {input.ndim} dimensions"
+        )
+
+
+def _require_weights(name: str, weights: Tensor | None, observations: int, kind: str) -> None:
+    """Raises where ``weights`` are no ``observations`` numbers of the ``kind`` of dtype."""
+    if weights is None:
+        return
+    if weights.ndim > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions"
+            f" but got {name} with {weights.ndim} dimensions"
+        )
+    fractional = weights.is_floating_point() or weights.is_complex()
+    fits = weights.is_floating_point() if kind == "floating point" else not fractional
+    if not fits or weights.dtype == torch.bool:
+        given = scalar_type(weights.dtype)
+        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {given} dtype")
+    if weights.numel() != observations:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input"
+            f" but got {weights.numel()} != {observations}"
+        )
 
 
 EXPANSIONS = {aten.cov.default: cov, aten.corrcoef.default: corrcoef}

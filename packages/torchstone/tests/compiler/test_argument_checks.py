@@ -1,0 +1,86 @@
+"""Arguments that only PyTorch's kernels refuse: the same words, when a program is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+import torchstone
+from torchstone.errors import CaptureError
+
+ROWS, PLACES = torch.rand(3, 2), torch.tensor([0, 1])
+BYTES = torch.ones(3, 2, dtype=torch.uint8)
+Function = Callable[[torch.Tensor], object]
+
+WRONG: dict[str, Function] = {
+    "aminmax.out": lambda x: torch.aminmax(x, dim=0, out=(torch.ones(2), torch.ones(2).double())),
+    "aminmax.out of integers": lambda x: torch.aminmax(x.long(), out=(PLACES[0].int(), PLACES[0])),
+    "bernoulli_": lambda x: x.clone().bernoulli_(1.5),
+    "bucketize": lambda x: torch.bucketize(x, x),
+    "bucketize of a number": lambda x: torch.bucketize(1.0, x),
+    "complex": lambda x: torch.complex(x, x.double()),
+    "complex.out": lambda x: torch.complex(x.double(), x.double(), out=torch.ones(3, 2) * 1j),
+    "polar": lambda x: torch.polar(x, x.double()),
+    "index_add": lambda x: x.index_add(0, PLACES, x[0]),
+    "index_add_ from the end": lambda x: x.clone().index_add_(-1, PLACES[:1], torch.ones(2, 1)),
+    "index_reduce": lambda x: x.index_reduce(0, PLACES, x[0], "prod"),
+    "masked_scatter": lambda x: x.masked_scatter(BYTES, x),
+    "masked_scatter_": lambda x: x.clone().masked_scatter_(BYTES, x),
+    "multinomial of integers": lambda x: torch.multinomial(x.long(), 1),
+    "multinomial.out": lambda x: torch.multinomial(x, 2, out=torch.ones(3, 2)),
+    "multinomial of nothing": lambda x: torch.multinomial(x, 0),
+    "multinomial of too many": lambda x: torch.multinomial(x, 3),
+    "multinomial among too many": lambda x: torch.multinomial(torch.ones(2**24 + 1), 1),
+    "uniform_": lambda x: x.clone().uniform_(3, -1.5),
+    "corrcoef": lambda x: torch.corrcoef(x[None]),
+    "cov": lambda x: torch.cov(x[None]),
+    "cov of bools": lambda x: torch.cov(x > 0),
+    "cov, weights of rows": lambda x: torch.cov(x, aweights=x),
+    "cov, fractions of observations": lambda x: torch.cov(x, fweights=x[0]),
+    "cov, whole weights": lambda x: torch.cov(x, aweights=PLACES),
+    "cov, too few weights": lambda x: torch.cov(x, fweights=PLACES[:1]),
+}
+RIGHT: dict[str, Function] = {
+    "aminmax.out": lambda x: tuple(torch.aminmax(x, dim=0, out=(torch.ones(2), torch.ones(2)))),
+    "complex.out": lambda x: torch.complex(x, x, out=torch.ones(3, 2) * 1j),
+    "index_add": lambda x: x.index_add(-1, PLACES[:1], torch.ones(3, 1)),
+    "index_add without dimensions": lambda x: x[0, 0].index_add(0, PLACES[0], x[1, 1]),
+    "cov": lambda x: torch.cov(x, fweights=PLACES + 1, aweights=x[0]),
+}
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_eager_refuses_is_refused_in_its_words(name: str) -> None:
+    with pytest.raises(RuntimeError) as eager:
+        WRONG[name](ROWS)
+    words = str(eager.value).partition("\n")[0]
+    with pytest.raises(CaptureError, match=re.escape(words)) as raised:
+        torchstone.export(WRONG[name], (ROWS,))
+    assert any(type(one) is RuntimeError and words in str(one) for one in causes(raised.value))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_eager_takes_is_taken(name: str) -> None:
+    program = torchstone.export(RIGHT[name], (ROWS,))
+    torch.testing.assert_close(program(ROWS), RIGHT[name](ROWS))
+
+
+def test_the_error_names_the_operator_and_the_line() -> None:
+    place = r"^aten\.masked_scatter\.default at .*test_argument_checks\.py:\d+: masked_scatter_ only supports"
+    with pytest.raises(CaptureError, match=place + r"(?s:.*)\n  next: correct the arguments"):
+        torchstone.export(WRONG["masked_scatter"], (ROWS,))
+
+
+def test_compiled_functions_refuse_as_well() -> None:
+    compiled = torch.compile(WRONG["masked_scatter"], backend="torchstone")
+    with pytest.raises(Exception, match="masked_scatter_ only supports boolean masks"):
+        compiled(ROWS)
