@@ -38,13 +38,25 @@ def grid_sampler(
     """``(n, c, *in)`` sampled at ``grid``, ``(n, *out, axes)``, whose coordinates run from −1 to 1."""
     axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
     flat = _flat(hlo.convert(input, opmath(input.dtype)))
-    parts = [
-        _over_channels(_weight(taps), flat) * _gather(flat, _position(taps, input))
-        for taps in itertools.product(*axes)
-    ]
+    parts = [_part(taps, flat, input) for taps in itertools.product(*axes)]
     total = functools.reduce(operator.add, parts)
     shape = (*input.shape[:2], *grid.shape[1:-1])
     return hlo.convert(hlo.reshape(total, shape), input.dtype)
+
+
+def _part(taps: Sequence[_Tap], flat: Value, input: Value) -> Value:
+    """One element's part of each sample, for all channels.
+
+    Outside of the input a volume has no element, a plane has zeros: weights of
+    positions that are no numbers, or infinite, show in the samples of planes only.
+    """
+    element = _gather(flat, _position(taps, input))
+    inside, weight = (
+        _over_channels(x, flat) for x in (_inside(taps), _product([tap.weight for tap in taps]))
+    )
+    if len(taps) == 2:
+        return weight * hlo.select(inside, element, 0)
+    return hlo.select(inside, weight * element, 0)
 
 
 @lowers(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default, dtypes=FLOATING)
@@ -111,9 +123,11 @@ def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequenc
 class _Tap:
     """One element along one axis for every sample, each ``(n, samples)``.
 
-    ``weight`` is zero outside the input; ``slope`` is its derivative in the grid's coordinate.
+    ``inside`` says whether there is one, ``index`` is 0 where there is none; ``slope`` is
+    the derivative of ``weight`` in the grid's coordinate.
     """
 
+    inside: Value
     index: Value
     weight: Value
     slope: Value
@@ -128,9 +142,18 @@ def _over_channels(x: Value, like: Value) -> Value:
     return hlo.broadcast_in_dim(x, (x.shape[0], like.shape[1], x.shape[1]), [0, 2])
 
 
-def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
-    factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
+def _product(factors: Sequence[Value]) -> Value:
     return functools.reduce(operator.mul, factors)
+
+
+def _inside(taps: Sequence[_Tap]) -> Value:
+    return functools.reduce(operator.and_, [tap.inside for tap in taps])
+
+
+def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
+    """The weight of an element, or its slope along one axis; zero outside of the input."""
+    factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
+    return hlo.select(_inside(taps), _product(factors), 0)
 
 
 def _position(taps: Sequence[_Tap], input: Value) -> Value:
@@ -170,15 +193,18 @@ def _axes(input: Value, grid: Value, mode: int, padding: int, align_corners: boo
         column = rank - 1 - axis
         coordinate = hlo.slice_axis(grid, grid.rank - 1, column, column + 1)
         coordinate = hlo.convert(hlo.reshape(coordinate, samples), dtype)
-        axes.append(_Axis(size, padding, align_corners, coordinate).taps(mode))
+        axes.append(_Axis(size, padding, align_corners, coordinate, rank == 3).taps(mode))
     return axes
 
 
 class _Axis:
-    """One axis: from the grid's coordinates to elements and weights."""
+    """One axis of a plane or ``volume``: from the grid's coordinates to elements and weights."""
 
-    def __init__(self, size: hlo.Dim, padding: int, align_corners: bool, coordinate: Value) -> None:
+    def __init__(
+        self, size: hlo.Dim, padding: int, align_corners: bool, coordinate: Value, volume: bool
+    ) -> None:
         self.padding = padding
+        self.volume = volume
         self.align_corners = align_corners
         self.extent = _extent(size, coordinate)
         self.last = self.extent - 1
@@ -216,10 +242,9 @@ class _Axis:
         return taps
 
     def _tap(self, element: Value, weight: Value, slope: Value) -> _Tap:
-        """A tap at a whole-numbered ``element``; outside of the input it counts nothing."""
+        """A tap at a whole-numbered ``element``, which may lie outside of the input."""
         inside = (element >= 0) & (element <= self.last)
-        index = hlo.convert(hlo.select(inside, element, 0), INT32)
-        return _Tap(index, hlo.select(inside, weight, 0), hlo.select(inside, slope, 0))
+        return _Tap(inside, hlo.convert(hlo.select(inside, element, 0), INT32), weight, slope)
 
     def _padded(self, source: Value) -> tuple[Value, Value]:
         """``source`` moved into the input as the padding mode says, and the derivative of that."""
@@ -235,8 +260,11 @@ class _Axis:
         return self._clipped(reflected, sign)
 
     def _clipped(self, source: Value, slope: Value) -> tuple[Value, Value]:
+        """``source`` moved to the nearest border; NaN to a plane's first element, to a volume's last."""
         within = (source > 0) & (source < self.last)
-        return hlo.clamp(hlo.zeros_like(source), source, self.last), hlo.select(within, slope, 0)
+        zeros = hlo.zeros_like(source)
+        known = hlo.select(hlo.ne(source, source), self.last if self.volume else zeros, source)
+        return hlo.clamp(zeros, known, self.last), hlo.select(within, slope, 0)
 
     def _reflected(self, source: Value, low: Value, span: Value) -> tuple[Value, Value]:
         """``source`` folded back and forth between ``low`` and ``low + span``."""
