@@ -119,6 +119,15 @@ def test_input_mutation_reaches_the_caller() -> None:
     assert result.tolist() == [9.0] * 3
 
 
+def test_what_an_expansion_computes_is_written() -> None:
+    def rank(x: torch.Tensor) -> torch.Tensor:
+        target = torch.zeros((), dtype=torch.int64)
+        torch.linalg.matrix_rank(x, out=target)
+        return target
+
+    assert compiled(rank)(torch.eye(4)) == 4
+
+
 def test_buffers_are_updated_in_training() -> None:
     eager = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4))
     ours = copy.deepcopy(eager)

@@ -168,6 +168,21 @@ def test_writes_that_an_expansion_loses() -> None:
     check([call(rank, X), call(rank, X[:, :1] * X[:1])])
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_into_given_tensors(training: bool) -> None:
+    def normalized(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        mean, variance = mean.clone(), variance.clone()
+        into = (torch.ones_like(x), torch.ones(3 * training), torch.ones(3 * training))
+        torch._native_batch_norm_legit(x, None, None, mean, variance, training, 0.1, 1e-5, out=into)
+        return torch.cat([one.flatten() for one in (*into, mean, variance)])
+
+    check([call(normalized, X, X[0], X[0].exp())])
+
+
+def test_polygamma_in_place() -> None:
+    check([call(lambda x: x.clone().polygamma_(2), X.exp())])
+
+
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 def test_losses_in_chunks() -> None:
     from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions

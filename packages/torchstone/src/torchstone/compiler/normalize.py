@@ -73,23 +73,47 @@ _WRONG_EXPANSIONS = (
 )
 
 
+def _written(functional: OpOverload) -> Callable[..., Any]:
+    """``functional`` as an expansion of its ``out=`` form."""
+
+    def expansion(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        return out.copy_(functional(*args, **kwargs))
+
+    return expansion
+
+
+def _polygamma_(self: torch.Tensor, n: int) -> torch.Tensor:
+    return self.copy_(torch.polygamma(n, self))
+
+
+def _batch_norm_out(
+    *args: Any, out: torch.Tensor, save_mean: torch.Tensor, save_invstd: torch.Tensor, **kwargs: Any
+) -> tuple[torch.Tensor, ...]:
+    made = torch.ops.aten._native_batch_norm_legit.default(*args, **kwargs)
+    return tuple(into.copy_(one) for into, one in zip((out, save_mean, save_invstd), made, strict=True))
+
+
 _RANK = torch.ops.aten.linalg_matrix_rank
-_LOST_WRITES = {
+_WRITING: dict[Any, Callable[..., Any]] = {
     # for tensor subclasses, which traced tensors are, the result goes to a local name and not into ``out``
     # (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl)
-    _RANK.atol_rtol_tensor_out: _RANK.atol_rtol_tensor,
-    _RANK.atol_rtol_float_out: _RANK.atol_rtol_float,
-    _RANK.out: _RANK.default,
-    _RANK.out_tol_tensor: _RANK.tol_tensor,
+    _RANK.atol_rtol_tensor_out: _written(_RANK.atol_rtol_tensor),
+    _RANK.atol_rtol_float_out: _written(_RANK.atol_rtol_float),
+    _RANK.out: _written(_RANK.default),
+    _RANK.out_tol_tensor: _written(_RANK.tol_tensor),
+    # functionalization hands the results out in the order of arguments: the output as running statistics
+    torch.ops.aten._native_batch_norm_legit.out: _batch_norm_out,
+    # functionalization knows no polygamma_
+    torch.ops.aten.polygamma_.default: _polygamma_,
 }
-"""``out=`` overloads whose expansion leaves ``out`` as it was, and what computes it."""
+"""Overloads that write and that PyTorch traces wrongly or not at all, and their expansions."""
 
 
 @contextmanager
 def without_wrong_expansions() -> Iterator[None]:
     """Trace these operators whole, with their own derivatives, although PyTorch would expand them wrongly.
 
-    What PyTorch's expansions compute and do not write is written.
+    Operators that write and are traced wrongly, or not at all, have expansions of their own.
     """
     autograd, implicit = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
     removed = {}
@@ -97,9 +121,10 @@ def without_wrong_expansions() -> Iterator[None]:
         if autograd in operator.py_kernels:
             removed[operator] = operator.py_kernels.pop(autograd)
             operator._dispatch_cache.clear()
-    added = [one for one in _LOST_WRITES if implicit not in one.py_kernels]
+    added = [one for one in _WRITING if implicit not in one.py_kernels]
     for operator in added:
-        operator.py_kernels[implicit] = _written(_LOST_WRITES[operator])
+        operator.py_kernels[implicit] = _WRITING[operator]
+        operator._dispatch_cache.clear()  # Dynamo has called it before
     try:
         yield
     finally:
@@ -109,15 +134,6 @@ def without_wrong_expansions() -> Iterator[None]:
         for operator in added:
             del operator.py_kernels[implicit]
             operator._dispatch_cache.clear()
-
-
-def _written(functional: OpOverload) -> Callable[..., Any]:
-    """``functional`` as an expansion of its ``out=`` form."""
-
-    def expansion(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        return out.copy_(functional(*args, **kwargs))
-
-    return expansion
 
 
 def normalize(program: ExportedProgram) -> ExportedProgram:
