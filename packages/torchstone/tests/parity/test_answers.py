@@ -159,6 +159,15 @@ def test_segment_reduce() -> None:
     check([call(one, data, kind=GRADIENT) for one in reductions])
 
 
+def test_indices_of_calls_that_must_raise_are_checked() -> None:
+    place = torch.tensor([[0, 23, 0]])
+    gather = Call(lambda x: [x.gather(0, place)], (X,))
+    [found] = answer([gather])
+    assert found.error is None
+    assert found.unsupported.startswith("raised with config.check_indices only")
+    assert "index must lie in [0, 4)" in found.unsupported
+
+
 def test_writes_that_an_expansion_loses() -> None:
     def rank(x: Tensor) -> Tensor:
         target = torch.zeros((), dtype=torch.int64)
