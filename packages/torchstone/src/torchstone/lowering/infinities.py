@@ -125,6 +125,14 @@ atan = _settled(hlo.atan, _atan)
 asinh = _settled(hlo.asinh, _asinh)
 acosh = _settled(hlo.acosh, _acosh)
 atanh = _settled(hlo.atanh, _atanh)
-exponential = _settled(hlo.exponential, _exponential)
+
+
+def _exponential_of_nan(x: Value) -> Value:
+    """NaN stays NaN: XLA's CPU compiler makes anything of the exponential of a real NaN that it knows."""
+    result = hlo.exponential(x)
+    return result if x.dtype.is_complex else hlo.select(hlo.is_nan(x), x, result)
+
+
+exponential = _settled(_exponential_of_nan, _exponential)
 log = _settled(hlo.log, _log)
 sqrt = _settled(hlo.sqrt, _sqrt)
