@@ -57,6 +57,20 @@ def test_forward_and_backward_agree_with_eager() -> None:
     assert all(record.native and not record.fallbacks for record in records)
 
 
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_losses_in_chunks(reduction: str) -> None:
+    """Their expansion calls ``nll_loss``, whose reference takes other arguments than the operator."""
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    def loss(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        options = LinearCrossEntropyOptions(batch_chunk_size=2)
+        return F.linear_cross_entropy(x, w, y, reduction=reduction, options=options)
+
+    inputs = torch.randn(4, 3), torch.randn(5, 3), torch.tensor([1, 0, 4, 1])
+    torch.testing.assert_close(compiled(loss)(*inputs), loss(*inputs))
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_a_tensor_made_of_numbers(train: bool) -> None:
     def picked(x: torch.Tensor) -> torch.Tensor:

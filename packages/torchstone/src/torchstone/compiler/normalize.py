@@ -32,8 +32,9 @@ def _all_decompositions() -> dict[Any, Callable[..., Any]]:
 def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
     """PyTorch's decompositions of every overload that has no lowering, and the registry's own (a fresh dict).
 
-    ``training`` leaves out the table of composite-implicit operators, which
-    AOTAutograd expands by itself.
+    ``training`` leaves out composite-implicit operators, which AOTAutograd expands by
+    itself. The references that PyTorch's table has for some take other arguments:
+    the one of ``nll_loss`` reads the reduction as ``size_average``.
     """
     registry = load()
     native = registry.overloads()
@@ -41,7 +42,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
     theirs = {
         overload: function
         for overload, function in table.items()
-        if overload not in native and not _mutates(overload)
+        if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
     }
     return theirs | registry.decompositions
 
@@ -49,6 +50,12 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
 def _mutates(overload: Any) -> bool:
     """True for in-place and ``out=`` overloads: functionalization replaces them before decomposition."""
     return isinstance(overload, OpOverload) and bool(overload._schema.is_mutable)
+
+
+def _is_implicit(overload: Any) -> bool:
+    return isinstance(overload, OpOverload) and overload.has_kernel_for_dispatch_key(
+        torch._C.DispatchKey.CompositeImplicitAutograd
+    )
 
 
 @contextmanager
