@@ -57,6 +57,44 @@ def test_forward_and_backward_agree_with_eager() -> None:
     assert all(record.native and not record.fallbacks for record in records)
 
 
+class TestGaussianLoss:
+    """PyTorch's own looks at the values of the variances, which would end the graph."""
+
+    @pytest.mark.parametrize("reduction", ["none", "mean"])
+    def test_belongs_to_the_graph(self, reduction: str) -> None:
+        def losses(x: torch.Tensor, y: torch.Tensor, var: torch.Tensor) -> list[torch.Tensor]:
+            given = (var, var.amax(1), 0.5)
+            return [F.gaussian_nll_loss(x.sin(), y, one, reduction=reduction, full=True) for one in given]
+
+        x, y, var = (torch.rand(3, 4, requires_grad=True) for _ in range(3))
+        fast = compiled(losses, fullgraph=True)
+        with recorded() as records:
+            for _ in range(2):
+                ours, eager = fast(x, y, var), losses(x, y, var)
+                torch.testing.assert_close(ours, eager)
+                found = (torch.autograd.grad(sum(o.sum() for o in one), (x, y, var)) for one in (ours, eager))
+                torch.testing.assert_close(*found)
+        assert [record.kind for record in records] == ["forward", "backward"]
+
+    def test_keeps_its_errors_about_what_is_no_tensor(self) -> None:
+        x = torch.ones(3, 4)
+        for var, text in ((-1.0, "var has negative"), (torch.ones(2), "var is of incorrect size")):
+            with pytest.raises(Exception, match=text):
+                compiled(F.gaussian_nll_loss)(x, x, var)
+
+    def test_is_left_alone_for_other_backends(self) -> None:
+        x = torch.ones(3)
+        for first, second in (("torchstone", "eager"), ("eager", "torchstone")):
+            torch._dynamo.reset()
+            torch.compile(lambda x: F.gaussian_nll_loss(x, x, x), backend=first)(x)
+            other = torch.compile(lambda x: F.gaussian_nll_loss(x, x, -x), backend=second)
+            if second == "eager":
+                with pytest.raises(ValueError, match="var has negative"):
+                    other(x)
+            else:
+                assert other(x).isfinite()
+
+
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_losses_in_chunks(reduction: str) -> None:
@@ -69,6 +107,15 @@ def test_losses_in_chunks(reduction: str) -> None:
 
     inputs = torch.randn(4, 3), torch.randn(5, 3), torch.tensor([1, 0, 4, 1])
     torch.testing.assert_close(compiled(loss)(*inputs), loss(*inputs))
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_the_number_of_combinations_follows_from_a_length(repeat: bool) -> None:
+    def choose(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.combinations(x.exp(), r=r, with_replacement=repeat) for r in (0, 2, 3)]
+
+    x = torch.randn(4)
+    torch.testing.assert_close(compiled(choose, fullgraph=True)(x), choose(x))
 
 
 @pytest.mark.parametrize("train", [False, True])

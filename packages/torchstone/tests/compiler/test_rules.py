@@ -287,6 +287,14 @@ def test_gaussian_nll_loss(reduction: str) -> None:
         torch.testing.assert_close(found, want)
     with pytest.raises(CaptureError, match="var is of incorrect size"):
         torchstone.export(lambda x, v: F.gaussian_nll_loss(x, x, v), (torch.ones(3, 4), torch.ones(2)))
+    with pytest.raises(CaptureError, match="var has negative entry"):
+        torchstone.export(lambda x: F.gaussian_nll_loss(x, x, -1.0), (torch.ones(3),))
+
+
+def test_gaussian_nll_loss_of_integers_and_a_number() -> None:
+    x = torch.arange(4)
+    found = torchstone.export(lambda x: F.gaussian_nll_loss(x, x + 1, 0.5), (x,))(x)
+    torch.testing.assert_close(found, F.gaussian_nll_loss(x, x + 1, 0.5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])

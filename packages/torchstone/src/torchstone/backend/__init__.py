@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .dynamo import keep_recurrent_modules
+from .dynamo import keep_whole
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -31,4 +31,4 @@ def torchstone(
     return compile_graph(module, example_inputs, Options.parse(options))
 
 
-keep_recurrent_modules(torchstone)
+keep_whole(torchstone)

@@ -20,9 +20,12 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """PyTorch looks whether a variance is negative; here it counts as ``eps``."""
-    given = var if isinstance(var, Tensor) else torch.full_like(input, var)
-    loss: Tensor = own.gaussian_nll_loss(input, target, given, full, eps, reduction)
+    """PyTorch looks whether a variance in a tensor is negative; here it counts as ``eps``."""
+    if not isinstance(var, Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * torch.ones_like(input)
+    loss: Tensor = own.gaussian_nll_loss(input, target, var, full, eps, reduction)
     return loss
 
 

@@ -22,8 +22,8 @@ capture_rule(torch.corrcoef, torch.Tensor.corrcoef)(statistics.corrcoef)
 @capture_rule(torch.combinations)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All r-tuples of a vector's elements: how many there are follows from its length."""
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     if not r:
         return input.new_empty(0)
-    places = torch.tensor(list(choose(range(input.shape[0]), r)), dtype=torch.int64)
-    return input[places.reshape(-1, r)]
+    count = input.shape[0] + (r - 1 if with_replacement else 0)
+    places = torch.tensor(list(itertools.combinations(range(count), r)), dtype=torch.int64).reshape(-1, r)
+    return input[places - torch.arange(r) if with_replacement else places]
