@@ -324,6 +324,23 @@ class TestOutputs:
         assert found["sum"].tolist() == [2.0, 2.0]
         assert found["list"][0].tolist() == [2.0, 2.0]
 
+    @pytest.mark.parametrize("dynamic", [False, True])
+    def test_views_of_another_output_share_its_memory(self, dynamic: bool) -> None:
+        def function(x: torch.Tensor) -> list[torch.Tensor]:
+            y = x.sin()
+            whole = x.t() * 2
+            return [y[1], y.t(), y, y.detach(), whole[1:, ::2], whole]
+
+        x = torch.rand(4, 6)
+        ours, eager = compiled(function, dynamic=dynamic)(x), function(x)
+        torch.testing.assert_close(ours, eager)
+        for outputs in (ours, eager):
+            outputs[2].mul_(3)
+            outputs[5].add_(1)
+        for place in (0, 1, 3, 4):
+            torch.testing.assert_close(ours[place], eager[place])
+            assert ours[place].stride() == eager[place].stride()
+
 
 @torch.library.custom_op("torchstone_tests::opaque", mutates_args=())
 def opaque(x: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,7 @@ class CompiledPart:
     def __init__(
         self, module: GraphModule, options: Options, record: GraphRecord, static: Iterable[int] = ()
     ) -> None:
-        self._outputs: Outputs = split_outputs(module)
+        self._outputs: Outputs = split_outputs(module, keep_views=record.kind == "inference")
         self._orders = arrange_layouts(module, self._outputs)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._tensors = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -65,7 +67,7 @@ def _fitted(graph: Any, node: Node, target: Node, source: Any) -> Any:
 
 @dataclass
 class Outputs:
-    """Where each output of a graph comes from: an engine result, an input, or a constant."""
+    """Where each output of a graph comes from: an engine result, a view of one, an input, or a constant."""
 
     sources: list[tuple[str, Any]]
 
@@ -76,30 +78,81 @@ class Outputs:
 
     def assemble(self, inputs: list[Any], results: list[Any]) -> list[Any]:
         return [
-            results[value] if kind == "result" else inputs[value] if kind == "input" else value
+            results[value]
+            if kind == "result"
+            else inputs[value]
+            if kind == "input"
+            else value.of(results)
+            if kind == "view"
+            else value
             for kind, value in self.sources
         ]
 
 
-def split_outputs(module: GraphModule) -> Outputs:
-    """Leave in the graph's output only distinct computed tensors; say how to put the full list together."""
+@dataclass(frozen=True)
+class View:
+    """Part of the memory of an engine's result; ``offset`` counts elements."""
+
+    result: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def of(self, results: list[Any]) -> Any:
+        base = results[self.result]
+        return base.as_strided(self.shape, self.stride, base.storage_offset() + self.offset)
+
+
+def split_outputs(module: GraphModule, *, keep_views: bool = False) -> Outputs:
+    """Leave in the graph's output only distinct computed tensors; say how to put the full list together.
+
+    ``keep_views``: outputs that PyTorch makes views of another output are views of it here too.
+    """
     graph = module.graph
     position = {node: i for i, node in enumerate(n for n in graph.nodes if n.op == "placeholder")}
     output = output_node(module)
     results: dict[Node, int] = {}
     sources: list[tuple[str, Any]] = []
-    for value in output_values(module):
+    values = output_values(module)
+    bases = _bases(value for value in values if value not in position) if keep_views else {}
+    for value in values:
         if not isinstance(value, Node):
             sources.append(("constant", value))
         elif value in position:
             sources.append(("input", position[value]))
         elif not isinstance(value.meta.get("val"), torch.Tensor):
             sources.append(("constant", value.meta.get("val")))
+        elif value in bases:
+            fake = value.meta["val"]
+            base = results.setdefault(bases[value], len(results))
+            view = View(base, tuple(fake.shape), fake.stride(), fake.storage_offset())
+            sources.append(("view", view))
         else:
             sources.append(("result", results.setdefault(value, len(results))))
     output.args = (tuple(results),)
     module.recompile()
     return Outputs(sources)
+
+
+def _bases(values: Iterable[Any]) -> dict[Node, Node]:
+    """Values that are views → the value among them that is all of their memory."""
+    shared: dict[Any, list[Node]] = defaultdict(list)
+    for value in dict.fromkeys(values):
+        fake = value.meta.get("val") if isinstance(value, Node) else None
+        if isinstance(fake, torch.Tensor) and fake.numel() and not fake.is_conj() and not fake.is_neg():
+            shared[fake.untyped_storage()._cdata, fake.dtype].append(value)
+    found: dict[Node, Node] = {}
+    for group in shared.values():
+        whole = next((value for value in group if _is_whole(value.meta["val"])), None)
+        if whole is not None:
+            found.update({value: whole for value in group if value is not whole})
+    return found
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """True if a tensor is dense and has all of its memory."""
+    dense = tensor.is_contiguous() or memory_order(tensor) is not None
+    return dense and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
 
 
 @dataclass
