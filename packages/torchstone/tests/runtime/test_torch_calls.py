@@ -153,6 +153,20 @@ def test_imaginary_part_of_a_conjugate() -> None:
     assert program(shape="1x").run_torch([part, torch.zeros(1)])[0].item() == -4
 
 
+def test_zeros_of_autograd_have_no_memory() -> None:
+    x, add = torch.ones(2, 3), program()
+    for zeros in (torch._efficientzerotensor(2, 3), torch.zeros(2, 3), torch._efficientzerotensor(2, 3)):
+        assert torch.equal(add.run_torch([zeros, x])[0], x)
+
+
+def test_freed_memory_is_refused() -> None:
+    x, y, add = torch.ones(2, 3), torch.ones(2, 3), program()
+    add.run_torch([x, y])
+    x.untyped_storage().resize_(0)
+    with pytest.raises(UnsupportedLayout, match="its memory was freed"):
+        add.run_torch([x, y])
+
+
 def test_subclass_with_memory_of_its_own() -> None:
     class Tagged(torch.Tensor):
         pass

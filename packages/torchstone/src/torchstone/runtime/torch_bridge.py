@@ -60,6 +60,8 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
         if not plain.is_contiguous():
             counters.copied("in", "strided", plain.nbytes)
             plain = plain.contiguous()
+        if plain.numel() and not plain.data_ptr():
+            raise RuntimeError("its memory was freed")
         aligned = _is_aligned(plain)
         if not aligned:
             counters.copied("in", "unaligned", plain.nbytes)
@@ -230,6 +232,7 @@ class _Argument:
             and tensor.is_cpu
             and not tensor.is_neg()
             and not tensor.is_conj()
+            and not tensor._is_zerotensor()
         )
 
     def alias(self, tensor: torch.Tensor) -> Any:
@@ -238,14 +241,14 @@ class _Argument:
         view = self._views.get(address)
         if view is not None:
             return view
-        if address % ALIGNMENT or not self.device.shares_host_memory:
+        if not address or address % ALIGNMENT or not self.device.shares_host_memory:
             return self.convert(tensor).array
         if address in self._views:
             view = self._views[address] = self.view(address)
             return view
         if len(self._views) >= _VIEWS:
             self._views.clear()
-        if address and not self.consumed:
+        if not self.consumed:
             self._views[address] = None
         return _import_dlpack(_to_dlpack(tensor), self.device.handle, None)
 
@@ -304,8 +307,11 @@ def _is_aligned(tensor: torch.Tensor) -> bool:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` on the CPU, detached, without lazy conjugate or negative bits."""
+    """``tensor`` on the CPU, detached, without lazy conjugate or negative bits, with memory."""
     plain = tensor.detach()
+    if plain._is_zerotensor():
+        counters.copied("in", "autograd's zeros", plain.nbytes)
+        plain = plain.clone()
     if plain.is_conj() or plain.is_neg():
         counters.copied("in", "lazy conj or neg bit", plain.nbytes)
         plain = plain.resolve_conj().resolve_neg()
