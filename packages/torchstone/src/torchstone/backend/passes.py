@@ -77,16 +77,18 @@ class Outputs:
         return self.sources == [("result", i) for i in range(len(self.sources))]
 
     def assemble(self, inputs: list[Any], results: list[Any]) -> list[Any]:
-        return [
-            results[value]
-            if kind == "result"
-            else inputs[value]
-            if kind == "input"
-            else value.of(results)
-            if kind == "view"
-            else value
-            for kind, value in self.sources
-        ]
+        return [_output(kind, value, inputs, results) for kind, value in self.sources]
+
+
+def _output(kind: str, value: Any, inputs: list[Any], results: list[Any]) -> Any:
+    match kind:
+        case "result":
+            return results[value]
+        case "input":
+            return inputs[value]
+        case "view":
+            return value.of(results)
+    return value
 
 
 @dataclass(frozen=True)
