@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch._ops import OpOverload
-from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..lowering import Lowering, load
 from .graphs import bind, fake_arguments
 from .normalize import decompositions
+from .overrides import overriding
 
 _KEPT = "torchstone_expansion"
 
@@ -48,7 +48,7 @@ def _traced(node: Node, lowering: Lowering) -> GraphModule:
         return [result.to(dtype, copy=True) for result, dtype in zip(results, dtypes, strict=True)]
 
     inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not overload}
-    with _override_composite_implicit_decomp(inner):
+    with overriding(inner):
         traced = aot_export_joint_simple(
             computed, tuple(fakes), trace_joint=False, decompositions=decompositions(training=True)
         )

@@ -22,6 +22,7 @@ from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
+from .overrides import quick_overrides
 
 
 @cache
@@ -173,6 +174,7 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
         torch.no_grad(),
         without_factorization_checks(),
         without_wrong_expansions(),
+        quick_overrides(),
         warnings.catch_warnings(),
     ):
         # PyTorch copies its own tree specs in a way that it has deprecated.

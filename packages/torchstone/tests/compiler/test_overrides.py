@@ -1,0 +1,83 @@
+"""Overrides of composite-implicit operators: what PyTorch makes of them, but made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._export import utils
+from torch.export import exported_program
+
+from torchstone.compiler.capture import capture
+from torchstone.compiler.normalize import normalize
+from torchstone.compiler.overrides import _tables, composites, overriding
+
+aten = torch.ops.aten
+OPERATORS = (aten.linear.default, aten.einsum.default, aten.cross_entropy_loss.default)
+
+
+def keep(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+def decompose(*_: Any, **__: Any) -> Any:
+    return None
+
+
+def described(tables: Any) -> Any:
+    """Tables that can be compared: PyTorch makes most of their functions anew each time."""
+    kernels, rule = tables
+    return {key: getattr(one, "__qualname__", type(one)) for key, one in kernels.items()}, rule is None
+
+
+@pytest.mark.parametrize("expansion", [keep, decompose])
+def test_tables_are_pytorchs_own(expansion: Callable[..., Any]) -> None:
+    expansions = dict.fromkeys(OPERATORS, expansion)
+    before = [_tables(operator) for operator in OPERATORS]
+    with exported_program._override_composite_implicit_decomp(expansions):
+        theirs = [described(_tables(operator)) for operator in OPERATORS]
+    for _ in range(2):  # made, then kept
+        with overriding(expansions):
+            assert [described(_tables(operator)) for operator in OPERATORS] == theirs
+            implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+            assert all(operator.py_kernels[implicit] is expansion for operator in OPERATORS)
+        assert [_tables(operator) for operator in OPERATORS] == before
+
+
+def test_an_override_is_made_again_for_other_kernels() -> None:
+    operator, key = aten.linear.default, torch._C.DispatchKey.CPU
+    with overriding({operator: keep}):
+        pass
+    operator.py_kernels[key] = decompose
+    try:
+        with overriding({operator: keep}):
+            assert operator.py_kernels[key] is decompose
+        assert operator.py_kernels == {key: decompose}
+    finally:
+        del operator.py_kernels[key]
+        operator._dispatch_cache.clear()
+
+
+def test_composites_are_pytorchs_own() -> None:
+    library = torch.library.Library("torchstone_overrides", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+    found = composites()
+    assert torch.ops.torchstone_overrides.twice.default in found
+    assert found == utils._collect_all_valid_cia_ops()
+
+
+def test_an_export_makes_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overriding takes PyTorch longer than tracing a small program."""
+    program = capture(lambda x: torch.nn.functional.gelu(x), (torch.randn(3),))
+    normalize(program)
+    made: list[Any] = []
+    looked_up: list[None] = []
+    overridden, look_up = torch._ops.OpOverload.py_impl, utils._materialize_cpp_cia_ops
+    monkeypatch.setattr(torch._ops.OpOverload, "py_impl", lambda *a: made.append(a) or overridden(*a))
+    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: looked_up.append(None) or look_up())
+    normalize(program)
+    assert len(made) < 100
+    assert len(looked_up) == 1
