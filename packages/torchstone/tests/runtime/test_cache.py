@@ -164,6 +164,26 @@ def test_size_is_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in (tmp_path / "cache").iterdir()) <= limit
 
 
+def test_files_are_not_looked_at_while_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    scandir = os.scandir
+
+    def counting(folder: Any) -> Any:
+        looks.append(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", counting)
+    cache = DiskCache(tmp_path / "cache")
+    for number in range(100):
+        assert cache.write(f"{number:064}", bytes(1000), 400 * 1200)
+    assert len(looks) <= 3
+    for number in range(1000):
+        assert cache.write(f"{number:064}", bytes(1000), 400 * 1200)
+        if number % 50 == 0:
+            assert sum(file.stat().st_size for file in (tmp_path / "cache").iterdir()) <= 400 * 1200
+    assert len(looks) < 500
+
+
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """As on a full disk: the kernel refuses to write more than ``size`` bytes to a file."""

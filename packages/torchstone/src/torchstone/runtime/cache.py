@@ -31,6 +31,10 @@ _MAGIC = b"torchstone-cache-1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SUFFIX = ".xla"
 _TEMPORARY = ".tmp"
+_WRITERS = 8
+"""Processes that may write at the same time without exceeding the bound together."""
+_SLACK = 16
+"""A full directory is cleared of this fraction of its bound, so that the next writes need not look at it."""
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -83,12 +87,16 @@ class DiskCache:
     """Files ``<key>.xla`` in one directory, bounded by their total size.
 
     Each file is a magic line, the SHA-256 of what follows, the key, and the
-    payload. Hits refresh the file's time; the oldest files go first.
+    payload. Hits refresh the file's time; the oldest files go first. The files
+    are looked at when what this process wrote since may have reached the bound,
+    not at each write: there may be tens of thousands.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._warned = False
+        self._bound = 0
+        self._room = 0
 
     def read(self, key: str) -> bytes | None:
         """The payload stored under ``key``, or None; damaged files are removed with a warning."""
@@ -111,7 +119,7 @@ class DiskCache:
             return None
 
     def write(self, key: str, payload: bytes, max_bytes: int) -> bool:
-        """Store ``payload`` in one step, then drop the oldest files while all exceed ``max_bytes``."""
+        """Store ``payload`` in one step; where all files exceed ``max_bytes``, the oldest are dropped."""
         body = key.encode() + payload
         content = _MAGIC + hashlib.sha256(body).digest() + body
         if len(content) > max_bytes:
@@ -121,7 +129,9 @@ class DiskCache:
                 if folder is None:
                     return False
                 _write_file(folder, key + _SUFFIX, content)
-                _evict(folder, max_bytes)
+                self._room -= len(content)
+                if self._room < 0 or self._bound != max_bytes:
+                    self._bound, self._room = max_bytes, (max_bytes - _evict(folder, max_bytes)) // _WRITERS
                 return True
         except OSError as error:
             self._warn(f"cannot write: {error.strerror or error}")
@@ -232,7 +242,8 @@ def _write_file(folder: int, name: str, content: bytes) -> None:
         raise
 
 
-def _evict(folder: int, max_bytes: int) -> None:
+def _evict(folder: int, max_bytes: int) -> int:
+    """Drop the oldest files where all exceed ``max_bytes``; how many bytes are left."""
     with os.scandir(folder) as entries:
         found = [entry for entry in entries if entry.name.endswith((_SUFFIX, _TEMPORARY))]
         files = [
@@ -241,11 +252,14 @@ def _evict(folder: int, max_bytes: int) -> None:
             for status in [entry.stat(follow_symlinks=False)]
         ]
     total = sum(size for _, size, _ in files)
+    if total <= max_bytes:
+        return total
     for _, size, name in sorted(files):
-        if total <= max_bytes:
-            return
         _unlink_if_there(folder, name)
         total -= size
+        if total <= max_bytes - max_bytes // _SLACK:
+            break
+    return total
 
 
 def _unlink_if_there(folder: int, name: str) -> None:
