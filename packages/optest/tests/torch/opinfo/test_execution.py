@@ -291,3 +291,16 @@ def test_added_samples_come_last_and_pass(entry: str) -> None:
     results = run_group(CONTROL, Request(group, TARGET, numbers=numbers)).results
     assert statuses(results) == {Status.PASSED}
     assert [one.shapes["input0"] for one in results] == [tuple(one.tensors[0].shape) for one in added]
+
+
+def test_samples_are_not_seeded_on_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The databases seed for each sample; that takes longer than most samples."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    [group] = plan(Selection("opinfo", entries=("atan2",), dtypes=("float32",), phases=("forward",)))
+    before = [one.call.tensors for one in cases_of(group)]
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    after = [one.make().call.tensors for one in planned(group)]
+    assert not seeded
+    for one, two in zip(before, after, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))

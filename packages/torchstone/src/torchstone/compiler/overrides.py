@@ -84,7 +84,7 @@ def composites() -> set[OpOverload]:
     The same as PyTorch's own ``_collect_all_valid_cia_ops``, which asks the dispatcher for each namespace.
     """
     utils._materialize_cpp_cia_ops()
-    found = set(utils._collect_all_valid_cia_ops_for_aten_namespace())
+    found: set[Any] = set(utils._collect_all_valid_cia_ops_for_aten_namespace())
     spaces = [getattr(torch.ops, name) for name in torch.ops._dir if name != "aten"]
     for space in (one for one in spaces if isinstance(one, _OpNamespace)):
         overloads = (overload for name in space for overload in _overloads(space, name))

@@ -11,10 +11,12 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -72,7 +74,8 @@ def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None
 
     ``numbers`` says which; ``most`` bounds how many, those with different notes first.
     """
-    plain = list(_plain_cases(group))
+    with _seeding_present_devices():
+        plain = list(_plain_cases(group))
     chosen = range(len(plain)) if numbers is None else [one for one in numbers if one < len(plain)]
     if most is not None:
         chosen = _most([plain[number][0] for number in chosen], chosen, most)
@@ -107,6 +110,19 @@ def _most(bounds: Sequence[Bound], numbers: Sequence[int], most: int) -> list[in
         ranked.append((seen[note], number))
         seen[note] += 1
     return sorted(number for _, number in sorted(ranked)[:most])
+
+
+@contextmanager
+def _seeding_present_devices() -> Iterator[None]:
+    """Inside, ``torch.manual_seed`` leaves out devices that are not there.
+
+    The databases seed for each sample, and PyTorch formats a stack for each device to be seeded later.
+    """
+    with ExitStack() as stack:
+        for device in (torch.cuda, torch.xpu, torch.mtia):
+            if not device.is_available():
+                stack.enter_context(patch.object(device, "manual_seed_all", lambda seed: None))
+        yield
 
 
 def seed_everything(number: int) -> None:
