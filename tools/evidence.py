@@ -39,7 +39,7 @@ STAGES = {
     4: ("promotion", "determinism", "dynamic_batch", "second_order", "forward_mode", "stress"),
 }
 """Phases that run in one dtype, by the stage that looks at them first."""
-SECONDS = 0.7
+SECONDS = 0.5
 """Of one process, for a group of at most 4 samples: what a command is thought to take before any ran."""
 MORE = 3
 """How many times longer a group of all its samples takes."""

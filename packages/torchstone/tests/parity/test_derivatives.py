@@ -10,7 +10,7 @@ import pytest
 from torchstone import lowering
 from torchstone.parity.derivatives import DERIVATIVES, check
 
-IN_TESTS = ("embedding", "pooling", "scan")
+IN_TESTS = ("embedding", "indexing", "pooling", "scan")
 
 
 def run(family: str) -> None:

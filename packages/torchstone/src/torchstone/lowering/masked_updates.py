@@ -7,7 +7,8 @@ sizes depend on values. Here every place is computed, and chosen by a mask. A fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -67,9 +68,21 @@ _FORMS: dict[OpOverload, Callable[..., Tensor]] = {
     aten.index_fill.int_Tensor: index_fill,
     aten.index_fill_.int_Tensor: index_fill,
 }
-_OF_DEVICES = [
-    getattr(DispatchKey, f"Autograd{device}") for device in ("CPU", "CUDA", "XPU", "PrivateUse1", "Meta")
-]
+
+
+@contextmanager
+def _own_derivative(overload: OpOverload) -> Iterator[None]:
+    """Inside, the overload has PyTorch's own kernel for ``Autograd``.
+
+    Asking it for that kernel by a device's key instead gives PyTorch's fallback, which has no derivative.
+    """
+    kernel = overload.py_kernels.pop(DispatchKey.Autograd)
+    overload._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        overload.py_kernels[DispatchKey.Autograd] = kernel
+        overload._dispatch_cache.clear()
 
 
 def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -79,8 +92,8 @@ def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., 
         result = form(self, *args, **kwargs)
         if result is not NotImplemented:
             return self.copy_(result) if overload._schema.is_mutable else result
-        keys = torch._C._dispatch_keys(self)
-        own: Tensor = overload._op_dk(next(filter(keys.has, _OF_DEVICES)), self, *args, **kwargs)
+        with _own_derivative(overload):
+            own: Tensor = overload(self, *args, **kwargs)
         return own
 
     return kernel
