@@ -128,7 +128,7 @@ atanh = _settled(hlo.atanh, _atanh)
 
 
 def _exponential_of_nan(x: Value) -> Value:
-    """NaN stays NaN: XLA's CPU compiler makes anything of the exponential of a real NaN that it knows."""
+    """`exponential` of every element, NaN of NaN: XLA's CPU compiler folds a known real NaN to anything."""
     result = hlo.exponential(x)
     return result if x.dtype.is_complex else hlo.select(hlo.is_nan(x), x, result)
 

@@ -76,13 +76,14 @@ def _own_derivative(overload: OpOverload) -> Iterator[None]:
 
     Asking it for that kernel by a device's key instead gives PyTorch's fallback, which has no derivative.
     """
-    kernel = overload.py_kernels.pop(DispatchKey.Autograd)
+    kernel = overload.py_kernels.pop(DispatchKey.Autograd, None)  # None where another thread is in here
     overload._dispatch_cache.clear()
     try:
         yield
     finally:
-        overload.py_kernels[DispatchKey.Autograd] = kernel
-        overload._dispatch_cache.clear()
+        if kernel is not None:
+            overload.py_kernels[DispatchKey.Autograd] = kernel
+            overload._dispatch_cache.clear()
 
 
 def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., Tensor]:
