@@ -232,17 +232,15 @@ class TestComposites:
         def decomposition(x: hlo.Value) -> hlo.Value:
             return hlo.erf(x) * 2.0
 
-        twice = [
-            hlo.composite("torchstone.test", [v[0]], decomposition, {"k": 1, "axes": [0, 1]}, 3)[0]
-            for _ in range(2)
-        ]
+        given = {"k": 1, "axes": [0, 1], "by": 1 - 2j}
+        twice = [hlo.composite("torchstone.test", [v[0]], decomposition, given, 3)[0] for _ in range(2)]
         return [twice[0] + twice[1]]
 
     def test_name_version_attributes_and_one_decomposition(self) -> None:
         text = build(self.body, ((2, 2), FLOAT32)).text()
         assert text.count('stablehlo.composite "torchstone.test"') == 2
         assert "version = 3 : i32" in text
-        assert "axes = [0, 1], k = 1" in text
+        assert "axes = [0, 1], by = [1.000000e+00, -2.000000e+00], k = 1" in text
         assert text.count("func.func private") == 1
 
     def test_old_targets_get_them_inlined(self) -> None:

@@ -69,6 +69,27 @@ def test_complex_normal_has_unit_variance() -> None:
     assert abs(numpy.corrcoef(values.real, values.imag)[0, 1]) < 0.03
 
 
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        (lambda x: x.clone().uniform_(-2, 5), stats.uniform(-2, 7)),
+        (lambda x: x.clone().normal_(-2, 0.5), stats.norm(-2, 0.5 * 0.5**0.5)),
+        (lambda x: torch.normal(-2.0, 0.5, x.shape, dtype=x.dtype), stats.norm(-2, 0.5 * 0.5**0.5)),
+    ],
+    ids=["uniform_", "normal_", "normal"],
+)
+def test_both_parts_of_a_complex_number_have_the_distribution(
+    function: Callable[..., Any], part: Any
+) -> None:
+    """So it is in eager PyTorch, where they are the last dimension of a real tensor."""
+    x = torch.zeros(N, dtype=torch.complex64)
+    torch.manual_seed(0)
+    eager = function(x).numpy()
+    for values in (*draw(function, x), eager):
+        assert follows(values.real, part)
+        assert follows(values.imag, part)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_uniform_of_16_bits_stays_below_its_upper_end(dtype: torch.dtype) -> None:
     (values,) = draw(lambda x: torch.rand(x.shape, dtype=dtype), torch.zeros(N))

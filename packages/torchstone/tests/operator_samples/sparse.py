@@ -104,6 +104,9 @@ def _sampled(make: Make) -> Iterator[Sample]:
 def _addmm(make: Make) -> Iterator[Sample]:
     for options in ({}, {"beta": 0.5, "alpha": -2.0} if make.is_float else {"beta": 2, "alpha": -3}):
         yield Sample((make(4, 3), REPEATED, make(5), SIZE, make(6, 3)), options)
+    if make.dtype.is_complex:
+        factors = {"beta": 0.5 - 2j, "alpha": 1 + 0.5j}
+        yield Sample((make(4, 3), DISTINCT, make(4), SIZE, make(6, 3)), factors, note="complex factors")
 
 
 @samples(own.sparse_sampled_addmm.default)
@@ -111,6 +114,9 @@ def _sampled_addmm(make: Make) -> Iterator[Sample]:
     yield Sample((make(5), REPEATED, make(4, 3), make(3, 6)))
     if make.is_float:
         yield Sample((make(4), DISTINCT, make(4, 3), make(3, 6)), {"beta": 0.5, "alpha": -2.0})
+    if make.dtype.is_complex:
+        factors = {"beta": 0.5 - 2j, "alpha": 1 + 0.5j}
+        yield Sample((make(4), DISTINCT, make(4, 3), make(3, 6)), factors, note="complex factors")
 
 
 @samples(own.sparse_softmax.default)

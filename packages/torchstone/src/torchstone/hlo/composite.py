@@ -14,7 +14,7 @@ from ._mlir import ir, stablehlo
 from .control import results
 from .value import Value, dim_key, resolvable, scope
 
-Attribute = bool | int | float | str | None | Sequence[Any]
+Attribute = bool | int | float | complex | str | None | Sequence[Any]
 
 
 def composite(
@@ -53,7 +53,7 @@ def _listed(result: Value | Sequence[Value]) -> list[Value]:
 
 
 def attribute(value: Attribute) -> Any:
-    """A Python value as an MLIR attribute: i64, f64, bool, string or array of these."""
+    """A Python value as an MLIR attribute: i64, f64, bool, string or array of these; complex as two f64."""
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int):
@@ -62,4 +62,6 @@ def attribute(value: Attribute) -> Any:
         return ir.FloatAttr.get(ir.F64Type.get(), value)
     if isinstance(value, str):
         return ir.StringAttr.get(value)
+    if isinstance(value, complex):
+        value = [value.real, value.imag]
     return ir.ArrayAttr.get([attribute(item) for item in value or ()])

@@ -11,7 +11,7 @@ Most CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -250,9 +250,15 @@ def _keep_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) ->
     ctx.save_for_backward(indices, values, mat2)
 
 
+def _conjugates(factors: Mapping[str, Any]) -> Iterator[Any]:
+    """Of ``beta`` and ``alpha``: what gradients are multiplied with."""
+    for factor in (factors["beta"], factors["alpha"]):
+        yield factor.conjugate() if isinstance(factor, complex) else factor
+
+
 def _addmm_backward(ctx: Any, grad: Tensor) -> Any:
     indices, values, mat2 = ctx.saved_tensors
-    beta, alpha = ctx.factors["beta"], ctx.factors["alpha"]
+    beta, alpha = _conjugates(ctx.factors)
     of_values, of_mat2 = _gradients_of_mm(indices, values, ctx.size, mat2, grad * alpha)
     return (grad * beta).sum_to_size(ctx.shape), None, of_values, None, of_mat2
 
@@ -276,7 +282,7 @@ def _keep_sampled_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output:
 
 
 def _sampled_addmm_backward(ctx: Any, grad: Tensor) -> Any:
-    beta, alpha = ctx.factors["beta"], ctx.factors["alpha"]
+    beta, alpha = _conjugates(ctx.factors)
     indices, mat1, mat2 = ctx.saved_tensors
     return grad * beta, None, *_gradients_of_sampled(indices, mat1, mat2, grad * alpha)
 

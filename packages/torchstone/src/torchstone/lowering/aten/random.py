@@ -64,6 +64,12 @@ def _spread(value: Any, like: Value) -> Value:
     return hlo.broadcast_to(as_value(value, like.dtype), like.shape)
 
 
+def _moved(x: Value, scale: Any, shift: Any) -> Value:
+    """``x * scale + shift``; of a complex number, PyTorch shifts both parts."""
+    shift = _spread(shift, x)
+    return x * _spread(scale, x) + (shift * (1 + 1j) if x.dtype.is_complex else shift)
+
+
 # Uniform and normal ---------------------------------------------------------------------
 
 
@@ -77,9 +83,8 @@ def rand(*, out: Spec, rng: Rng) -> Value:
 # aten.uniform itself has a parameter called `from`; PyTorch decomposes it to this.
 @lowers(prims.uniform.default, dtypes=_CONTINUOUS, ignores=("shape", "dtype", "stride"))
 def uniform_between(low: Any, high: Any, *, out: Spec, rng: Rng) -> Value:
-    """Uniform on [low, high)."""
-    numbers = uniform(rng, out.shape, out.dtype)
-    return hlo.convert(numbers * (high - low) + low, out.dtype)
+    """Uniform on [low, high); both parts of a complex number are."""
+    return hlo.convert(_moved(uniform(rng, out.shape, out.dtype), high - low, low), out.dtype)
 
 
 def _normal(rng: Rng, out: Spec) -> Value:
@@ -107,9 +112,8 @@ def randn(*, out: Spec, rng: Rng) -> Value:
 @lowers(aten.normal.float_float, dtypes=_CONTINUOUS, ignores=("size", "dtype"))
 @lowers(aten.normal_functional.default, dtypes=_CONTINUOUS, ignores=("self",))
 def normal(mean: Any = 0.0, std: Any = 1.0, *, out: Spec, rng: Rng) -> Value:
-    """Normal with the given mean and standard deviation."""
-    x = _normal(rng, out)
-    return hlo.convert(x * _spread(std, x) + _spread(mean, x), out.dtype)
+    """Normal with the given mean, of both parts of a complex number, and standard deviation."""
+    return hlo.convert(_moved(_normal(rng, out), std, mean), out.dtype)
 
 
 @lowers(aten.log_normal.default, dtypes=FLOATING, ignores=("self",))
