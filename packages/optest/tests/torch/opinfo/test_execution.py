@@ -140,6 +140,13 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
     "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
     "eigenvectors": (changed(lambda one: one * 1.01), "linalg.eig", "forward", "not within"),
     "places": (changed(lambda one: one.flip(-1) if one.dim() else one), "argsort", "forward", "elements"),
+    "selected": (changed(lambda one: one + 1), "kthvalue", "forward", "not within"),
+    "named twice": (
+        changed(lambda one: ~one if one.dtype == torch.bool else one),
+        "topk",
+        "forward",
+        "elements",
+    ),
 }
 
 

@@ -1,10 +1,10 @@
 """Bounded and determined forms: what is compared of an entry whose result has no fixed size or value.
 
 A result whose size depends on values is compared as its values padded to a declared
-bound, with their count. A factorisation, whose vectors have free phases, and a sort that
-is not stable are compared as what they determine. Each form is a function of the entry's
-arguments in PyTorch's own operators; eager PyTorch runs the plain operator and its result
-is brought into the same form.
+bound, with their count. A factorisation, whose vectors have free phases, a sort that is
+not stable and a selection among equal values are compared as what they determine. Each
+form is a function of the entry's arguments in PyTorch's own operators; eager PyTorch runs
+the plain operator and its result is brought into the same form.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def _determined(group: Group, case: Case) -> Bound | None:
         return replace(bound, then=_OfBoth(then) if doubled else then)
     if group.entry in ORDERED and not doubled and not bound.kwargs.get("stable"):
         return replace(bound, target=ORDERED[group.entry] if plain else _stable_sort)
+    if group.entry in SELECTED and plain and not doubled:
+        return replace(bound, target=SELECTED[group.entry])
     return None
 
 
@@ -311,7 +313,7 @@ BOUNDED: dict[str, _Bounded] = {
 }
 
 
-# What factorisations and sorts determine -------------------------------------------------
+# What factorisations, sorts and selections determine -------------------------------------------------
 
 
 def _of_svd(result: Any) -> list[Tensor]:
@@ -381,3 +383,23 @@ def _of_places(self: Tensor, places: Tensor, dim: int) -> list[Tensor]:
 
 ORDERED: dict[str, Form] = {"sort": _sort, "argsort": _argsort}
 """What stands for a sort that is not stable."""
+
+
+def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
+    value, place = torch.kthvalue(self, k, dim, keepdim)
+    if not self.dim():
+        return [value, place]
+    there = self.gather(dim, place if keepdim else place.unsqueeze(dim))
+    return [value, there if keepdim else there.squeeze(dim)]
+
+
+def _topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Tensor]:
+    values, places = torch.topk(self, k, dim, largest, sorted)
+    if not self.dim():
+        return [values, places]
+    named_once = places.sort(dim).values.diff(dim=dim) != 0
+    return [values, self.gather(dim, places), named_once]
+
+
+SELECTED: dict[str, Form] = {"kthvalue": _kthvalue, "topk": _topk}
+"""What stands for a selection, which may name any of several equal values."""
