@@ -149,6 +149,28 @@ def test_no_size_depends_on_values() -> None:
         torch.testing.assert_close(found, torch.autograd.grad(expected.sum(), other, retain_graph=True)[0])
 
 
+def test_what_a_gradient_asks_of_values_breaks_no_graph() -> None:
+    """That of a complex decomposition looks whether the loss depends on the phases of its vectors."""
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        left, values, right = torch.linalg.svd(x, full_matrices=False)
+        return left.abs().sum() + (left * values @ right).abs().square().sum()
+
+    eager, ours = (torch.randn(3, 4, dtype=torch.complex128, requires_grad=True) for _ in range(2))
+    ours.data.copy_(eager)
+    compiled(loss, fullgraph=True)(ours).backward()
+    loss(eager).backward()
+    torch.testing.assert_close(ours.grad, eager.grad)
+
+
+def test_what_a_user_asks_of_values_is_not_answered_for_them() -> None:
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.allclose(x, torch.zeros_like(x)) else x - 1
+
+    x = torch.full((2,), 2.0, requires_grad=True)
+    torch.testing.assert_close(compiled(shifted, {"fallback": True})(x), x - 1)
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode: Any) -> None:
     model, x = small_model(), torch.randn(4, 6)

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from ..compiler.normalize import (
     decompositions,
-    without_factorization_checks,
+    without_value_checks,
     without_wrong_expansions,
 )
 from .options import Options
@@ -37,7 +37,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with without_factorization_checks(), without_wrong_expansions():
+    with without_value_checks(), without_wrong_expansions():
         return compiler(module, example_inputs)
 
 
