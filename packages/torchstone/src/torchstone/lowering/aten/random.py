@@ -112,7 +112,7 @@ def randn(*, out: Spec, rng: Rng) -> Value:
 @lowers(aten.normal.float_float, dtypes=_CONTINUOUS, ignores=("size", "dtype"))
 @lowers(aten.normal_functional.default, dtypes=_CONTINUOUS, ignores=("self",))
 def normal(mean: Any = 0.0, std: Any = 1.0, *, out: Spec, rng: Rng) -> Value:
-    """Normal with the given mean, of both parts of a complex number, and standard deviation."""
+    """Normal with the given mean (of a complex number, of both parts) and standard deviation."""
     return hlo.convert(_moved(_normal(rng, out), std, mean), out.dtype)
 
 
