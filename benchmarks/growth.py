@@ -23,6 +23,8 @@ SLACK = 0.1
 """How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
 SIZES_JUDGED = 3
 """The exponent is that of the largest sizes: their time is work, not the fixed cost of a call."""
+RESOLVED = 0.25
+"""Share of the fixed cost below which work is not told from it; the two largest sizes are judged anyway."""
 
 Candidates = Mapping[str, Callable[[], object]]
 Inputs = tuple[torch.Tensor, ...]
@@ -50,9 +52,7 @@ def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -
         if size != sizes[-1]:
             yield Row(f"{name}, {size:,}", seconds, "eager")
             continue
-        exponents = {
-            candidate: _exponent(sizes, [row[candidate] for row in measured]) for candidate in seconds
-        }
+        exponents = _exponents(sizes, measured)
         yield Row(
             f"{name}, {size:,}",
             seconds,
@@ -63,11 +63,23 @@ def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -
         )
 
 
-def _exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """The slope of log(seconds - fixed cost) over log(size) through the largest sizes."""
-    work = [max(taken - seconds[0], sys.float_info.min) for taken in seconds[-SIZES_JUDGED:]]
-    logarithms = [list(map(math.log, values)) for values in (sizes[-SIZES_JUDGED:], work)]
-    return statistics.linear_regression(*logarithms).slope
+def _exponents(sizes: Sequence[int], measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each candidate, the slope of log(seconds - fixed cost) over log(size) through the largest sizes."""
+    fixed = measured[0]
+    largest = list(zip(sizes, measured, strict=True))[-SIZES_JUDGED:]
+    while len(largest) > 2 and any(
+        taken - fixed[name] < RESOLVED * fixed[name] for name, taken in largest[0][1].items()
+    ):
+        del largest[0]
+    return {
+        name: _slope([size for size, _ in largest], [row[name] - fixed[name] for _, row in largest])
+        for name in fixed
+    }
+
+
+def _slope(sizes: Sequence[int], work: Sequence[float]) -> float:
+    positive = [max(one, sys.float_info.min) for one in work]
+    return statistics.linear_regression(*(list(map(math.log, one)) for one in (sizes, positive))).slope
 
 
 def recurrent_rows() -> Iterator[Row]:
