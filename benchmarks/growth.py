@@ -40,27 +40,28 @@ def rows() -> Iterator[Row]:
 def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
     """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
-    ``make`` gives the candidates for a size. What is compared is the exponent of growth
+    ``make`` gives the candidates for a size. All sizes take turns: a machine that slows down
+    while one of them is measured would change the slope. What is compared is the exponent of growth
     of each one's work: its time without the fixed cost of a call, for which its time at
     the smallest size stands. Of a candidate with a high fixed cost, the time alone would
     seem to grow slowly, and that of the other one fast.
     """
-    measured: list[Mapping[str, float]] = []
-    for size in sizes:
-        seconds = paired(make(size), budget_s=1.0, rounds=5)
-        measured.append(seconds)
-        if size != sizes[-1]:
-            yield Row(f"{name}, {size:,}", seconds, "eager")
-            continue
-        exponents = _exponents(sizes, measured)
-        yield Row(
-            f"{name}, {size:,}",
-            seconds,
-            "eager",
-            f"exponent of growth ≤ eager's + {SLACK}",
-            exponents["torchstone"] <= exponents["eager"] + SLACK,
-            {f"exponent_{candidate}": round(slope, 2) for candidate, slope in exponents.items()},
-        )
+    torch._dynamo.reset()
+    candidates = {size: make(size) for size in sizes}
+    turns = {f"{who} {size}": run for size, given in candidates.items() for who, run in given.items()}
+    taken = paired(turns, budget_s=float(len(sizes)), rounds=5)
+    measured = [{who: taken[f"{who} {size}"] for who in given} for size, given in candidates.items()]
+    exponents = _exponents(sizes, measured)
+    for size, seconds in zip(sizes[:-1], measured, strict=False):
+        yield Row(f"{name}, {size:,}", seconds, "eager")
+    yield Row(
+        f"{name}, {sizes[-1]:,}",
+        measured[-1],
+        "eager",
+        f"exponent of growth ≤ eager's + {SLACK}",
+        exponents["torchstone"] <= exponents["eager"] + SLACK,
+        {f"exponent_{candidate}": round(slope, 2) for candidate, slope in exponents.items()},
+    )
 
 
 def _exponents(sizes: Sequence[int], measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -91,9 +92,8 @@ def recurrent_rows() -> Iterator[Row]:
 
 
 def _recurrent(kind: type[nn.RNNBase], training: bool, steps: int) -> Candidates:
-    torch._dynamo.reset()
     network, x = kind(16, 32), torch.randn(steps, 4, 16)
-    compiled = torch.compile(network, backend="torchstone", fullgraph=True)
+    compiled = torch.compile(network, backend="torchstone", fullgraph=True, dynamic=False)
 
     def run(function: Callable[..., tuple[torch.Tensor, object]]) -> None:
         with torch.set_grad_enabled(training):
@@ -147,7 +147,6 @@ SIZED: dict[str, tuple[Callable[[int], Inputs], Function]] = {
 
 
 def _sized(make: Callable[[int], Inputs], function: Function, size: int) -> Candidates:
-    torch._dynamo.reset()
     inputs = make(size)
-    compiled = torch.compile(function, backend="torchstone", fullgraph=True)
+    compiled = torch.compile(function, backend="torchstone", fullgraph=True, dynamic=False)
     return {"eager": partial(function, *inputs), "torchstone": partial(compiled, *inputs)}
