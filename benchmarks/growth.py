@@ -6,16 +6,16 @@ On one core each: what grows is work, and no scheduling of threads hides or adds
 from __future__ import annotations
 
 import math
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import linear_regression, median
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .measure import Row, one_core, paired
+from .measure import Row, one_core, rounds_of
 
 STEPS = (10, 100, 1_000, 10_000)
 ELEMENTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -26,6 +26,8 @@ SIZES_JUDGED = 3
 RESOLVED = 0.25
 """Share of the fixed cost below which work is not told from it; the two largest sizes are judged anyway."""
 
+ROUNDS = 9
+CANDIDATES = ("eager", "torchstone")
 Candidates = Mapping[str, Callable[[], object]]
 Inputs = tuple[torch.Tensor, ...]
 Function = Callable[..., object]
@@ -40,47 +42,56 @@ def rows() -> Iterator[Row]:
 def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
     """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
-    ``make`` gives the candidates for a size. All sizes take turns: a machine that slows down
-    while one of them is measured would change the slope. What is compared is the exponent of growth
-    of each one's work: its time without the fixed cost of a call, for which its time at
-    the smallest size stands. Of a candidate with a high fixed cost, the time alone would
-    seem to grow slowly, and that of the other one fast.
+    ``make`` gives the candidates for a size; those of all sizes take turns. What is compared
+    is the exponent of growth of each one's work: its time without the fixed cost of a call,
+    for which its time at the smallest size stands. Of a candidate with a high fixed cost, the
+    time alone would seem to grow slowly, and that of the other one fast. The exponents differ
+    by the slope of the ratio of both works, which is that of neighbours in time: a machine
+    that slows down in between does so for both.
     """
     torch._dynamo.reset()
-    candidates = {size: make(size) for size in sizes}
-    turns = {f"{who} {size}": run for size, given in candidates.items() for who, run in given.items()}
-    taken = paired(turns, budget_s=float(len(sizes)), rounds=5)
-    measured = [{who: taken[f"{who} {size}"] for who in given} for size, given in candidates.items()]
-    exponents = _exponents(sizes, measured)
-    for size, seconds in zip(sizes[:-1], measured, strict=False):
+    turns = {f"{candidate} {size}": run for size in sizes for candidate, run in make(size).items()}
+    taken = rounds_of(turns, budget_s=float(len(sizes)), rounds=ROUNDS)
+    eager, ours = ([taken[f"{candidate} {size}"] for size in sizes] for candidate in CANDIDATES)
+    typical = [
+        dict(zip(CANDIDATES, map(median, both), strict=True)) for both in zip(eager, ours, strict=True)
+    ]
+    judged = _judged(typical)
+    work = [row["eager"] - typical[0]["eager"] for row in typical[judged]]
+    ratios = [
+        median(
+            (own - typical[0]["torchstone"]) / (other - typical[0]["eager"])
+            for other, own in zip(*both, strict=True)
+        )
+        for both in zip(eager[judged], ours[judged], strict=True)
+    ]
+    exponent, difference = _slope(sizes[judged], work), _slope(sizes[judged], ratios)
+    for size, seconds in zip(sizes[:-1], typical, strict=False):
         yield Row(f"{name}, {size:,}", seconds, "eager")
     yield Row(
         f"{name}, {sizes[-1]:,}",
-        measured[-1],
+        typical[-1],
         "eager",
         f"exponent of growth ≤ eager's + {SLACK}",
-        exponents["torchstone"] <= exponents["eager"] + SLACK,
-        {f"exponent_{candidate}": round(slope, 2) for candidate, slope in exponents.items()},
+        difference <= SLACK,
+        {"exponent_eager": round(exponent, 2), "exponent_torchstone": round(exponent + difference, 2)},
     )
 
 
-def _exponents(sizes: Sequence[int], measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of each candidate, the slope of log(seconds - fixed cost) over log(size) through the largest sizes."""
-    fixed = measured[0]
-    largest = list(zip(sizes, measured, strict=True))[-SIZES_JUDGED:]
-    while len(largest) > 2 and any(
-        taken - fixed[name] < RESOLVED * fixed[name] for name, taken in largest[0][1].items()
+def _judged(typical: Sequence[Mapping[str, float]]) -> slice:
+    """The largest sizes whose work can be told from the fixed cost."""
+    first, fixed = len(typical) - SIZES_JUDGED, typical[0]
+    while first < len(typical) - 2 and any(
+        taken - fixed[name] < RESOLVED * fixed[name] for name, taken in typical[first].items()
     ):
-        del largest[0]
-    return {
-        name: _slope([size for size, _ in largest], [row[name] - fixed[name] for _, row in largest])
-        for name in fixed
-    }
+        first += 1
+    return slice(first, None)
 
 
-def _slope(sizes: Sequence[int], work: Sequence[float]) -> float:
-    positive = [max(one, sys.float_info.min) for one in work]
-    return statistics.linear_regression(*(list(map(math.log, one)) for one in (sizes, positive))).slope
+def _slope(sizes: Sequence[int], values: Sequence[float]) -> float:
+    """Of log(values) over log(sizes)."""
+    positive = [max(one, sys.float_info.min) for one in values]
+    return linear_regression(*(list(map(math.log, one)) for one in (sizes, positive))).slope
 
 
 def recurrent_rows() -> Iterator[Row]:

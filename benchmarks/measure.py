@@ -34,7 +34,15 @@ class Row:
 def paired(
     candidates: Mapping[str, Callable[[], object]], *, budget_s: float = 2.0, rounds: int = 7
 ) -> dict[str, float]:
-    """Median seconds per call of each candidate.
+    """Median seconds per call of each candidate, of :func:`rounds_of`."""
+    samples = rounds_of(candidates, budget_s=budget_s, rounds=rounds)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def rounds_of(
+    candidates: Mapping[str, Callable[[], object]], *, budget_s: float, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds per call of each candidate, round by round.
 
     Every round runs each candidate for an equal share of ``budget_s``; the
     number of calls per share is fixed by a first, unrecorded call.
@@ -53,7 +61,7 @@ def paired(
             for _ in range(calls[name]):
                 function()
             samples[name].append((time.perf_counter() - started) / calls[name])
-    return {name: statistics.median(values) for name, values in samples.items()}
+    return samples
 
 
 def once(function: Callable[[], object]) -> float:
