@@ -25,8 +25,8 @@ SIZES_JUDGED = 3
 """The exponent is that of the largest sizes: their time is work, not the fixed cost of a call."""
 RESOLVED = 0.25
 """Share of the fixed cost below which work is not told from it; the two largest sizes are judged anyway."""
-
 ROUNDS = 9
+
 CANDIDATES = ("eager", "torchstone")
 Candidates = Mapping[str, Callable[[], object]]
 Inputs = tuple[torch.Tensor, ...]

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from torchstone.backend.records import recorded
 from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning
@@ -169,6 +170,8 @@ def test_what_a_user_asks_of_values_is_not_answered_for_them() -> None:
 
     x = torch.full((2,), 2.0, requires_grad=True)
     torch.testing.assert_close(compiled(shifted, {"fallback": True})(x), x - 1)
+    with FakeTensorMode() as mode, pytest.raises(DataDependentOutputException):
+        torch.allclose(mode.from_tensor(x), torch.zeros(2))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

@@ -18,7 +18,8 @@ from torch.fx import GraphModule
 
 from ..compiler.normalize import (
     decompositions,
-    without_value_checks,
+    passing_value_checks,
+    without_factorization_checks,
     without_wrong_expansions,
 )
 from .options import Options
@@ -37,7 +38,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with without_value_checks(), without_wrong_expansions():
+    with without_factorization_checks(), passing_value_checks(), without_wrong_expansions():
         return compiler(module, example_inputs)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch._decomp import decomposition_table
 from torch._library import simple_registry
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram, default_decompositions
 
 from ..errors import CaptureError, TorchstoneError
@@ -60,43 +62,52 @@ def _is_implicit(overload: Any) -> bool:
     )
 
 
+@contextmanager
+def without_factorization_checks() -> Iterator[None]:
+    """Trace PyTorch's check that a factorisation succeeded as an operator without effect.
+
+    It is registered as one that must stay in order, which threads tokens through
+    the whole graph; a program cannot raise, so that nothing would be kept by them.
+    """
+    effect = simple_registry.singleton.find("aten::_linalg_check_errors").effect
+    before = effect.effect
+    effect.register(None)
+    try:
+        yield
+    finally:
+        effect.register(before)
+
+
 _PASSING = {
     # that a loss does not depend on the phases of complex singular vectors
     torch.ops.aten.allclose.default: True,
     # that the windows of istft vanish somewhere
     torch.ops.aten.equal.default: False,
 }
-"""What PyTorch's kernels ask about values while they are traced, and the answer with which they go on."""
+"""What PyTorch's derivatives ask about values while they are traced, and the answer with which they go on."""
+_answering = ContextVar("answering", default=False)
 
 
 @contextmanager
-def without_value_checks() -> Iterator[None]:
-    """Trace PyTorch's checks of values as passed: a program cannot raise.
+def passing_value_checks() -> Iterator[None]:
+    """Trace derivatives as if their checks of values passed: a program cannot raise.
 
-    Not for code in which a user may ask the same questions. One check, that a factorisation
-    succeeded, is registered as an effect to be kept in order, which would thread tokens
-    through the whole graph.
+    For graphs alone: to the same question in a user's code there is no answer.
     """
-    effect = simple_registry.singleton.find("aten::_linalg_check_errors").effect
-    before = effect.effect
-    effect.register(None)
-    asked = {operator: op_implementations_dict.get(operator) for operator in _PASSING}
-    op_implementations_dict.update(
-        {operator: partial(_answered, answer) for operator, answer in _PASSING.items()}
-    )
+    for operator in _PASSING:
+        op_implementations_dict.setdefault(operator, _answer)
+    token = _answering.set(True)
     try:
         yield
     finally:
-        effect.register(before)
-        for operator, rule in asked.items():
-            if rule is None:
-                del op_implementations_dict[operator]
-            else:
-                op_implementations_dict[operator] = rule
+        _answering.reset(token)
 
 
-def _answered(answer: bool, *_: Any, **__: Any) -> bool:
-    return answer
+def _answer(_: Any, operator: OpOverload, *args: Any, **kwargs: Any) -> bool:
+    """A rule for fake tensors; outside :func:`passing_value_checks` it does what PyTorch does without one."""
+    if not _answering.get():
+        raise DataDependentOutputException(operator)
+    return _PASSING[operator]
 
 
 _WRONG_EXPANSIONS = (
@@ -196,7 +207,7 @@ def normalize(program: ExportedProgram) -> ExportedProgram:
 def _functional(program: ExportedProgram) -> ExportedProgram:
     with (
         torch.no_grad(),
-        without_value_checks(),
+        without_factorization_checks(),
         without_wrong_expansions(),
         quick_overrides(),
         warnings.catch_warnings(),

@@ -29,7 +29,7 @@ from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import (
     decompositions,
     normalize,
-    without_value_checks,
+    passing_value_checks,
     without_wrong_expansions,
 )
 from ..compiler.program import lower_program
@@ -165,7 +165,7 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
         """A call may write into what it is given (running statistics); programs do not."""
         return function(*(one.clone() for one in given))
 
-    with without_value_checks(), without_wrong_expansions():
+    with passing_value_checks(), without_wrong_expansions():
         with replacing():
             differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
         _refuse_other_memory(differentiated, operands)

@@ -313,7 +313,7 @@ BOUNDED: dict[str, _Bounded] = {
 }
 
 
-# What factorisations, sorts and selections determine -------------------------------------------------
+# What factorisations, sorts and selections determine -------------------------------------
 
 
 def _of_svd(result: Any) -> list[Tensor]:
