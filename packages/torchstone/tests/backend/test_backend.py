@@ -226,6 +226,42 @@ def test_buffers_are_updated_in_training() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "change"),
+    [
+        (torch.float32, torch.t),
+        (torch.float32, lambda data: data.view(torch.int32)),
+        (torch.float32, lambda data: data.resize_(2, 2)),
+        (torch.complex64, torch.conj),
+        (torch.complex64, lambda data: data.imag),
+        (torch.complex64, lambda data: torch.conj(data).imag),
+        (torch.float32, lambda data: data + 1),
+        (torch.float32, torch.ones_like),
+    ],
+    ids=["transposed", "bits", "smaller", "conjugated", "strided", "negated", "other address", "constant"],
+)
+@pytest.mark.parametrize("kind", [nn.Parameter, nn.Buffer])
+def test_what_a_module_holds_may_be_replaced(kind: Any, dtype: torch.dtype, change: Any) -> None:
+    """Most of these leave the address as it is: the call relies on Dynamo's guards for the rest."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            data = torch.arange(9).to(dtype).view(3, 3) * (2 + (1j if dtype.is_complex else 0))
+            self.weight = kind(data) if kind is nn.Buffer else kind(data, requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weight.sum(0)[:2] + self.weight.reshape(-1)[:2]
+
+    model, x = Scaled(), torch.tensor([2.0, 3.0])
+    compiled = torch.compile(model, backend="torchstone", fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(x), model(x))
+    model.weight.data = change(model.weight.data)
+    for _ in range(3):
+        assert torch.equal(compiled(x), model(x))
+
+
+@pytest.mark.parametrize(
     "optimizer",
     [
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),

@@ -236,10 +236,11 @@ def test_static_argument_follows_in_place_writes() -> None:
     assert not runtime.stats().copies_in
 
 
-def test_static_argument_follows_rebinding() -> None:
+@pytest.mark.parametrize("guarded", [False, True])
+def test_static_argument_follows_rebinding(guarded: bool) -> None:
     weight = torch.nn.Parameter(torch.ones(2, 3))
     x = torch.zeros(2, 3)
-    call = program().torch_call(static=[0])
+    call = program().torch_call(static=[0], guarded=guarded)
     assert torch.equal(call([weight, x])[0], torch.ones(2, 3))
     weight.data = torch.full((2, 3), 5.0)
     assert torch.equal(call([weight, x])[0], torch.full((2, 3), 5.0))

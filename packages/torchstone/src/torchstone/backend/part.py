@@ -62,8 +62,9 @@ class CompiledPart:
             built.serialize(hlo.resolve_version("current")), input_names=[a.name for a in arguments]
         )
         kept = {position for position in static if self._orders.inputs.get(position) is None}
+        # Dynamo's guards compare parameters and buffers with those of the trace, all but their addresses.
         self._call = executable.torch_call(
-            [i for i, position in enumerate(self._tensors) if position in kept]
+            [i for i, position in enumerate(self._tensors) if position in kept], guarded=True
         )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:

@@ -8,7 +8,8 @@ stable, and of equal elements the first one counts. Not here: operators
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable
 
 import numpy
 
@@ -18,11 +19,6 @@ from ..hlo import Value
 from .common import counter
 
 _INTEGERS = {16: INT16, 32: INT32, 64: INT64}
-_REMEMBERED = 1 << 22
-"""Up to so many elements their keys are computed once; the keys of more than that, which no cache holds,
-anew in every pass."""
-_PART = 1 << 18
-"""Elements of a part whose keys are computed and compared together."""
 
 
 def order_key(x: Value, descending: bool = False) -> Value:
@@ -124,70 +120,43 @@ def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
 
     Two bits of the key in each step: half as many passes over the elements as it has bits.
     """
-    shape, count = rank.shape, _counting(x, axis)
-    dtype = _key_dtype(x.dtype)
+    shape, keys = rank.shape, order_key(x)
     rank = hlo.convert(rank, counter(x.shape[axis]))
 
     def step(i: Value, low: Value) -> list[Value]:
         place = hlo.broadcast_to(top - i - i, shape)
-        candidates = [low + hlo.shift_left(hlo.full(shape, part, dtype), place) for part in (1, 2, 3)]
-        for candidate, before in zip(candidates, count(candidates), strict=True):
+        candidates = [low + hlo.shift_left(hlo.full(shape, part, keys.dtype), place) for part in (1, 2, 3)]
+        below = [keys < hlo.broadcast_to(candidate, keys.shape) for candidate in candidates]
+        flags = [hlo.convert(each, rank.dtype) for each in below]
+        counts = hlo.reduce(flags, [0] * len(flags), [axis], _by_pairs(operator.add))
+        for candidate, before in zip(candidates, counts, strict=True):
             low = hlo.select(hlo.reshape(before, shape) <= rank, candidate, low)
         return [low]
 
-    first = hlo.full(shape, hlo.lowest(dtype), dtype)
-    top = hlo.scalar(dtype.bits - 2, dtype)
-    return hlo.fori(hlo.scalar(dtype.bits // 2, dtype), step, [first])[0]
+    first = hlo.full(shape, hlo.lowest(keys.dtype), keys.dtype)
+    top = hlo.scalar(keys.dtype.bits - 2, keys.dtype)
+    return hlo.fori(hlo.scalar(keys.dtype.bits // 2, keys.dtype), step, [first])[0]
 
 
-def _counting(x: Value, axis: int) -> Callable[[Sequence[Value]], list[Value]]:
-    """How many keys along ``axis`` are smaller than each of some candidates, as a function of these."""
-    size = x.shape[axis]
+def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Value]]:
+    """The body of a reduction of several arrays at once, each by ``combine``."""
 
-    def smaller(keys: Value, candidates: Sequence[Value]) -> list[Value]:
-        below = [keys < hlo.broadcast_to(candidate, keys.shape) for candidate in candidates]
-        flags = [hlo.convert(each, counter(size)) for each in below]
-        return hlo.reduce(flags, [0] * len(flags), [axis], _added)
+    def body(*values: Value) -> list[Value]:
+        half = len(values) // 2
+        return [combine(a, b) for a, b in zip(values[:half], values[half:], strict=True)]
 
-    elements = hlo.static_dim(hlo.product(x.shape))
-    if not isinstance(size, int) or elements is None or elements <= _REMEMBERED:
-        keys = order_key(x)
-        return lambda candidates: smaller(keys, candidates)
-    length = max(1, _PART * size // elements)
-    whole, zero = size // length, hlo.scalar(0, INT64)
-    sizes = [length if i == axis else int(dim) for i, dim in enumerate(x.shape)]
-
-    def by_parts(candidates: Sequence[Value]) -> list[Value]:
-        def step(i: Value, *counts: Value) -> list[Value]:
-            part = hlo.dynamic_slice(x, [i * length if j == axis else zero for j in range(x.rank)], sizes)
-            return _added(*counts, *smaller(order_key(part), candidates))
-
-        rest = order_key(hlo.slice_axis(x, axis, whole * length, size))
-        return hlo.fori(hlo.scalar(whole, INT64), step, smaller(rest, candidates))
-
-    return by_parts
-
-
-def _added(*counts: Value) -> list[Value]:
-    """The sums of the first and the second half of ``counts``, one by one."""
-    half = len(counts) // 2
-    return [a + b for a, b in zip(counts[:half], counts[half:], strict=True)]
+    return body
 
 
 def first_equal(keys: Value, key: Value, axis: int, rather: int | None = None) -> Value:
-    """Where ``key``, or ``rather`` if that occurs, stands first along ``axis``, of size 1 in ``key``: int64.
-
-    Degrees and indices are reduced together, which an engine does without an array of indices in memory.
-    """
+    """Where ``key``, or ``rather`` if it occurs, stands first along ``axis``, of size 1 in ``key``: int64."""
     counted = counter(keys.shape[axis])
-    degree = hlo.convert(hlo.eq(keys, hlo.broadcast_to(key, keys.shape)), INT32)
-    if rather is not None:
-        degree = hlo.select(hlo.eq(keys, rather), 2, degree)
-
-    def better(best: Value, at: Value, other: Value, where: Value) -> list[Value]:
-        moves = (other > best) | (hlo.eq(other, best) & (where < at))
-        return [hlo.select(moves, other, best), hlo.select(moves, where, at)]
-
+    nowhere = hlo.highest(counted)
     places = hlo.index_of(keys, axis, counted)
-    _, first = hlo.reduce([degree, places], [0, hlo.highest(counted)], [axis], better)
+    sought = [hlo.broadcast_to(key, keys.shape)]
+    sought += [] if rather is None else [hlo.full_like(keys, rather)]
+    standing = [hlo.select(hlo.eq(keys, each), places, nowhere) for each in sought]
+    first, *better = hlo.reduce(standing, [nowhere] * len(standing), [axis], _by_pairs(hlo.minimum))
+    for place in better:
+        first = hlo.select(place < nowhere, place, first)
     return hlo.convert(hlo.reshape(first, key.shape), INT64)

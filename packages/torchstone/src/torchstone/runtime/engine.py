@@ -54,8 +54,13 @@ class Executable(Protocol):
         """Run on torch tensors, giving torch tensors."""
         ...
 
-    def torch_call(self, static: Iterable[int] = ()) -> Callable[[Sequence[Any]], list[Any]]:
-        """A fast function over lists of torch tensors that imports ``static`` arguments once."""
+    def torch_call(
+        self, static: Iterable[int] = (), *, guarded: bool = False
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """A fast function over lists of torch tensors that imports ``static`` arguments once.
+
+        ``guarded``: nothing but their addresses can change between calls.
+        """
         ...
 
 

@@ -67,11 +67,16 @@ class LoadedProgram:
             self._torch_call = self.torch_call()
         return self._torch_call(tensors)
 
-    def torch_call(self, static: Iterable[int] = ()) -> TorchCall:
-        """A fast function over lists of tensors that imports ``static`` arguments once, unless donated."""
+    def torch_call(self, static: Iterable[int] = (), *, guarded: bool = False) -> TorchCall:
+        """A fast function over lists of tensors that imports ``static`` arguments once, unless donated.
+
+        ``guarded``: nothing but their addresses can change between calls.
+        """
         from .torch_bridge import TorchCall
 
-        return TorchCall(self._run, self.inputs, self.outputs, self.device, static, self._donated)
+        return TorchCall(
+            self._run, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded
+        )
 
     def _run(self, arrays: list[Any]) -> list[Any]:
         try:

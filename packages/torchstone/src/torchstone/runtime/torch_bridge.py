@@ -99,8 +99,10 @@ class TorchCall:
     shows every in-place write; what cannot be viewed is copied on each call.
     Elsewhere it is a copy, made anew when the tensor's address or version
     counter changes (writes through ``.data`` do not change the counter); the
-    tensor's memory then lives as long as the copy is current. ``donated`` are
-    positions that the execution consumes: nothing of theirs is kept.
+    tensor's memory then lives as long as the copy is current. ``guarded``: the
+    caller knows that static arguments still have the type, dtype, shape, strides
+    and device of the last call's, so that only their addresses are compared.
+    ``donated`` are positions that the execution consumes: nothing of theirs is kept.
 
     Safe from several threads.
     """
@@ -113,6 +115,8 @@ class TorchCall:
         device: Device,
         static: Iterable[int] = (),
         donated: Iterable[int] = (),
+        *,
+        guarded: bool = False,
     ) -> None:
         self._run = run
         consumed = frozenset(donated)
@@ -124,6 +128,7 @@ class TorchCall:
         self._device = device
         self._static = sorted(set(static) - consumed)
         self._pick_static = _picker(self._static)
+        self._guarded = guarded
         self._shares_outputs = device.shares_host_memory and not any(
             spec.dtype in dtypes.SUB_BYTE for spec in outputs
         )
@@ -136,7 +141,7 @@ class TorchCall:
         known = self._known
         if (
             known is not None
-            and known.guards.check(*tensors)
+            and known.guards.check(*known.pick_unguarded(tensors))
             and self._identities(tensors) == known.identities
         ):
             arrays = known.arrays.copy()
@@ -176,11 +181,14 @@ class TorchCall:
             else:
                 kept = {i: arrays[i] for i in self._static}
                 storages = [tensors[i].untyped_storage() for i in kept]
+            fresh = [i for i in range(len(arrays)) if i not in kept]
+            pick = _picker(fresh if self._guarded else range(len(arrays)))
             self._known = _Known(
-                guards=_TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None),
+                guards=_TensorGuards(*pick(tensors), dynamic_dims_sizes=None, dynamic_dims_strides=None),
+                pick_unguarded=pick,
                 identities=self._identities(tensors),
                 arrays=[kept.get(i) for i in range(len(arrays))],
-                fresh=[i for i in range(len(arrays)) if i not in kept],
+                fresh=fresh,
                 storages=storages,
             )
         return arrays
@@ -190,15 +198,16 @@ class TorchCall:
 class _Known:
     """What one careful call has found out.
 
-    ``guards`` compares type, dtype, shape, strides, device and lazy bits of all
-    tensors in one C++ call (which also refuses one tensor passed twice: that
-    goes the careful road). ``arrays`` are the kept imports, None at the
+    ``guards`` compares type, dtype, shape, strides, device and lazy bits of the
+    tensors that ``pick_unguarded`` picks in one C++ call (which also refuses one
+    tensor passed twice: that goes the careful road). ``arrays`` are the kept imports, None at the
     positions in ``fresh``, which are imported on each call. ``storages`` keeps
     the memory behind kept copies alive, so that an equal address means the
     same memory, never a recycled one; views need no such care.
     """
 
     guards: Any
+    pick_unguarded: Callable[[Sequence[Any]], Sequence[Any]]
     identities: list[Any]
     arrays: list[Any]
     fresh: list[int]
