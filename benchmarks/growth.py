@@ -48,13 +48,13 @@ def growth(
 ) -> Iterator[Row]:
     """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
-    ``make`` gives the candidates for a size; those of all sizes take turns. Compared are the
-    times at the largest size, as multiples of those at the smallest, and the exponents of
-    growth of the work: of the time without the fixed cost of a call, for which the time at the
-    smallest size stands. Of a candidate with a high fixed cost, the time alone would seem to
-    grow slowly, and that of the other one fast. The exponents differ by the slope of the ratio
-    of both works, which is that of neighbours in time: a machine that slows down in between
-    does so for both.
+    ``make`` gives the candidates for a size; those of all sizes take turns. What is compared
+    is the exponent of growth of each one's work: its time without the fixed cost of a call,
+    for which its time at the smallest size stands. Of a candidate with a high fixed cost, the
+    time alone would seem to grow slowly, and that of the other one fast; how often the time at
+    the smallest size goes into that at the largest is noted beside it. The exponents differ
+    by the slope of the ratio of both works, which is that of neighbours in time: a machine
+    that slows down in between does so for both.
     """
     torch._dynamo.reset()
     turns = {f"{candidate} {size}": run for size in sizes for candidate, run in make(size).items()}
@@ -80,13 +80,13 @@ def growth(
         f"{name}, {sizes[-1]:,}",
         typical[-1],
         "eager",
-        f"grows no more than eager's; exponent ≤ eager's + {slack}",
-        factors["torchstone"] <= factors["eager"] and difference <= slack,
+        f"exponent of growth ≤ eager's + {slack}",
+        difference <= slack,
         {
-            "growth_eager": round(factors["eager"]),
-            "growth_torchstone": round(factors["torchstone"]),
             "exponent_eager": round(exponent, 2),
             "exponent_torchstone": round(exponent + difference, 2),
+            "times_eager": round(factors["eager"]),
+            "times_torchstone": round(factors["torchstone"]),
         },
     )
 
