@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from torchstone import export
-from torchstone.lowering import ordering
 
 NEGATIVE_NAN = torch.tensor(-1, dtype=torch.int32).view(torch.float32).item()
 
@@ -32,14 +31,8 @@ def test_topk_is_the_head_of_a_stable_sort(dtype: torch.dtype, largest: bool) ->
         assert torch.equal(taken.view(torch.uint8), values[:, :count].contiguous().view(torch.uint8))
 
 
-@pytest.mark.parametrize("part", [None, 128, 200], ids=["at once", "parts and a rest", "whole parts"])
-def test_selection_gives_the_first_of_equal_elements(
-    part: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_selection_gives_the_first_of_equal_elements() -> None:
     x = numbers()
-    if part is not None:
-        monkeypatch.setattr(ordering, "_REMEMBERED", part)
-        monkeypatch.setattr(ordering, "_PART", part)
     found = export(lambda x: (*x.kthvalue(150, 1), *x.median(1), *x.nanmedian(1)), (x,))(x)
     expected = [x.kthvalue(150, 1)[0], x.median(1)[0], x.nanmedian(1)[0]]
     for value, index, wanted in zip(found[::2], found[1::2], expected, strict=True):
