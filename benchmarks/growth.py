@@ -23,11 +23,6 @@ STEPS = (10, 100, 1_000, 10_000)
 ELEMENTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SLACK = 0.1
 """How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
-OUT_OF_CACHE = 0.25
-"""The same for what reads its numbers many times (17 passes for a median), limited by nothing but memory:
-from 10⁵ to 10⁷ elements they leave the caches, where a pass takes twice as long per element, which makes
-0.15 of these two tenfold sizes. Eager's quick selection, three times slower at the largest, is not limited
-by memory."""
 SIZES_JUDGED = 3
 """The exponent is that of the largest sizes: their time is work, not the fixed cost of a call."""
 RESOLVED = 0.25
@@ -49,9 +44,7 @@ def rows() -> Iterator[Row]:
         yield from size_rows()
 
 
-def growth(
-    name: str, sizes: Sequence[int], make: Callable[[int], Candidates], slack: float = SLACK
-) -> Iterator[Row]:
+def growth(name: str, sizes: Sequence[int], make: Callable[[int], Candidates]) -> Iterator[Row]:
     """One row per size; the last one says whether ``torchstone`` grows no faster than ``eager``.
 
     ``make`` gives the candidates for a size; those of all sizes take turns. What is compared
@@ -86,8 +79,8 @@ def growth(
         f"{name}, {sizes[-1]:,}",
         typical[-1],
         "eager",
-        f"exponent of growth ≤ eager's + {slack}",
-        difference <= slack,
+        f"exponent of growth ≤ eager's + {SLACK}",
+        difference <= SLACK,
         {
             "exponent_eager": round(exponent, 2),
             "exponent_torchstone": round(exponent + difference, 2),
@@ -138,8 +131,7 @@ def _recurrent(kind: type[nn.RNNBase], training: bool, steps: int) -> Candidates
 def size_rows() -> Iterator[Row]:
     """Scans, sorts and bags of embeddings over 10³ to 10⁷ elements."""
     for name, (make, function) in SIZED.items():
-        slack = OUT_OF_CACHE if name in MANY_PASSES else SLACK
-        yield from growth(f"{name}: elements", ELEMENTS, partial(_sized, make, function), slack)
+        yield from growth(f"{name}: elements", ELEMENTS, partial(_sized, make, function))
 
 
 def _numbers(size: int) -> Inputs:
@@ -175,7 +167,6 @@ SIZED: dict[str, tuple[Callable[[int], Inputs], Function]] = {
     "embedding_bag max": (_bags, partial(_bag, "max")),
 }
 """By name: the inputs for a number of elements, and the function."""
-MANY_PASSES = {"kthvalue", "median"}
 
 
 def _sized(make: Callable[[int], Inputs], function: Function, size: int) -> Candidates:
