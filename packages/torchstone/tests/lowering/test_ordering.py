@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from torchstone import export
+from torchstone.lowering import ordering
 
 NEGATIVE_NAN = torch.tensor(-1, dtype=torch.int32).view(torch.float32).item()
 
@@ -31,7 +32,32 @@ def test_topk_is_the_head_of_a_stable_sort(dtype: torch.dtype, largest: bool) ->
         assert torch.equal(taken.view(torch.uint8), values[:, :count].contiguous().view(torch.uint8))
 
 
-def test_selection_gives_the_first_of_equal_elements() -> None:
+@pytest.fixture
+def by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few elements are selected from as are those that caches do not hold."""
+    monkeypatch.setattr(ordering, "_OUTSIDE_CACHES", 0)
+    monkeypatch.setattr(ordering, "_BLOCK", 64)
+
+
+@pytest.mark.parametrize(("size", "axis"), [(192, 0), (100, 1), (100, 2)])
+@pytest.mark.usefixtures("by_halves")
+def test_selection_by_halves_of_keys(size: int, axis: int) -> None:
+    """The first, the last and one between, of numbers over the whole range and of close ones."""
+    shape = [2, 3]
+    shape.insert(axis, size)
+    generator = torch.Generator().manual_seed(size)
+    wide = torch.randint(-(2**31), 2**31, shape, generator=generator)
+    close = torch.randint(65_500, 65_580, shape, generator=generator)
+    inputs, ranks = (wide.int(), -close.int(), wide.float()), (1, size // 3, size)
+    found = export(lambda *xs: [x.kthvalue(rank, axis)[0] for x in xs for rank in ranks], inputs)(*inputs)
+    expected = [x.sort(axis)[0].select(axis, rank - 1) for x in inputs for rank in ranks]
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_selection_gives_the_first_of_equal_elements(halves: bool, request: pytest.FixtureRequest) -> None:
+    if halves:
+        request.getfixturevalue("by_halves")
     x = numbers()
     found = export(lambda x: (*x.kthvalue(150, 1), *x.median(1), *x.nanmedian(1)), (x,))(x)
     expected = [x.kthvalue(150, 1)[0], x.median(1)[0], x.nanmedian(1)[0]]

@@ -30,6 +30,8 @@ def _cdist_backward(make: Make) -> Iterator[Sample]:
         x, y = make(4, 3), make(5, 3)
         y[1] = x[2]
         yield Sample((make(4, 5), x, y, p, aten._cdist_forward(x, y, p, None)), note="two equal rows")
+    x, y = make(4, 3), make(0, 5, 3)
+    yield Sample((make(0, 4, 5), x, y, 2.0, make(0, 4, 5)), note="empty, not broadcast")
 
 
 @samples(

@@ -7,9 +7,10 @@ stable, and of equal elements the first one counts. Not here: operators
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy
 
@@ -19,6 +20,11 @@ from ..hlo import Value
 from .common import counter
 
 _INTEGERS = {16: INT16, 32: INT32, 64: INT64}
+
+_OUTSIDE_CACHES = 1 << 22
+"""So many keys of 32 bits are read from memory in each pass."""
+_BLOCK = 1024
+"""So many keys are counted in 16 bits."""
 
 
 def order_key(x: Value, descending: bool = False) -> Value:
@@ -118,24 +124,72 @@ def _rows_of(table: Value, chosen: Value) -> Value:
 def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
     """The key of the element of ``x`` that has ``rank`` others before it; ``axis`` is of size 1 in both.
 
-    Two bits of the key in each step: half as many passes over the elements as it has bits.
+    Keys that caches do not hold are read by halves, since memory then sets the time: first
+    all high halves, then the low ones of the keys that share the one found, with those of
+    smaller and larger keys at the ends of the order.
     """
-    shape, keys = rank.shape, order_key(x)
-    rank = hlo.convert(rank, counter(x.shape[axis]))
+    keys, size = order_key(x), x.shape[axis]
+    rank = hlo.convert(rank, counter(size))
+    whole = all(isinstance(dim, int) for dim in x.shape)
+    if not whole or keys.dtype is not INT32 or hlo.product(x.shape) < _OUTSIDE_CACHES or size < _BLOCK:
+        return _search([keys], rank, axis)
+    parts = _in_blocks(keys, axis)
+    high = [hlo.convert(hlo.shift_right_arithmetic(part, 16), INT16) for part in parts]
+    found = _search(high, rank, axis)
+    low = []
+    for part, upper in zip(parts, high, strict=True):
+        shared = _beside(found, upper, axis)
+        lower = hlo.convert((part & 0xFFFF) + hlo.lowest(INT16), INT16)
+        lower = hlo.select(upper > shared, hlo.highest(INT16), lower)
+        low.append(hlo.select(upper < shared, hlo.lowest(INT16), lower))
+    rest = hlo.convert(_search(low, rank, axis), INT32) - hlo.lowest(INT16)
+    return hlo.shift_left(hlo.convert(found, INT32), hlo.full(rank.shape, 16, INT32)) | rest
+
+
+def _in_blocks(keys: Value, axis: int) -> list[Value]:
+    """``axis`` split into blocks and their elements, and those that are left over, if any."""
+    size = keys.shape[axis]
+    assert isinstance(size, int)
+    blocks, over = divmod(size, _BLOCK)
+    main = hlo.slice_axis(keys, axis, 0, size - over)
+    main = hlo.reshape(main, (*keys.shape[:axis], blocks, _BLOCK, *keys.shape[axis + 1 :]))
+    return [main, hlo.slice_axis(keys, axis, size - over, size)] if over else [main]
+
+
+def _beside(one: Value, keys: Value, axis: int) -> Value:
+    """``one``, of size 1 along ``axis``, for each of ``keys``, which may be in blocks."""
+    if keys.rank > one.rank:
+        one = hlo.reshape(one, (*one.shape[:axis], 1, 1, *one.shape[axis + 1 :]))
+    return hlo.broadcast_to(one, keys.shape)
+
+
+def _search(parts: Sequence[Value], rank: Value, axis: int) -> Value:
+    """The key that has ``rank`` others before it, among parts that may be in blocks (:func:`_in_blocks`).
+
+    Two bits of the key in each step: half as many passes over the elements as it has bits.
+    Within a block the smaller keys are counted in 16 bits, of which an engine adds twice as
+    many at a time.
+    """
+    shape, dtype = rank.shape, parts[0].dtype
+
+    def counted(keys: Value, candidates: Sequence[Value]) -> list[Value]:
+        counts = [keys < _beside(candidate, keys, axis) for candidate in candidates]
+        along = [(axis + 1, INT16), (axis, rank.dtype)] if keys.rank > rank.rank else [(axis, rank.dtype)]
+        for one, wide in along:
+            flags = [hlo.convert(each, wide) for each in counts]
+            counts = hlo.reduce(flags, [0] * len(flags), [one], _by_pairs(operator.add))
+        return [hlo.reshape(each, shape) for each in counts]
 
     def step(i: Value, low: Value) -> list[Value]:
-        place = hlo.broadcast_to(top - i - i, shape)
-        candidates = [low + hlo.shift_left(hlo.full(shape, part, keys.dtype), place) for part in (1, 2, 3)]
-        below = [keys < hlo.broadcast_to(candidate, keys.shape) for candidate in candidates]
-        flags = [hlo.convert(each, rank.dtype) for each in below]
-        counts = hlo.reduce(flags, [0] * len(flags), [axis], _by_pairs(operator.add))
+        place = hlo.broadcast_to(dtype.bits - 2 - i - i, shape)
+        candidates = [low + hlo.shift_left(hlo.full(shape, part, dtype), place) for part in (1, 2, 3)]
+        counts = zip(*(counted(keys, candidates) for keys in parts), strict=True)
         for candidate, before in zip(candidates, counts, strict=True):
-            low = hlo.select(hlo.reshape(before, shape) <= rank, candidate, low)
+            low = hlo.select(functools.reduce(operator.add, before) <= rank, candidate, low)
         return [low]
 
-    first = hlo.full(shape, hlo.lowest(keys.dtype), keys.dtype)
-    top = hlo.scalar(keys.dtype.bits - 2, keys.dtype)
-    return hlo.fori(hlo.scalar(keys.dtype.bits // 2, keys.dtype), step, [first])[0]
+    first = hlo.full(shape, hlo.lowest(dtype), dtype)
+    return hlo.fori(hlo.scalar(dtype.bits // 2, dtype), step, [first])[0]
 
 
 def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Value]]:

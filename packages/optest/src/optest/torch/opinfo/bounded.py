@@ -165,11 +165,16 @@ def _equal(input: Tensor, other: Tensor) -> Tensor:
     return (input == other).all()
 
 
+def _rows(self: Tensor, dim: int | None) -> Tensor:
+    """What is told apart, each as a row: the slices along ``dim``, or all elements."""
+    return self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).unsqueeze(-1).flatten(1)
+
+
 def _unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> list[Tensor]:
     """Rows of values, then the inverse and the counts where they are asked for, then how many there are."""
-    rows = self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).flatten(1)
+    rows = _rows(self, dim)
     return _groups(rows, torch.arange(rows.shape[0]), return_inverse, return_counts, self, dim)
 
 
@@ -181,7 +186,7 @@ def _unique(
     dim: int | None = None,
 ) -> list[Tensor]:
     """As :func:`_unique_consecutive`, of rows in lexicographic order."""
-    rows = self.reshape(-1, 1) if dim is None else self.movedim(dim, 0).flatten(1)
+    rows = _rows(self, dim)
     order = torch.arange(rows.shape[0])
     for column in reversed(range(rows.shape[1])):
         order = order[torch.sort(rows[order, column], stable=True)[1]]

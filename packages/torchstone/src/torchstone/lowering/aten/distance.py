@@ -13,7 +13,7 @@ import torch
 from ... import hlo
 from ...dtypes import FLOAT32, FLOAT64, INT64
 from ...hlo import Value
-from ..common import restore
+from ..common import is_empty, restore
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
 from .reduction import norm_of_magnitudes
@@ -69,7 +69,9 @@ def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Optional]:
 
 @lowers(aten._cdist_backward.default, dtypes=WIDE)
 def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec) -> list[Optional]:
-    """Gradient of :func:`cdist` to ``x1``."""
+    """Gradient of :func:`cdist` to ``x1``, which without distances is not broadcast yet."""
+    if is_empty(grad.shape):
+        return [hlo.full(out.shape, 0, out.dtype)]
 
     def kernel(grad: Value, x1: Value, x2: Value, distances: Value) -> Value:
         return _gradient(grad, x1, x2, distances, p)
