@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -94,6 +95,14 @@ def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str)
     classes = {one.attributes["class"] for one in results}
     assert "bounded" in classes
     assert (classes == {"bounded"}) is (entry == "masked_select")
+
+
+@pytest.mark.parametrize("entry", ["unique", "unique_consecutive"])
+def test_rows_are_told_apart_along_an_axis_of_any_input(entry: str) -> None:
+    """Some samples are 1-d and name their only axis."""
+    results = run(CONTROL, entry, most=sys.maxsize)
+    assert statuses(results) == {Status.PASSED}
+    assert {one.attributes["class"] for one in results} == {"bounded"}
 
 
 def test_a_record_says_what_ran() -> None:
