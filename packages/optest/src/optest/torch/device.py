@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class TorchDriver(BackendDriver):
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         """One answer per call of a suite (see ``optest.torch.opinfo``)."""
-        from .opinfo.calls import Answer, copied, evaluate
+        from .opinfo.calls import Answer, evaluate, placed
 
         answers = []
         for call in calls:
@@ -69,7 +70,7 @@ class TorchDriver(BackendDriver):
                 outputs = [
                     one
                     for _ in range(repeats)
-                    for one in evaluate(call.run.map(lambda tensor: copied(tensor).to(self.device)))
+                    for one in evaluate(call.run.map(partial(placed, device=self.device)))
                 ]
             except NotImplementedError as error:
                 answers.append(Answer(unsupported=_first_line(error), error=error))

@@ -97,6 +97,11 @@ def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str)
     assert (classes == {"bounded"}) is (entry == "masked_select")
 
 
+def test_the_control_refuses_a_tensor_without_memory() -> None:
+    """One of the errors that `gradient` must raise is about a tensor on the device meta."""
+    assert statuses(run(CONTROL, "gradient", "errors", most=99)) == {Status.PASSED}
+
+
 @pytest.mark.parametrize("entry", ["unique", "unique_consecutive"])
 def test_rows_are_told_apart_along_an_axis_of_any_input(entry: str) -> None:
     """Some samples are 1-d and name their only axis."""

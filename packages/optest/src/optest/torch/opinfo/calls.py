@@ -245,3 +245,8 @@ def copied(tensor: Tensor) -> Tensor:
     memory = tensor.untyped_storage().clone()
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return fresh.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def placed(tensor: Tensor, device: str) -> Tensor:
+    """A copy on ``device``. A tensor without memory stays where it is: it is there to be refused."""
+    return tensor if tensor.is_meta else copied(tensor).to(device)
