@@ -97,6 +97,10 @@ def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str)
     assert (classes == {"bounded"}) is (entry == "masked_select")
 
 
+def test_the_control_passes_where_a_result_is_a_conjugate_view() -> None:
+    assert statuses(run(CONTROL, "conj", dtype="complex32")) == {Status.PASSED}
+
+
 def test_the_control_refuses_a_tensor_without_memory() -> None:
     """One of the errors that `gradient` must raise is about a tensor on the device meta."""
     assert statuses(run(CONTROL, "gradient", "errors", most=99)) == {Status.PASSED}

@@ -116,7 +116,7 @@ def _compared(got: Any, want: Tensor, truth: Tensor | None, exact: bool) -> Comp
     if truth is None:
         return compare(actual, expected)
     if want.dtype is torch.complex32:
-        truth = torch.view_as_real(truth)
+        truth = torch.view_as_real(truth.resolve_conj())
     reference = array_of(truth)
     found = compare(actual, expected, reference=reference)
     if found.accuracy is None and found.same_form and kind_of(expected.dtype) not in ("bool", "int"):
