@@ -130,8 +130,8 @@ def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
     """
     keys, size = order_key(x), x.shape[axis]
     rank = hlo.convert(rank, counter(size))
-    whole = all(isinstance(dim, int) for dim in x.shape)
-    if not whole or keys.dtype is not INT32 or hlo.product(x.shape) < _OUTSIDE_CACHES or size < _BLOCK:
+    many = hlo.is_static(x.shape) and hlo.product(x.shape) >= _OUTSIDE_CACHES and size >= _BLOCK
+    if not many or keys.dtype is not INT32:
         return _search([keys], rank, axis)
     parts = _in_blocks(keys, axis)
     high = [hlo.convert(hlo.shift_right_arithmetic(part, 16), INT16) for part in parts]
@@ -143,7 +143,7 @@ def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
         lower = hlo.select(upper > shared, hlo.highest(INT16), lower)
         low.append(hlo.select(upper < shared, hlo.lowest(INT16), lower))
     rest = hlo.convert(_search(low, rank, axis), INT32) - hlo.lowest(INT16)
-    return hlo.shift_left(hlo.convert(found, INT32), hlo.full(rank.shape, 16, INT32)) | rest
+    return hlo.shift_left(hlo.convert(found, INT32), 16) | rest
 
 
 def _in_blocks(keys: Value, axis: int) -> list[Value]:
