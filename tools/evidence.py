@@ -2,6 +2,7 @@
 
     python tools/evidence.py                     # what Stages 1 to 4 look at, all samples, twice
     python tools/evidence.py --stage 3 --most 4  # what Stages 1 to 3 look at, at most 4 samples of a group
+    python tools/evidence.py --stage 3 --most 4 --whole forward --whole backward  # but all of these
     python tools/evidence.py --list              # the commands, and how long they will take
 
 Reliability is two runs that agree, so that every command runs in two passes. What is recorded
@@ -65,13 +66,11 @@ class Part:
 
 
 def parts_of(stage: int) -> list[Part]:
-    """What the criteria and the stages up to ``stage`` look at, the quickest to tell something first."""
-    from optest.coverage.stages import Operators, load_stages
+    """Forward in all dtypes, and what the criteria and the stages up to ``stage`` look at beside it."""
     from optest.torch.opinfo.databases import entries_of
 
-    entries, plan = entries_of(SUITE), load_stages()
-    items = (item for one in plan.stage[:stage] for item in one.item if isinstance(item, Operators))
-    dtypes = {*plan.rules.major_dtypes, *(dtype for item in items for dtype in item.dtypes)}
+    entries = entries_of(SUITE)
+    dtypes = {dtype for one in entries.values() for dtype in one.dtypes}
 
     def part(phase: str, dtype: str, names: Sequence[str] | None = None) -> Part:
         chosen = entries if names is None else names
@@ -85,8 +84,6 @@ def parts_of(stage: int) -> list[Part]:
         if one.dtypes and USUAL not in one.dtypes:
             without[next((each for each in BESIDE if each in one.dtypes), one.dtypes[0])].append(name)
     found = [part("forward", dtype) for dtype in sorted(dtypes, key=lambda one: (one != USUAL, one))]
-    left = (part("forward", dtype, names) for dtype, names in sorted(without.items()) if dtype not in dtypes)
-    found += left
     found += [part("backward", dtype) for dtype in GRADIENTS]
     for phase in (phase for number, phases in STAGES.items() if number <= stage for phase in phases):
         found += [
@@ -102,7 +99,7 @@ class Run:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
         self.commit = commit_of(ROOT)
-        narrowed = [f"most{given.most}"] if given.most else []
+        narrowed = [f"most{given.most}", *(f"whole-{one}" for one in given.whole)] if given.most else []
         narrowed += [given.shard.replace("/", "of")] if given.shard else []
         self.folder = Path(given.folder) / "-".join([self.commit, *narrowed])
         self.ledger = self.folder / "ledger.sqlite"
@@ -116,19 +113,25 @@ class Run:
     def estimate(self) -> float:
         """Seconds that are left: by what the parts that are done took, else by a guess."""
         done = self._done()
-        took = [(done[_key(*step)], step[1].groups) for step in self.steps if _key(*step) in done]
-        each = SECONDS / self.given.workers * (1 if self.given.most else MORE)
+        took = [(done[_key(*step)], self._weight(step[1])) for step in self.steps if _key(*step) in done]
+        each = SECONDS / self.given.workers
         if took:
             each = sum(seconds for seconds, _ in took) / sum(groups for _, groups in took)
-        return each * sum(part.groups for _, part in self.steps_left())
+        return each * sum(self._weight(part) for _, part in self.steps_left())
+
+    def _weight(self, part: Part) -> int:
+        return part.groups * (1 if self._most(part) else MORE)
 
     def command(self, part: Part, ledger: Path) -> list[str]:
         words = ["optest", "run", *part.words, "--backend", self.given.backend]
         words += ["--workers", str(self.given.workers)]
         words += ["--timeout", str(self.given.timeout), "--ledger", str(ledger)]
-        words += ["--most", str(self.given.most)] if self.given.most else []
+        words += ["--most", str(most)] if (most := self._most(part)) else []
         words += ["--shard", self.given.shard] if self.given.shard else []
         return [*words, "--no-color", "--resume"]
+
+    def _most(self, part: Part) -> int | None:
+        return None if part.phase in self.given.whole else self.given.most
 
     def go(self) -> int:
         """Run what is left; the exit code."""
@@ -229,6 +232,13 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--stage", type=int, choices=tuple(STAGES), default=4, help="record what it looks at")
     parser.add_argument("--backend", default="torchstone", help="what is tested")
     parser.add_argument("--most", type=int, help="samples of a group at most")
+    parser.add_argument(
+        "--whole",
+        action="append",
+        default=[],
+        choices=("forward", "backward", *(phase for phases in STAGES.values() for phase in phases)),
+        help="a phase of which all samples run, whatever --most says (may be repeated)",
+    )
     parser.add_argument("--passes", type=int, default=2, help="how often everything runs")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a case")

@@ -43,9 +43,9 @@ def test_every_phase_and_dtype_that_a_stage_looks_at_is_recorded(evidence: Modul
                 assert recorded >= set(getattr(item, "dtypes", ())), item.text
                 assert recorded, item.text
     assert {one.phase for one in parts} >= {*plan.rules.edge_phases, *plan.rules.gradient_phases}
-    for phase in ("forward", "noncontiguous"):
-        recorded = {one.dtype for one in parts if one.phase == phase}
-        assert {"float32", "int64", "complex64", "float8_e4m3fn"} <= recorded  # entries without float32 too
+    assert {"complex32", "uint64", "float8_e5m2"} <= {one.dtype for one in parts if one.phase == "forward"}
+    recorded = {one.dtype for one in parts if one.phase == "noncontiguous"}
+    assert {"float32", "int64", "complex64", "float8_e4m3fn"} <= recorded  # entries without float32 too
     assert len({(one.name, one.entries) for one in parts}) == len(parts)
 
 
@@ -134,6 +134,13 @@ def test_a_shard_leaves_the_page_to_the_merge(go: Any, tmp_path: Path) -> None:
     assert [one[1] for one in done.commands] == ["run", "merge"] * 2
     assert all(one[-4:-2] == ["--shard", "1/2"] for one in done.commands if one[1] == "run")
     assert not (tmp_path / "COVERAGE.md").exists()
+
+
+def test_phases_may_run_whole_beside_few_samples_of_the_others(go: Any) -> None:
+    _, done = go("--most", "4", "--whole", "backward", "--passes", "1")
+    runs = [one for one in done.commands if one[1] == "run"]
+    assert ["--most" in one for one in runs] == [True, False]
+    assert "backward" in runs[1]
 
 
 def test_evidence_belongs_to_a_commit_and_its_changes(evidence: ModuleType, tmp_path: Path) -> None:

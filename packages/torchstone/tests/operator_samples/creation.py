@@ -221,6 +221,7 @@ def _linspace(make: Make) -> Iterator[Sample]:
 def _logspace(make: Make) -> Iterator[Sample]:
     yield from _spacings(make, 2.0)
     yield Sample((0, 2, 3), {"dtype": make.dtype}, "powers of ten")
+    yield Sample((1.7, 9.0, 1), {"dtype": make.dtype}, "one number, rounded once")
     yield Sample((-1.5, 1.25, 11), {"dtype": make.dtype})
 
 

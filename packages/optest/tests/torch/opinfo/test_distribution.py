@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from optest.torch.opinfo.distribution import differs, one_value
+from optest.torch.opinfo.distribution import _dependent, differs, one_value
 
 RNG = np.random.default_rng(0)
 
@@ -27,6 +27,18 @@ def test_elements_that_depend_on_each_other_pass() -> None:
         return np.repeat(RNG.random((32, 4)) < 0.5, 64, axis=1).astype(np.float64)
 
     assert not any(differs(masks(), masks()) for _ in range(200))
+
+
+def test_tails_without_a_variance_pass() -> None:
+    """One latent number per repeat, as in the gradients of singular vectors."""
+
+    def heavy() -> np.ndarray:
+        return np.outer(RNG.standard_t(1, size=64), [1.0, -2.0, 0.5])
+
+    found = [differs(heavy(), heavy()) for _ in range(200)]
+    assert not any("correlated" in one for one in found), found
+    walk = np.cumsum(np.sign(heavy()), axis=0) ** 3
+    assert "correlated" in _dependent(walk)
 
 
 def masked(scale: float, kept: float = 0.5) -> np.ndarray:

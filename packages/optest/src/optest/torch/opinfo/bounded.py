@@ -202,7 +202,7 @@ def _groups(
     changes = (ordered[1:] != ordered[:-1]).any(1)
     begins = torch.cat([torch.ones(min(size, 1), dtype=torch.bool), changes])
     group = begins.to(torch.int64).cumsum(0) - 1
-    values = torch.zeros_like(rows).index_put((group,), ordered)
+    values, number = _selected(ordered, begins)
     shape = (size,) if dim is None else self.movedim(dim, 0).shape
     found = [values.reshape(shape)]
     if inverse:
@@ -210,7 +210,7 @@ def _groups(
         found.append(places.reshape(self.shape) if dim is None else places)
     if counts:
         found.append(torch.zeros(size, dtype=torch.int64).index_add(0, group, torch.ones_like(group)))
-    return [*found, begins.sum()]
+    return [*found, number]
 
 
 def _bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> list[Tensor]:
@@ -343,6 +343,13 @@ def _of_eig(result: Any) -> list[Tensor]:
     return [matrix, torch.linalg.vector_norm(vectors, dim=-2)]
 
 
+def _of_eigvals(values: Tensor) -> list[Tensor]:
+    """The sums of their powers up to the matrix's size, which determine numbers without an order."""
+    size = values.shape[-1]
+    powers = values.unsqueeze(-2).expand(*values.shape[:-1], size, size).cumprod(-2)
+    return [powers.sum(-1)]
+
+
 def _adjoint(matrix: Tensor) -> Tensor:
     return matrix.mT.conj()
 
@@ -361,6 +368,7 @@ DETERMINED: dict[str, Callable[[Any], Any]] = {
     "linalg.svd": _of_linalg_svd,
     "linalg.eig": _of_eig,
     "linalg.eigh": _of_eigh,
+    "linalg.eigvals": _of_eigvals,
 }
 """What is made of the result."""
 
@@ -392,10 +400,20 @@ ORDERED: dict[str, Form] = {"sort": _sort, "argsort": _argsort}
 
 def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
     value, place = torch.kthvalue(self, k, dim, keepdim)
+    return [value, _there(self, place, dim, keepdim)]
+
+
+def _there(self: Tensor, place: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """What is at the place that a selection along ``dim`` names."""
     if not self.dim():
-        return [value, place]
+        return place
     there = self.gather(dim, place if keepdim else place.unsqueeze(dim))
-    return [value, there if keepdim else there.squeeze(dim)]
+    return there if keepdim else there.squeeze(dim)
+
+
+def _mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
+    value, place = torch.mode(self, dim, keepdim)
+    return [value, _there(self, place, dim, keepdim)]
 
 
 def _topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Tensor]:
@@ -406,5 +424,5 @@ def _topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return [values, self.gather(dim, places), named_once]
 
 
-SELECTED: dict[str, Form] = {"kthvalue": _kthvalue, "topk": _topk}
+SELECTED: dict[str, Form] = {"kthvalue": _kthvalue, "mode": _mode, "topk": _topk}
 """What stands for a selection, which may name any of several equal values."""

@@ -109,7 +109,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
     outcome.left = tuple(one.number for one in plans[len(cases) :])
-    if declared is not None and declared.kind in _FORMED:
+    if declared is not None:
         cases = [bounded_form(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
     for case, form, fields in _judged(driver, group, cases, declared, outcome.seconds):

@@ -26,12 +26,20 @@ def in_one_piece(
     reduction: str,
     ignore_index: int,
     label_smoothing: float,
-    *chunks: Any,
+    batch_chunk_size: int,
+    acc_policy: str,
+    acc_dtype: torch.dtype,
+    allow_retain_graph: bool,
+    *wanted: bool,
 ) -> Any:
-    """The loss and its gradients in input, weight and bias, of which the last arguments say which."""
-    wanted = chunks[-3:]
+    """The loss and its gradients in input, weight and bias, of which the last arguments say which.
+
+    All in ``acc_dtype``: that logits are rounded in between would show in the loss.
+    """
     if any(wanted) and label_smoothing:
         return NotImplemented
+    dtype = input.dtype
+    input, linear_weight, linear_bias, weight = _all_to(acc_dtype, input, linear_weight, linear_bias, weight)
     logits = F.linear(input, linear_weight, linear_bias)
     loss = F.cross_entropy(
         logits,
@@ -46,8 +54,12 @@ def in_one_piece(
         slopes = _slopes(logits, target, weight, reduction, ignore_index)
         makers = (lambda: slopes @ linear_weight, lambda: slopes.T @ input, lambda: slopes.sum(0))
         for place in (place for place, asked in enumerate(wanted) if asked):
-            gradients[place] = makers[place]().to(input.dtype)
-    return loss, *gradients
+            gradients[place] = makers[place]()
+    return tuple(one.to(dtype) for one in (loss, *gradients))
+
+
+def _all_to(dtype: torch.dtype, *tensors: Tensor | None) -> list[Any]:
+    return [None if one is None else one.to(dtype) for one in tensors]
 
 
 def _slopes(
@@ -71,11 +83,15 @@ def without_reduction(
     linear_bias: Tensor | None,
     weight: Tensor | None,
     ignore_index: int,
-    *_: Any,
+    batch_chunk_size: int,
+    acc_policy: str,
+    acc_dtype: torch.dtype,
 ) -> Tensor:
-    """The loss of each sample."""
+    """The loss of each sample, as in :func:`in_one_piece`."""
+    dtype = input.dtype
+    input, linear_weight, linear_bias, weight = _all_to(acc_dtype, input, linear_weight, linear_bias, weight)
     logits = F.linear(input, linear_weight, linear_bias)
-    return F.cross_entropy(logits, target, weight, reduction="none", ignore_index=ignore_index)
+    return F.cross_entropy(logits, target, weight, reduction="none", ignore_index=ignore_index).to(dtype)
 
 
 def _register() -> None:

@@ -12,7 +12,18 @@ from typing import Any
 import torch
 
 from ... import hlo
-from ...dtypes import ALL_INTEGRAL, COMPLEX, COPYABLE, FLOAT8, FLOAT32, FLOAT64, FLOATING, INT64, SUB_BYTE
+from ...dtypes import (
+    ALL_INTEGRAL,
+    COMPLEX,
+    COMPLEX128,
+    COPYABLE,
+    FLOAT8,
+    FLOAT32,
+    FLOAT64,
+    FLOATING,
+    INT64,
+    SUB_BYTE,
+)
 from ...hlo import Value
 from ..common import cast
 from ..promotion import as_value, opmath
@@ -159,9 +170,7 @@ def _progression(start: Any, step: Any, out: Spec) -> Value:
 def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
     """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the nearer end."""
     dtype = opmath(out.dtype) if out.dtype in FLOATING | COMPLEX else FLOAT64
-    first, last = (as_value(n, dtype) for n in (start, end))
-    if out.dtype not in FLOAT8:  # there PyTorch makes a single number only, rounded once
-        first, last = (hlo.convert(cast(n, out.dtype), dtype) for n in (first, last))
+    first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
     pace = (last - first) / max(steps - 1, 1)
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
@@ -193,7 +202,13 @@ def linspace(start: Any, end: Any, steps: int, *, out: Spec) -> Value:
     ignores=("dtype",),
 )
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Spec) -> Value:
-    """``base`` to the power of ``steps`` evenly spaced numbers from ``start`` to ``end``."""
+    """``base`` to the power of ``steps`` evenly spaced numbers from ``start`` to ``end``.
+
+    A single number is rounded to the dtype once, not its exponent.
+    """
+    if steps == 1:
+        only = as_value(start, COMPLEX128 if out.dtype in COMPLEX else FLOAT64)
+        return cast(hlo.broadcast_to(hlo.power(base, only), out.shape), out.dtype)
     exponent = _spaced(start, end, steps, out)
     return cast(hlo.power(base, exponent), out.dtype)
 
