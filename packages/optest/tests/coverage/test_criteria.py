@@ -152,6 +152,17 @@ def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
     assert verdict(recorder).missing == ("no edge case runs: all are skipped",)
 
 
+def test_an_edge_case_of_a_dtype_that_is_not_there_is_none(recorder: Any) -> None:
+    """What is missing is the dtype, which is no major one, until anything of it passes."""
+    empty = recorder.case("add", "complex32", sample=1, shapes={"input": (0,)}, status=Status.UNSUPPORTED)
+    for _ in range(2):
+        recorder.run([*recorder.operator("add"), empty])
+    assert verdict(recorder).level is Level.FULL
+    for _ in range(2):
+        recorder.run([recorder.case("add", "complex32")])
+    assert verdict(recorder).missing == ("empty, 0-d and size-1 inputs: 1 of 1 do not pass (unsupported)",)
+
+
 def test_a_run_of_few_operators_is_told(recorder: Any) -> None:
     """Shares are of what is recorded, which may be what passes."""
     recorder.run([recorder.case("add", attributes={"entries": 2})])

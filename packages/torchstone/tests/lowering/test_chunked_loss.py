@@ -29,6 +29,17 @@ def test_loss_and_gradients_are_the_chunked_operator_s(
     torch.testing.assert_close(in_one_piece(x, projection, target, bias, weight, *rest), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("asked", [True, False])
+def test_short_floats_are_not_rounded_on_the_way(dtype: torch.dtype, asked: bool) -> None:
+    torch.manual_seed(0)
+    x, projection, bias = (8 * torch.randn(shape).to(dtype) for shape in ((7, 3), (4, 3), (4,)))
+    rest = ("sum", -100, 0.0, 3, "accurate", torch.float32, False, *(asked,) * 3)
+    given = (x, projection, torch.tensor([0, 1, 2, 3, 1, 0, 2]), bias, None, *rest)
+    for got, want in zip(in_one_piece(*given), chunked(*given), strict=True):
+        torch.testing.assert_close(got, want)
+
+
 def test_no_gradient_of_smoothed_labels() -> None:
     x = torch.randn(2, 3)
     rest = ("mean", -100, 0.1, 1, "compact", torch.float32, False, True, True, True)

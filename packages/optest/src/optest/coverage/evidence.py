@@ -23,8 +23,6 @@ from ..names import listing
 FORWARD = "forward"
 NO_OPERATORS = frozenset({"module", "optim", "python_ref", "hop"})
 """Suites whose entries are made of operators: what is recorded of them is not counted as operators."""
-EMPTY_SHAPE = "empty shapes"
-"""Stands beside phases: forward cases with an empty, 0-d or size-1 input."""
 
 
 @dataclass
@@ -123,7 +121,8 @@ class OperatorEvidence:
     phases: set[str] = field(default_factory=set)
     declared_gradients: bool = False
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
-    edges: Tally = field(default_factory=Tally)
+    edges: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    """By dtype: forward cases with an empty, 0-d or size-1 input."""
 
     def tally(self, phase: str, dtypes: Iterable[str] | None = None) -> Tally:
         """The sum over ``dtypes`` (all if None) of a phase."""
@@ -283,7 +282,7 @@ def _add(operators: dict[str, OperatorEvidence], row: CaseRow) -> Tally:
         operator.declared_gradients = True
         operator.gradients.update(str(attributes["grad_dtypes"]).split())
     if row.phase == FORWARD and _is_edge(row):
-        operator.edges.add(row)
+        operator.edges[row.dtype].add(row)
     tally = operator.tallies[row.phase, row.dtype]
     tally.add(row)
     tally.samples += int(attributes.get("samples", 0))
