@@ -26,6 +26,8 @@ SUITES = {
     "optest": optest_overhead.rows,
     "redirect": redirect_overhead.rows,
 }
+_WIDTH_OF_A_FILE = 10_000
+"""Columns where the output is no terminal: nothing is cut."""
 
 
 def main() -> int:
@@ -38,7 +40,7 @@ def main() -> int:
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"unknown suite(s) {sorted(unknown)}; there are {sorted(SUITES)}")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
     versions = f"torch {torch.__version__}, jax {importlib.metadata.version('jax')}"
     console.print(f"{versions}, {platform.machine()}, {torch.get_num_threads()} threads")
     found: list[Row] = []

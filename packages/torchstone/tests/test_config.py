@@ -24,6 +24,15 @@ def test_environment_is_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     )
 
 
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty path would be the current directory."""
+    monkeypatch.delenv("TORCHSTONE_CACHE_DIR", raising=False)
+    usual = config.load_from_environment()
+    monkeypatch.setenv("TORCHSTONE_CACHE_DIR", "")
+    monkeypatch.setenv("TORCHSTONE_SPECIALIZATIONS", "")
+    assert config.load_from_environment() == usual
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -2,8 +2,8 @@
 
 A setting comes from code (``config.device = "cpu"`` on :data:`config`, or scoped
 with :func:`override`) or from an environment variable ``TORCHSTONE_<NAME>``; code
-wins. Reading an invalid variable raises :class:`ConfigError`, naming the
-variable, what was found and what is allowed.
+wins, and an empty variable counts as unset. Reading an invalid variable raises
+:class:`ConfigError`, naming the variable, what was found and what is allowed.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ _KINDS: dict[str, type] = get_type_hints(Config)
 def load_from_environment() -> Config:
     """A :class:`Config` from defaults and the ``TORCHSTONE_*`` variables; raises :class:`ConfigError`."""
     found = {
-        name: _parse(name, kind, os.environ[_PREFIX + name.upper()])
+        name: _parse(name, kind, given)
         for name, kind in _KINDS.items()
-        if _PREFIX + name.upper() in os.environ
+        if (given := os.environ.get(_PREFIX + name.upper()))
     }
     return Config(**found)
 
