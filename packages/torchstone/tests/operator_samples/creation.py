@@ -227,6 +227,8 @@ def _logspace(make: Make) -> Iterator[Sample]:
 
 def _between_tensors(make: Make, which: str) -> Iterator[Sample]:
     start, end = torch.tensor(0).to(make.dtype), torch.tensor(3).to(make.dtype)
+    if which == "TT":
+        yield Sample((torch.tensor(50), torch.tensor(1), 50), {"dtype": make.dtype}, "whole steps")
     for steps in (4, 1, 6):
         ends = (start if which[0] == "T" else 1, end if which[1] == "T" else 2)
         yield Sample((*ends, steps), {"dtype": make.dtype})

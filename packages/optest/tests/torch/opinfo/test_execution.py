@@ -156,11 +156,13 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
     "count": (changed(lambda one: one + 1), "nonzero", "forward", "not equal"),
     "bounded gradient": (changed(lambda one: one + 1), "masked_select", "backward", "not within"),
     "length": (changed(lambda one: one + 1), "tensor_split", "forward", "not within"),
+    "repeats": (changed(lambda one: one + 1), "repeat_interleave", "forward", "not"),
     "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
     "eigenvectors": (changed(lambda one: one * 1.01), "linalg.eig", "forward", "not within"),
     "eigenvalues": (changed(lambda one: one * 1.01), "linalg.eigvals", "forward", "not within"),
     "places": (changed(lambda one: one.flip(-1) if one.dim() else one), "argsort", "forward", "elements"),
     "selected": (changed(lambda one: one + 1), "kthvalue", "forward", "not within"),
+    "middle": (changed(lambda one: one + 1), "nanmedian", "forward", "not within"),
     "commonest": (changed(lambda one: one + 1), "mode", "forward", "not within"),
     "drawn factors": (changed(lambda one: one * 1.5), "svd_lowrank", "forward", "not within|another"),
     "named twice": (

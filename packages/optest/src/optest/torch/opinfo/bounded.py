@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,8 +121,13 @@ def _selected(rows: Tensor, mask: Tensor) -> list[Tensor]:
     """The rows that a 1-d ``mask`` selects, then zeros; and how many there are."""
     places = torch.nonzero_static(mask, size=mask.numel(), fill_value=-1)[:, 0]
     picked = rows[places.clamp(min=0)] if mask.numel() else rows
-    there = (places >= 0).reshape(-1, *[1] * (rows.dim() - 1))
-    return [torch.where(there, picked, torch.zeros_like(picked)), mask.sum()]
+    return [_kept(places >= 0, picked, 0), mask.sum()]
+
+
+def _kept(there: Tensor, values: Tensor, dim: int) -> Tensor:
+    """``values`` where a 1-d ``there`` along ``dim`` says so, zeros elsewhere."""
+    shape = [-1 if axis == dim % values.dim() else 1 for axis in range(values.dim())]
+    return torch.where(there.reshape(shape), values, torch.zeros_like(values))
 
 
 def _tensor_split(input: Tensor, indices_or_sections: Tensor, dim: int = 0) -> list[Tensor]:
@@ -137,11 +143,10 @@ def _tensor_split(input: Tensor, indices_or_sections: Tensor, dim: int = 0) -> l
         starts = lengths.cumsum(0) - lengths
         lengths = torch.where(number < given, lengths, -1)
     place = torch.arange(size)
-    shape = [-1 if axis == dim % input.dim() else 1 for axis in range(input.dim())]
     parts = []
     for start, length in zip(starts.unbind(), lengths.unbind(), strict=True):
         part = input.index_select(dim, (start + place).clamp(max=size - 1))
-        parts.append(torch.where((place < length).reshape(shape), part, torch.zeros_like(part)))
+        parts.append(_kept(place < length, part, dim))
     return [*parts, lengths]
 
 
@@ -228,6 +233,26 @@ _BINS = 256
 """The bound of bincount's bins: the samples' values are below it."""
 
 
+def _repeat_interleave(self: Tensor, repeats: Tensor, dim: int | None = None) -> list[Tensor]:
+    values, dim = (self.reshape(-1), 0) if dim is None else (self, dim)
+    ends = repeats.to(torch.int64).expand(values.shape[dim]).cumsum(0)
+    number = torch.arange(_REPEATS)
+    places = torch.searchsorted(ends, number, right=True).clamp(max=values.shape[dim] - 1)
+    return [_kept(number < ends[-1], values.index_select(dim, places), dim), ends[-1]]
+
+
+_REPEATS = 16
+"""The bound of what repeat_interleave makes of a dimension."""
+
+
+def _one_hot(tensor: Tensor, num_classes: int = -1) -> list[Tensor]:
+    return [(tensor.unsqueeze(-1) == torch.arange(_CLASSES)).to(torch.int64), tensor.max() + 1]
+
+
+_CLASSES = 16
+"""The bound of one_hot's classes: the samples' values are below it."""
+
+
 def _padded(result: Tensor, bound: int, fill: float = 0) -> list[Tensor]:
     """``result`` with rows of ``fill`` up to ``bound``, and how many rows it had."""
     rest = torch.full((bound - result.shape[0], *result.shape[1:]), fill, dtype=result.dtype)
@@ -256,6 +281,21 @@ def _eager_tensor_split(case: Case) -> list[Tensor]:
     whole = [_grown(part, self.shape, 0) for part in parts]
     lengths = [part.shape[dim] for part in parts] + [-1] * missing
     return [*whole, *[torch.zeros_like(self)] * missing, torch.tensor(lengths)]
+
+
+def _eager_repeat_interleave(case: Case) -> list[Tensor]:
+    return _grown_along(case.expected[0], case.bound.kwargs.get("dim") or 0, _REPEATS)
+
+
+def _eager_one_hot(case: Case) -> list[Tensor]:
+    return _grown_along(case.expected[0], -1, _CLASSES)
+
+
+def _grown_along(result: Tensor, dim: int, bound: int) -> list[Tensor]:
+    """``result`` with zeros up to ``bound`` along ``dim``, and how long it was there."""
+    shape = list(result.shape)
+    shape[dim] = bound
+    return [_grown(result, shape, 0), torch.tensor(result.shape[dim])]
 
 
 def _eager_bincount(case: Case) -> list[Tensor]:
@@ -303,6 +343,14 @@ def _sized_by_a_tensor(bound: Bound) -> bool:
     return isinstance(index, Tensor) and (bound.target is torch.tensor_split or index.dtype == torch.bool)
 
 
+def _sized_by_repeats(bound: Bound) -> bool:
+    return isinstance(bound.kwargs.get("repeats"), Tensor) and "output_size" not in bound.kwargs
+
+
+def _sized_by_classes(bound: Bound) -> bool:
+    return bound.kwargs.get("num_classes", -1) == -1
+
+
 BOUNDED: dict[str, _Bounded] = {
     "nonzero": _Bounded(_nonzero, _eager_nonzero),
     "allclose": _Bounded(_allclose, _eager_truth),
@@ -313,6 +361,8 @@ BOUNDED: dict[str, _Bounded] = {
     "unique_consecutive": _Bounded(_unique_consecutive, _eager_unique),
     "masked_select": _Bounded(_masked_select, _eager_masked_select),
     "bincount": _Bounded(_bincount, _eager_bincount),
+    "nn.functional.one_hot": _Bounded(_one_hot, _eager_one_hot, _sized_by_classes),
+    "repeat_interleave": _Bounded(_repeat_interleave, _eager_repeat_interleave, _sized_by_repeats),
     "tensor_split": _Bounded(_tensor_split, _eager_tensor_split, _sized_by_a_tensor),
     "__getitem__": _Bounded(_getitem, _eager_getitem, _sized_by_a_tensor),
 }
@@ -416,6 +466,16 @@ def _mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> list[Tensor]:
     return [value, _there(self, place, dim, keepdim)]
 
 
+def _median(
+    self: Tensor, dim: int | None = None, keepdim: bool = False, *, nan: bool = False
+) -> list[Tensor]:
+    function = torch.nanmedian if nan else torch.median
+    if dim is None:
+        return [function(self)]
+    value, place = function(self, dim, keepdim)
+    return [value, _there(self, place, dim, keepdim)]
+
+
 def _topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Tensor]:
     values, places = torch.topk(self, k, dim, largest, sorted)
     if not self.dim():
@@ -424,5 +484,11 @@ def _topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return [values, self.gather(dim, places), named_once]
 
 
-SELECTED: dict[str, Form] = {"kthvalue": _kthvalue, "mode": _mode, "topk": _topk}
+SELECTED: dict[str, Form] = {
+    "kthvalue": _kthvalue,
+    "median": _median,
+    "mode": _mode,
+    "nanmedian": partial(_median, nan=True),
+    "topk": _topk,
+}
 """What stands for a selection, which may name any of several equal values."""

@@ -171,7 +171,8 @@ def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
     """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the nearer end."""
     dtype = opmath(out.dtype) if out.dtype in FLOATING | COMPLEX else FLOAT64
     first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
-    pace = (last - first) / max(steps - 1, 1)
+    gaps = hlo.optimization_barrier(as_value(max(steps - 1, 1), dtype))
+    pace = (last - first) / gaps  # by a constant, XLA multiplies with the reciprocal, which is inexact
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
     first, last, pace = (hlo.broadcast_to(n, out.shape) for n in (first, last, pace))
