@@ -125,6 +125,10 @@ def _rounded_quotients_by_number(make: Make) -> Iterator[Sample]:
     for mode in ("floor", "trunc", None):
         for sample in with_number(make, 3, -2.5):
             yield Sample(sample.args, {"rounding_mode": mode}, sample.note)
+    if make.dtype in (torch.float32, torch.float64):
+        multiples = torch.arange(-120, 120).to(make.dtype)
+        for divisor in (7, 49.0):
+            yield Sample((multiples, divisor), {"rounding_mode": "trunc"}, "multiples", gradient=False)
 
 
 @samples(aten.reciprocal.default, aten.neg.default, aten.abs.default, aten.sign.default, aten.sgn.default)

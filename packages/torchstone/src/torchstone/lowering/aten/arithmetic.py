@@ -129,7 +129,10 @@ def _divide_down(a: Value, b: Value) -> Value:
 
 
 def _divide_toward_zero(a: Value, b: Value) -> Value:
-    return a / b if a.dtype.is_integer else truncate(a / b)
+    if a.dtype.is_integer:
+        return a / b
+    # With one divisor for all, XLA multiplies by its reciprocal: 147 / 49 would be below 3.
+    return truncate(a / hlo.select(hlo.is_nan(a), a, b))
 
 
 _ROUNDED = {None: _divide, "floor": _divide_down, "trunc": _divide_toward_zero}
