@@ -20,7 +20,7 @@ from ...core.case import BackendTarget
 from ...core.execution import DriverHandle, tail
 from ...core.result import CaseResult, Status
 from ...core.worker import captured
-from .bounded import bounded_form
+from .bounded import formed
 from .calls import FORWARD, Answer, AnswersCalls, copied, evaluate
 from .classes import Class, class_of
 from .databases import entries_of
@@ -110,7 +110,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
         outcome.results.append(record(request, "samples", None, "untestable", fields))
     outcome.left = tuple(one.number for one in plans[len(cases) :])
     if declared is not None:
-        cases = [bounded_form(group, case) for case in cases]
+        cases = [formed(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
     for case, form, fields in _judged(driver, group, cases, declared, outcome.seconds):
         outcome.results.append(record(request, case.number, case, form, fields))

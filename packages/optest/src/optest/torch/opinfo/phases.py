@@ -50,7 +50,7 @@ class Case:
     raises: tuple[type[BaseException], str] | None = None
     among: int = 0
     formed: bool = False
-    """Whether its call is the bounded or determined form of its entry (``bounded``)."""
+    """Whether its call is the bounded or determined form of its entry (``bounded``, ``determined``)."""
 
     def truth(self) -> list[Tensor]:
         """Eager's answer in wider dtypes; raises what eager raises where it has no such kernels."""
