@@ -160,6 +160,7 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
     "factors": (changed(lambda one: one * 1.01), "linalg.eigh", "forward", "not within"),
     "eigenvectors": (changed(lambda one: one * 1.01), "linalg.eig", "forward", "not within"),
     "eigenvalues": (changed(lambda one: one * 1.01), "linalg.eigvals", "forward", "not within"),
+    "gradient without an order": (changed(lambda one: one * 1.01), "linalg.eig", "backward", "not within"),
     "places": (changed(lambda one: one.flip(-1) if one.dim() else one), "argsort", "forward", "elements"),
     "selected": (changed(lambda one: one + 1), "kthvalue", "forward", "not within"),
     "middle": (changed(lambda one: one + 1), "nanmedian", "forward", "not within"),

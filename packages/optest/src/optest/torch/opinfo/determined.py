@@ -31,6 +31,8 @@ def determined(group: Group, case: Case) -> Bound | None:
     if group.entry in DETERMINED and plain:
         then: Form = DETERMINED[group.entry]
         return replace(bound, then=_OfBoth(then) if doubled else then)
+    if group.entry in UNORDERED and not plain:
+        return replace(bound, then=UNORDERED[group.entry])
     if group.entry in ORDERED and not doubled and not bound.kwargs.get("stable"):
         return replace(bound, target=ORDERED[group.entry] if plain else _stable_sort)
     if group.entry in SELECTED and plain and not doubled:
@@ -73,11 +75,22 @@ def _of_eig(result: Any) -> list[Tensor]:
     return [matrix, torch.linalg.vector_norm(vectors, dim=-2)]
 
 
-def _of_eigvals(values: Tensor) -> list[Tensor]:
-    """The sums of their powers up to the matrix's size, which determine numbers without an order."""
+def _powers(values: Tensor) -> Tensor:
+    """Along the last dimension but one the powers of the values, from the first to as many as there are."""
     size = values.shape[-1]
-    powers = values.unsqueeze(-2).expand(*values.shape[:-1], size, size).cumprod(-2)
-    return [powers.sum(-1)]
+    return values.unsqueeze(-2).expand(*values.shape[:-1], size, size).cumprod(-2)
+
+
+def _of_eigvals(values: Tensor) -> list[Tensor]:
+    """The sums of their powers, which determine numbers without an order."""
+    return [_powers(values).sum(-1)]
+
+
+def _of_eig_without_phases(result: Any) -> list[Tensor]:
+    """As :func:`_of_eigvals`, and the sums weighted by each row of squared vectors: shaped as both are."""
+    values, vectors = result
+    powers = _powers(values)
+    return [powers.sum(-1), vectors.abs().square() @ powers.real.mT]
 
 
 def _adjoint(matrix: Tensor) -> Tensor:
@@ -101,6 +114,9 @@ DETERMINED: dict[str, Form] = {
     "linalg.eigvals": _of_eigvals,
 }
 """What is made of the result."""
+
+UNORDERED: dict[str, Form] = {"linalg.eig": _of_eig_without_phases, "linalg.eigvals": _of_eigvals}
+"""What is made of the result where it is differentiated: as many tensors of the same shapes."""
 
 
 # Sorts and selections -----------------------------------------------------------------------
