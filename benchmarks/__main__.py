@@ -14,6 +14,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from optest.console import WIDTH_OF_A_FILE
+
 from . import call_overhead, compile_time, growth, models, optest_overhead, redirect_overhead
 from .measure import Row
 
@@ -26,8 +28,6 @@ SUITES = {
     "optest": optest_overhead.rows,
     "redirect": redirect_overhead.rows,
 }
-_WIDTH_OF_A_FILE = 10_000
-"""Columns where the output is no terminal: nothing is cut."""
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"unknown suite(s) {sorted(unknown)}; there are {sorted(SUITES)}")
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
     versions = f"torch {torch.__version__}, jax {importlib.metadata.version('jax')}"
     console.print(f"{versions}, {platform.machine()}, {torch.get_num_threads()} threads")
     found: list[Row] = []

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 Callback = Callable[..., int]
 """A command's function: it prints, and returns the exit code."""
 
-_WIDTH_OF_A_FILE = 10_000
+WIDTH_OF_A_FILE = 10_000
 """Columns for a table that is not printed on a terminal: no row is broken, so that grep finds it whole."""
 
 
@@ -130,4 +130,4 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         shown.add_column(column, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE).print(shown)
+    Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(shown)
