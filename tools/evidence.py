@@ -42,6 +42,8 @@ STAGES = {
 """Phases that run in one dtype, by the stage that looks at them first."""
 SECONDS = 0.5
 """Of one process, for a group of at most 4 samples: what a command is thought to take before any ran."""
+CACHE = 32 << 30
+"""Bytes of compiled programs that are kept: those of a pass fill several GiB, and the next one finds them."""
 MORE = 3
 """How many times longer a group of all its samples takes."""
 
@@ -179,9 +181,10 @@ class Run:
     def _optest(self, words: Sequence[str], output: Any) -> int:
         """Run ``optest`` as a process; Ctrl-C is for it, and it ends by itself."""
         facts = {"OPTEST_HOME": str(self.folder / "home"), "OPTEST_COMMIT": self.commit}
+        environment = {"TORCHSTONE_CACHE_MAX_BYTES": str(CACHE), **os.environ, **facts}
         command = [sys.executable, "-W", "ignore", "-m", *words]
         with subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **facts}, stdout=output, stderr=output and subprocess.STDOUT
+            command, cwd=ROOT, env=environment, stdout=output, stderr=output and subprocess.STDOUT
         ) as process:
             while True:
                 try:
