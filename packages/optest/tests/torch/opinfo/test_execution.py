@@ -312,11 +312,16 @@ def test_a_group_says_how_many_samples_it_has() -> None:
     assert "samples" not in second.attributes
 
 
-def test_an_untestable_entry_stays_in_the_denominator() -> None:
-    [only] = run(CONTROL, "jiterator_unary")
+@pytest.mark.parametrize(("entry", "phase"), [("jiterator_unary", "forward"), ("linalg.eigvals", "special")])
+def test_an_untestable_entry_stays_in_the_denominator(entry: str, phase: str) -> None:
+    [only] = run(CONTROL, entry, phase)
     assert only.status is Status.SKIPPED
     assert only.reason.startswith("untestable: ")
     assert only.attributes["class"] == "untestable"
+
+
+def test_what_is_untestable_in_one_phase_is_tested_in_the_others() -> None:
+    assert statuses(run(CONTROL, "linalg.eigvals", most=2)) == {Status.PASSED}
 
 
 def test_special_operands_have_special_values() -> None:

@@ -21,17 +21,21 @@ _DATA = Path(__file__).with_name("data")
 
 @dataclass(frozen=True)
 class Class:
-    """Entries of one suite that match a shell pattern, how they are judged, and why."""
+    """Entries of one suite that match a shell pattern, how they are judged in some or all phases, and why."""
 
     suite: str
     entry: str
     kind: str
     reason: str
+    phases: tuple[str, ...] = ()
+
+    def concerns(self, entry: str, phase: str) -> bool:
+        return fnmatchcase(entry, self.entry) and (not self.phases or phase in self.phases)
 
 
-def class_of(suite: str, entry: str) -> Class | None:
+def class_of(suite: str, entry: str, phase: str) -> Class | None:
     """How ``entry`` is judged, if not by value: the first of its suite's declarations that matches."""
-    return next((one for one in declared(suite) if fnmatchcase(entry, one.entry)), None)
+    return next((one for one in declared(suite) if one.concerns(entry, phase)), None)
 
 
 @cache
@@ -47,7 +51,8 @@ def declared(suite: str) -> tuple[Class, ...]:
                 "there is no such class of entries", file=file, key=kind, allowed=", ".join(KINDS)
             )
         for row in rows:
-            if set(row) != {"entries", "reason"}:
-                raise PlanError("a class has entries and a reason", file=file, key=kind)
-            found += [Class(suite, entry, kind, row["reason"]) for entry in row["entries"]]
+            if set(row) - {"phases"} != {"entries", "reason"}:
+                raise PlanError("a class has entries, a reason, and phases or none", file=file, key=kind)
+            phases = tuple(row.get("phases", ()))
+            found += [Class(suite, entry, kind, row["reason"], phases) for entry in row["entries"]]
     return tuple(found)

@@ -89,7 +89,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
     """Run the cases of a group; whatever goes wrong with one is in its record."""
     group = request.group
     outcome = GroupOutcome()
-    declared = class_of(group.suite, group.entry)
+    declared = class_of(group.suite, group.entry, group.phase)
     if declared is not None and declared.kind == "untestable":
         fields = {"status": Status.SKIPPED, "reason": f"untestable: {declared.reason}"}
         outcome.results.append(record(request, "untestable", None, "untestable", fields))

@@ -96,7 +96,7 @@ def _closest(
 
 def _group(entry: Entry, seed: int) -> Group | None:
     """The entry's forward group, if it is judged by its values."""
-    declared = class_of(SUITE, entry.name)
+    declared = class_of(SUITE, entry.name, "forward")
     if declared is not None and declared.kind not in _JUDGED_BY_VALUES:
         return None
     dtype = next((one for one in _DTYPES if one in entry.dtypes), None)
