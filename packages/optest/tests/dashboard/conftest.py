@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +46,19 @@ def hostile(recorder: Any) -> Any:
             environment={"python": "3.11", HOSTILE: HOSTILE},
         )  # fmt: skip
     return recorder
+
+
+@pytest.fixture
+def read() -> Callable[[str | Path], Any]:
+    """What a data script, as text or in a file, hands to the page."""
+
+    def read(source: str | Path) -> Any:
+        text = source.read_text() if isinstance(source, Path) else source
+        found = re.fullmatch(r'optest\.receive\((".*?"), JSON\.parse\((".*")\)\);\n', text, re.DOTALL)
+        assert found is not None
+        return json.loads(json.loads(found[2]))
+
+    return read
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,6 @@ from optest.dashboard import data
 from optest.dashboard.pages import MEDIA_TYPES, POLICY, asset, script
 from optest.dashboard.site import write_site
 from optest.errors import ReportError, UsageError
-
-
-def read(file: Path) -> Any:
-    """What a data script hands to the page."""
-    found = re.fullmatch(r'optest\.receive\((".*?"), JSON\.parse\((".*")\)\);\n', file.read_text(), re.DOTALL)
-    assert found is not None
-    return json.loads(json.loads(found[2]))
 
 
 def test_an_overview_counts_every_case(recorder: Any) -> None:
@@ -79,13 +72,13 @@ def test_scripts_carry_data_and_nothing_else() -> None:
         script("index", {"a": math.nan})
 
 
-def test_a_site_is_whole(hostile: Any, tmp_path: Path) -> None:
+def test_a_site_is_whole(hostile: Any, read: Callable[[str | Path], Any], tmp_path: Path) -> None:
     shown = write_site(hostile.ledger, tmp_path / "site")
     folder = tmp_path / "site"
     for name in MEDIA_TYPES:
         assert (folder / name).read_bytes() == asset(name)
     index = read(folder / "data" / "index.js")
-    assert [one["run_id"] for one in index["runs"]] == [one.run_id for one in shown]
+    assert [one["run_id"] for one in index["runs"]] == [one.title for one in shown]
     assert [(one["passed"], one["failed"], one["other"]) for one in index["trend"]] == [(8, 2, 1), (9, 1, 1)]
     for run in index["runs"]:
         overview = read(folder / "data" / run["key"] / "overview.js")
@@ -101,6 +94,35 @@ def test_a_site_is_whole(hostile: Any, tmp_path: Path) -> None:
         assert listed["count"] == sum(one["status"] == "mismatch" for one in cases)
     files = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
     assert all(re.fullmatch(r"[a-z0-9/]+\.(js|css|html)", one) for one in files)
+
+
+def test_runs_of_a_backend_as_one_have_the_newest_result_of_every_case(
+    recorder: Any, read: Callable[[str | Path], Any], tmp_path: Path
+) -> None:
+    """Also where an older run was merged later, and in what does not pass."""
+    mended, broken = recorder.case("add"), recorder.case("add", status=Status.MISMATCH, reason="wrong sign")
+    other = recorder.case("abs", comparisons=compared(max_ulp=2.0))
+    recorder.run([mended], started="2026-03-02T00:00:00+00:00")
+    recorder.run([broken, other], started="2026-03-01T00:00:00+00:00")
+    recorder.run([recorder.case("neg")], backend={"kind": "torch", "name": "another"})
+    [shown] = write_site(recorder.ledger, tmp_path / "site", backends=["torchstone"])
+    [listed] = read(tmp_path / "site" / "data" / "index.js")["runs"]
+    assert listed["run_id"] == shown.title == "newest results of 2 runs"
+    folder = tmp_path / "site" / "data" / listed["key"]
+    overview = read(folder / "overview.js")
+    assert (overview["operators"], overview["cells"]) == (
+        ["abs", "add"],
+        [[0, 0, 0, [0, 1]], [1, 0, 0, [0, 1]]],
+    )
+    assert read(folder / "failures.js")["count"] == 0
+    assert read(folder / "distributions.js")["ulp"] == {"float32": [[1, 1]]}
+    [case] = read(folder / f"{data.key_of('add')}.js")["cases"]
+    assert case["status"] == "passed"
+    again = write_site(recorder.ledger, tmp_path / "both", [recorder.ledger.runs()[0].run_id], ["torchstone"])
+    assert [bool(one.together) for one in again] == [False, True]
+    with pytest.raises(UsageError, match="no such run is of the backend 'nobody'"):
+        write_site(recorder.ledger, tmp_path / "none", backends=["nobody"])
+    assert not (tmp_path / "none").exists()
 
 
 def test_assets_load_nothing_from_elsewhere() -> None:

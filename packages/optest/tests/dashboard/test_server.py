@@ -197,7 +197,7 @@ def test_a_ledger_that_fails_is_a_temporary_error_without_details(
     assert waits == [1.0, 2.0, 4.0]
 
 
-def test_pages_and_live_data(hostile: Any, serve: Serve) -> None:
+def test_pages_and_live_data(hostile: Any, serve: Serve, read: Callable[[str], Any]) -> None:
     url = serve(hostile.ledger)
 
     def get(path: str, **headers: str) -> tuple[int, str, Any]:
@@ -220,6 +220,11 @@ def test_pages_and_live_data(hostile: Any, serve: Serve) -> None:
     assert get("/api/version")[1] != version
     _, after, _ = get("/data/index.js")
     assert len(after) > len(before)
+    [together] = [one["key"] for one in read(after)["runs"] if one["run_id"] == "newest results of 3 runs"]
+    everything = read(get(f"/data/{together}/overview.js")[1])
+    assert "new" in everything["operators"]
+    place = everything["operators"].index("new")
+    assert read(get(f"/data/{together}/{everything['keys'][place]}.js")[1])["cases"][0]["status"] == "passed"
     paths = ("none.js", "../server.py", "0000/overview.js", "%2e%2e/x.js", "coverage/none.js")
     for path in ("/server.py", *(f"/data/{one}" for one in paths)):
         assert get(path)[0] == 404

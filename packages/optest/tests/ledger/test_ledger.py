@@ -159,6 +159,25 @@ def test_history(ledger: Ledger) -> None:
     assert ledger.history("conv2d") == []
 
 
+def test_of_several_runs_the_newest_record_of_a_case_counts(ledger: Ledger) -> None:
+    """Newest is the run that started last, not what was written last."""
+    newest, oldest, another = run_info(3), run_info(1), run_info(2)
+    record(ledger, newest, [result(1), result(2, Status.MISMATCH, 1.0)])
+    record(ledger, oldest, [result(1, Status.CRASHED, comparisons=()), result(2), result(200, error=1.0)])
+    record(ledger, another, [result(300)])
+    runs = [oldest.run_id, newest.run_id]
+    found = {one.case_id: one for one in ledger.cases(runs, metrics=True)}
+    assert {int(name, 16): one.status for name, one in found.items()} == {
+        1: Status.PASSED, 2: Status.MISMATCH, 200: Status.PASSED,
+    }  # fmt: skip
+    assert [found[f"{number:016x}"].ulp for number in (1, 200)] == [0.0, 2.0**23]
+    assert [one.case_id for one in ledger.cases(runs, op="norm")] == [f"{200:016x}"]
+    assert [one.case_id for one in ledger.cases(runs, statuses=[Status.CRASHED])] == []
+    assert sorted((one.op, one.status, one.cases) for one in ledger.groups(runs)) == [
+        ("norm", Status.PASSED, 1), ("relu", Status.MISMATCH, 1), ("relu", Status.PASSED, 1),
+    ]  # fmt: skip
+
+
 def test_merge_adds_what_is_missing_once(ledger: Ledger, tmp_path: Path) -> None:
     other = Ledger(tmp_path / "other.sqlite")
     record(ledger, run_info(1), [result(1)])

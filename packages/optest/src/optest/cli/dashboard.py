@@ -15,16 +15,27 @@ from .coverage import LEDGER
 @LEDGER
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="A run to show.  [default: the newest two]")
 @click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="All runs of this backend as one: the newest result of every case.",
+)
+@click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where pages go."
 )
-def dashboard(ledger: str | None, runs: tuple[str, ...], output: Path, as_json: bool) -> int:
+def dashboard(
+    ledger: str | None, runs: tuple[str, ...], backends: tuple[str, ...], output: Path, as_json: bool
+) -> int:
     """Write a static page that shows recorded runs; any browser opens it, also from a disk."""
     from ..dashboard.site import write_site
     from ..session import open_ledger
 
-    shown = write_site(open_ledger(ledger, create=False), output, runs)
+    shown = write_site(open_ledger(ledger, create=False), output, runs, backends)
     if as_json:
-        print_json({"page": str(output / "index.html"), "runs": [one.run_id for one in shown]})
+        runs_alone = [one.title for one in shown if not one.together]
+        names = [one.backend for one in shown if one.together]
+        print_json({"page": str(output / "index.html"), "runs": runs_alone, "backends": names})
     else:
-        click.echo(f"{output / 'index.html'}: {', '.join(one.run_id for one in shown)}")
+        click.echo(f"{output / 'index.html'}: {', '.join(one.title for one in shown)}")
     return OK

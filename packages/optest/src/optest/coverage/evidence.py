@@ -187,7 +187,7 @@ def collect(
     ``runs`` (ids, or their beginnings) narrows it to these. ``repeats``: how many results
     of a case reliability looks at. Raises :class:`UsageError` where there is nothing to read.
     """
-    chosen = _chosen(ledger, backend, runs)
+    chosen = runs_of(ledger, backend, runs)
     operators: dict[str, OperatorEvidence] = {}
     overloads: dict[str, OverloadEvidence] = {}
     seconds: Counter[str] = Counter()
@@ -254,7 +254,8 @@ class _Seen:
     flaky: bool
 
 
-def _chosen(ledger: Ledger, backend: str | None, runs: Sequence[str]) -> list[RunInfo]:
+def runs_of(ledger: Ledger, backend: str | None = None, runs: Sequence[str] = ()) -> list[RunInfo]:
+    """The runs of one backend, oldest first; as for :func:`collect`."""
     every = ledger.runs()
     if runs:
         wanted = {ledger.find_run(one) for one in runs}

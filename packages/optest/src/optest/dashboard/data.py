@@ -11,12 +11,13 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.result import FAILURES, RunInfo, Status
 from ..coverage.snapshot import take_snapshot
 from ..ledger import Ledger
-from ..ledger.reading import CaseRow, main_dtype
+from ..ledger.reading import CaseRow, Runs, main_dtype
 
 STATUSES = tuple(Status)
 TREND = 50
@@ -40,8 +41,38 @@ def key_of(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-def index(ledger: Ledger, shown: Sequence[RunInfo], *, live: bool = False) -> dict[str, Any]:
-    """The runs that are shown, and the trend over all of them."""
+@dataclass(frozen=True)
+class Shown:
+    """What pages show as one: a run, or the newest result of every case in several runs of a backend."""
+
+    newest: RunInfo
+    together: tuple[str, ...] = ()
+    """The ids of several runs."""
+
+    @property
+    def runs(self) -> Runs:
+        return self.together or self.newest.run_id
+
+    @property
+    def backend(self) -> str:
+        return str(self.newest.backend["name"])
+
+    @property
+    def title(self) -> str:
+        return f"newest results of {len(self.together)} runs" if self.together else self.newest.run_id
+
+    @property
+    def key(self) -> str:
+        return key_of(f"backend {self.backend}" if self.together else self.newest.run_id)
+
+
+def together(runs: Sequence[RunInfo]) -> Shown:
+    """Runs of one backend, oldest first, as one."""
+    return Shown(runs[-1], tuple(one.run_id for one in runs))
+
+
+def index(ledger: Ledger, shown: Sequence[Shown], *, live: bool = False) -> dict[str, Any]:
+    """What is shown, and the trend over all runs."""
     totals = ledger.totals()
     return {
         "live": live,
@@ -52,9 +83,9 @@ def index(ledger: Ledger, shown: Sequence[RunInfo], *, live: bool = False) -> di
     }
 
 
-def overview(ledger: Ledger, run_id: str) -> dict[str, Any]:
-    """Counts of a run: ``cells`` are [operator, dtype, phase, [status, cases, …]] by position."""
-    groups = ledger.groups(run_id)
+def overview(ledger: Ledger, runs: Runs) -> dict[str, Any]:
+    """Counts of cases: ``cells`` are [operator, dtype, phase, [status, cases, …]] by position."""
+    groups = ledger.groups(runs)
     categories = {one.op: one.category for one in groups}
     operators = _Names(categories)
     dtypes = _Names(sorted({main_dtype(one.dtypes) for one in groups}, key=dtype_order))
@@ -125,9 +156,8 @@ def coverage(ledger: Ledger, backend: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _described(run: RunInfo) -> dict[str, Any]:
-    keys = {"key": key_of(run.run_id), "coverage": key_of(str(run.backend["name"]))}
-    return {**run.to_dict(), **keys}
+def _described(one: Shown) -> dict[str, Any]:
+    return {**one.newest.to_dict(), "run_id": one.title, "key": one.key, "coverage": key_of(one.backend)}
 
 
 def _point(run: RunInfo, counts: Counter[Status]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import hashlib
 import hmac
 import logging
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -94,41 +94,43 @@ class _Live:
         return text
 
     def _data(self, name: str, version: str) -> dict[str, Any] | None:
-        runs = self._ledger.runs()
+        runs = [data.Shown(one) for one in self._ledger.runs()]
+        several = _together(runs)
         if name == "index":
-            return {**data.index(self._ledger, runs[-data.TREND :], live=True), "version": version}
+            listed = [*several, *runs[-data.TREND :]]
+            return {**data.index(self._ledger, listed, live=True), "version": version}
         key, _, part = name.partition("/")
         if key == "coverage":
-            names = {str(one.backend["name"]) for one in runs}
+            names = {one.backend for one in runs}
             backend = next((one for one in names if data.key_of(one) == part), None)
             return None if backend is None else data.coverage(self._ledger, backend)
-        run = next((one for one in runs if data.key_of(one.run_id) == key), None)
-        return None if run is None else self._part(run, part, version)
+        chosen = next((one for one in [*several, *runs] if one.key == key), None)
+        return None if chosen is None else self._part(chosen, part, version)
 
-    def _operator(self, run: RunInfo, key: str, version: str) -> str | None:
-        """The operator of a run that has ``key``."""
-        place = (version, run.run_id)
+    def _operator(self, shown: data.Shown, key: str, version: str) -> str | None:
+        """The operator of what is shown that has ``key``."""
+        place = (version, shown.key)
         found = self._names.get(place)
         if found is None:
-            names = data.overview(self._ledger, run.run_id)["operators"]
+            names = data.overview(self._ledger, shown.runs)["operators"]
             found = {data.key_of(name): name for name in names}
             others = {one: kept for one, kept in self._names.items() if one[0] == version}
             self._names = {**others, place: found}
         return found.get(key)
 
-    def _part(self, run: RunInfo, part: str, version: str) -> dict[str, Any] | None:
+    def _part(self, shown: data.Shown, part: str, version: str) -> dict[str, Any] | None:
         cases = self._ledger.cases
         makers: Mapping[str, Callable[[], dict[str, Any]]] = {
-            "overview": lambda: data.overview(self._ledger, run.run_id),
-            "failures": lambda: data.failures(cases(run.run_id, statuses=FAILURES)),
-            "distributions": lambda: data.distributions(cases(run.run_id, metrics=True)),
+            "overview": lambda: data.overview(self._ledger, shown.runs),
+            "failures": lambda: data.failures(cases(shown.runs, statuses=FAILURES)),
+            "distributions": lambda: data.distributions(cases(shown.runs, metrics=True)),
         }
         if part in makers:
             return makers[part]()
-        operator = self._operator(run, part, version)
+        operator = self._operator(shown, part, version)
         if operator is None:
             return None
-        return data.operator_cases(cases(run.run_id, op=operator, metrics=True))
+        return data.operator_cases(cases(shown.runs, op=operator, metrics=True))
 
 
 def make_app(
@@ -181,6 +183,14 @@ def make_app(
     ]
     handlers: Mapping[Any, Any] = {OptestError: _told}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+
+
+def _together(runs: Iterable[data.Shown]) -> list[data.Shown]:
+    """As one each, the runs of every backend that has several."""
+    found: dict[str, list[RunInfo]] = defaultdict(list)
+    for one in runs:
+        found[one.backend].append(one.newest)
+    return [data.together(several) for several in found.values() if len(several) > 1]
 
 
 async def _body(request: Request, most: int) -> bytes | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.result import FAILURES, RunInfo
+from ..core.result import FAILURES
+from ..coverage.evidence import runs_of
 from ..errors import ReportError, UsageError
 from ..ledger import Ledger
 from . import data
@@ -15,42 +16,45 @@ RECENT = 2
 """Runs that are shown in full unless others are named: the newest and the one before it."""
 
 
-def write_site(ledger: Ledger, folder: Path, runs: Sequence[str] = ()) -> list[RunInfo]:
-    """Write the pages for ``runs`` (ids or their beginnings) to ``folder``; the runs that it has.
+def write_site(
+    ledger: Ledger, folder: Path, runs: Sequence[str] = (), backends: Sequence[str] = ()
+) -> list[data.Shown]:
+    """Write the pages to ``folder``; what they show.
 
-    Raises :class:`UsageError` for a ledger without such runs, :class:`ReportError` where
-    nothing can be written.
+    ``runs``: ids or their beginnings. ``backends``: all runs of each as one, with the newest result
+    of every case. Raises :class:`UsageError` for a ledger without them, :class:`ReportError`
+    where nothing can be written.
     """
-    shown = chosen_runs(ledger, runs)
+    shown = [*_chosen(ledger, runs, not backends), *(data.together(runs_of(ledger, one)) for one in backends)]
     try:
         for name in MEDIA_TYPES:
             _write(folder / name, asset(name))
         _write(folder / "data" / "index.js", script("index", data.index(ledger, shown)).encode())
-        for backend in {str(one.backend["name"]) for one in shown}:
+        for backend in {one.backend for one in shown}:
             name = f"coverage/{data.key_of(backend)}"
             _write(folder / "data" / f"{name}.js", script(name, data.coverage(ledger, backend)).encode())
-        for run in shown:
-            _write_run(ledger, folder / "data", run)
+        for one in shown:
+            _write_shown(ledger, folder / "data", one)
     except OSError as error:
         raise ReportError(f"the dashboard cannot be written to {folder}: {error.strerror}") from error
     return shown
 
 
-def chosen_runs(ledger: Ledger, runs: Sequence[str] = ()) -> list[RunInfo]:
-    """The named runs, oldest first; by default the newest ones."""
+def _chosen(ledger: Ledger, runs: Sequence[str], newest: bool) -> list[data.Shown]:
+    """The named runs, oldest first; where none is named, the ``newest`` ones or none."""
     every = ledger.runs()
     if not every:
         raise UsageError(f"the ledger {ledger.place} has no run", "record one: optest run --suite builtin")
-    if not runs:
-        return every[-RECENT:]
     wanted = {ledger.find_run(one) for one in runs}
-    return [one for one in every if one.run_id in wanted]
+    if newest and not runs:
+        wanted = {one.run_id for one in every[-RECENT:]}
+    return [data.Shown(one) for one in every if one.run_id in wanted]
 
 
-def _write_run(ledger: Ledger, folder: Path, run: RunInfo) -> None:
-    key = data.key_of(run.run_id)
-    overview = data.overview(ledger, run.run_id)
-    rows = list(ledger.cases(run.run_id, metrics=True))
+def _write_shown(ledger: Ledger, folder: Path, shown: data.Shown) -> None:
+    key = shown.key
+    overview = data.overview(ledger, shown.runs)
+    rows = list(ledger.cases(shown.runs, metrics=True))
     failing = (one for one in rows if one.status in FAILURES)
     parts = {
         "overview": overview,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from ..core.result import Status
-from .tables import CASES, METRICS
+from .tables import CASES, METRICS, RUNS
 
 _CHUNK = 5000
 _COLUMNS = (
@@ -23,6 +23,9 @@ _COLUMNS = (
     CASES.c.status, CASES.c.reason, CASES.c.duration_s, CASES.c.flaky, CASES.c.rest,
 )  # fmt: skip
 _INEXACT = ("float", "bfloat", "complex")
+
+Runs = str | Sequence[str]
+"""A run's id; or several, of which the newest record of each case counts."""
 
 
 def main_dtype(dtypes: str) -> str:
@@ -82,16 +85,14 @@ class Group(NamedTuple):
 
 def read_cases(
     connection: Connection,
-    run_id: str,
+    runs: Runs,
     *,
     op: str | None = None,
     statuses: Iterable[Status] | None = None,
     metrics: bool = False,
 ) -> Iterator[CaseRow]:
-    """Cases of ``run_id`` in the order they were written; ``metrics`` brings errors in ULP."""
-    conditions: list[ColumnElement[bool]] = [CASES.c.run_id == run_id]
-    if op is not None:
-        conditions.append(CASES.c.op == op)
+    """Cases of ``runs`` in the order they were written; ``metrics`` brings errors in ULP."""
+    conditions = _of(runs, op)
     if statuses is not None:
         conditions.append(CASES.c.status.in_([one.value for one in statuses]))
     query = select(*_COLUMNS).where(*conditions).order_by(CASES.c.id)
@@ -101,10 +102,10 @@ def read_cases(
         yield CaseRow(*row[:6], Status(row.status), *row[7:], *errors)  # in the order of _COLUMNS
 
 
-def read_groups(connection: Connection, run_id: str) -> list[Group]:
-    """The cases of a run, counted by the database; by category, then operator."""
+def read_groups(connection: Connection, runs: Runs) -> list[Group]:
+    """The cases of ``runs``, counted by the database; by category, then operator."""
     keys = (CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase, CASES.c.status)
-    query = select(*keys, func.count()).where(CASES.c.run_id == run_id).group_by(*keys)
+    query = select(*keys, func.count()).where(*_of(runs)).group_by(*keys)
     found = [
         Group(op, category, dtypes, phase, Status(status), cases)
         for op, category, dtypes, phase, status, cases in connection.execute(query)
@@ -119,6 +120,17 @@ def read_totals(connection: Connection) -> dict[str, Counter[Status]]:
     for run_id, status, count in connection.execute(query):
         found.setdefault(run_id, Counter())[Status(status)] = count
     return found
+
+
+def _of(runs: Runs, op: str | None = None) -> list[ColumnElement[bool]]:
+    """What is true of the cases of ``runs``, or of those of one operator."""
+    named = [CASES.c.op == op] if op is not None else []
+    if isinstance(runs, str):
+        return [CASES.c.run_id == runs, *named]
+    newest = (RUNS.c.started.desc(), RUNS.c.run_id.desc())
+    place = func.row_number().over(partition_by=CASES.c.case_id, order_by=newest).label("place")
+    recorded = select(CASES.c.id, place).join(RUNS).where(CASES.c.run_id.in_(runs), *named).subquery()
+    return [CASES.c.id.in_(select(recorded.c.id).where(recorded.c.place == 1))]
 
 
 def _worst(

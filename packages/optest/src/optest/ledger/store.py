@@ -22,7 +22,7 @@ from ..errors import LedgerError, UsageError
 from ..names import listing
 from .difference import Difference, compare_runs, differing
 from .exchange import check_same, outgoing, unknown
-from .reading import CaseRow, Group, read_cases, read_groups, read_totals
+from .reading import CaseRow, Group, Runs, read_cases, read_groups, read_totals
 from .rows import case_result, case_row, metric_rows
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
 
@@ -147,15 +147,15 @@ class Ledger:
             for row in connection.execute(rows).mappings():
                 yield case_result(row, backend)
 
-    def cases(self, run_id: str, **which: Any) -> Iterator[CaseRow]:
-        """Cases of a run as light rows; ``which`` as in :func:`reading.read_cases`."""
+    def cases(self, runs: Runs, **which: Any) -> Iterator[CaseRow]:
+        """Cases as light rows; ``runs`` and ``which`` as in :func:`reading.read_cases`."""
         with self._told("read"), self._engine.connect() as connection:
-            yield from read_cases(connection, run_id, **which)
+            yield from read_cases(connection, runs, **which)
 
-    def groups(self, run_id: str) -> list[Group]:
-        """The cases of a run, counted by operator, dtypes, phase and status."""
+    def groups(self, runs: Runs) -> list[Group]:
+        """The cases of a run, or the newest of several, counted by operator, dtypes, phase and status."""
         with self._told("read"), self._engine.connect() as connection:
-            return read_groups(connection, run_id)
+            return read_groups(connection, runs)
 
     def totals(self) -> dict[str, Counter[Status]]:
         """How the cases of each run ended."""
