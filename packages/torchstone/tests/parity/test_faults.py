@@ -157,6 +157,13 @@ def test_the_same_seed_draws_the_same_faults() -> None:
     assert {one.kind for one in drawn(add, ["wrong-sign"], 0)} == {"wrong-sign"}
 
 
+def test_calls_with_sparse_tensors_are_tried_too() -> None:
+    report = run_faults(["sparse.sampled_addmm"], ["wrong-sign"], each=1)
+    assert not report.left_out
+    assert report.applicable
+    assert not report.having(Verdict.SURVIVED)
+
+
 @pytest.mark.parametrize(("entries", "faults"), [(["ad"], []), (["add"], ["wrong-sing"])])
 def test_unknown_names(entries: list[str], faults: list[str]) -> None:
     with pytest.raises(UnknownName):

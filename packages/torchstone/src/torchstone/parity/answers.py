@@ -70,7 +70,7 @@ def answer(
     A call that fails costs only itself. ``capture`` stands for :func:`captured`.
     """
     answers: list[Answer] = []
-    plain = [in_parts(call) if is_taken_apart(call) else call for call in calls]
+    plain = [in_parts(call) for call in calls]
     for start in range(0, len(calls), _TOGETHER):
         part = plain[start : start + _TOGETHER]
         run = partial(_exported, capture) if part[0].kind == FORWARD else _traced

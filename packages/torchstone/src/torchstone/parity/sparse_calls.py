@@ -23,10 +23,12 @@ def is_taken_apart(call: Call) -> bool:
 
 
 def in_parts(call: Call) -> Call:
-    """The same call with row pointers, columns and values in the place of each CSR tensor.
+    """The same call with row pointers, columns and values in the place of each CSR tensor, if it has one.
 
     Differentiated are the values: see :func:`with_dense_gradients`.
     """
+    if not is_taken_apart(call):
+        return call
     shapes = [one.shape if _is_csr(one) else None for one in call.tensors]
     parts = [_parts(one) for one in call.tensors]
     ends = [sum(map(len, parts[: place + 1])) for place in range(len(parts))]

@@ -29,6 +29,7 @@ from ...config import override
 from ...lowering import Lowering
 from ..answers import answer, captured
 from ..conformance import ArtifactDriver
+from ..sparse_calls import in_parts
 from .broken import Calls, Effect, effect, in_place, watched
 from .catalogue import Fault, faults_of, kinds
 from .rules import excluded, has_parameter
@@ -193,6 +194,7 @@ class _Driver(ArtifactDriver):
         self.programs: dict[Any, ExportedProgram] = {}
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        calls = [in_parts(one) for one in calls]  # which is what is captured
         places = {id(one): place for place, one in enumerate(calls)}
 
         def capture(part: Sequence[Call]) -> ExportedProgram:
