@@ -25,7 +25,9 @@ def write_site(
     of every case. Raises :class:`UsageError` for a ledger without them, :class:`ReportError`
     where nothing can be written.
     """
-    shown = [*_chosen(ledger, runs, not backends), *(data.together(runs_of(ledger, one)) for one in backends)]
+    shown = [data.together(runs_of(ledger, one)) for one in backends]
+    if runs or not backends:
+        shown = [*_chosen(ledger, runs), *shown]
     try:
         for name in MEDIA_TYPES:
             _write(folder / name, asset(name))
@@ -40,14 +42,12 @@ def write_site(
     return shown
 
 
-def _chosen(ledger: Ledger, runs: Sequence[str], newest: bool) -> list[data.Shown]:
-    """The named runs, oldest first; where none is named, the ``newest`` ones or none."""
+def _chosen(ledger: Ledger, runs: Sequence[str]) -> list[data.Shown]:
+    """The named runs, oldest first; by default the newest ones."""
     every = ledger.runs()
     if not every:
         raise UsageError(f"the ledger {ledger.place} has no run", "record one: optest run --suite builtin")
-    wanted = {ledger.find_run(one) for one in runs}
-    if newest and not runs:
-        wanted = {one.run_id for one in every[-RECENT:]}
+    wanted = {ledger.find_run(one) for one in runs} or {one.run_id for one in every[-RECENT:]}
     return [data.Shown(one) for one in every if one.run_id in wanted]
 
 

@@ -78,7 +78,7 @@
       told.textContent = `${found.length} of ${data.count} failures` + (found.length > 500 ? "; the first 500 are shown" : "");
       body.replaceChildren(...found.slice(0, 500).map(([op, dtype, phase, status, id, reason]) => h("tr", {},
         h("td", {}, h("button", { class: "link", type: "button", click: () => view.detail(op, { dtype, phase }, id) }, op)),
-        h("td", {}, dtype), h("td", {}, phase), h("td", {}, status.replace("_", " ")), h("td", {}, reason))));
+        h("td", {}, dtype), h("td", {}, phase), h("td", { class: "status" }, status.replace("_", " ")), h("td", {}, reason))));
     };
     find.addEventListener("input", draw);
     draw();
