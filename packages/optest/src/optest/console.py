@@ -119,15 +119,27 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout; cells are plain text, in which rich's markup means nothing."""
+    """A table on stdout; cells are plain text, in which rich's markup means nothing.
+
+    Where the output is a file, no rule is drawn and no line ends in spaces: one long cell would make
+    them as long as itself.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=any(columns))
+    terminal = sys.stdout.isatty()
+    drawn = box.SIMPLE_HEAD if terminal else None
+    shown = Table(title=title, title_justify="left", box=drawn, show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(shown)
+    if terminal:
+        Console().print(shown)
+        return
+    console = Console(width=WIDTH_OF_A_FILE)
+    with console.capture() as lines:
+        console.print(shown)
+    click.echo("\n".join(line.rstrip() for line in lines.get().splitlines()) + "\n")

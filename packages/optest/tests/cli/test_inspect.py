@@ -26,6 +26,12 @@ def test_list_shows_every_operator() -> None:
     assert [one["name"] for one in listed] == operator_registry.names()
 
 
+def test_a_table_in_a_file_is_as_wide_as_each_row() -> None:
+    lines = call("list").stdout.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    assert not set("".join(lines)) & set("─━")
+
+
 def test_list_narrows() -> None:
     listed = json.loads(call("list", "conv*", "--category", "convolution", "--json").stdout)["operators"]
     assert "conv2d" in {one["name"] for one in listed}

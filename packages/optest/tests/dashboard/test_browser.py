@@ -129,6 +129,25 @@ def test_the_dashboard(browser: Any, address: str) -> None:
     assert {one for one in page.addresses() if not one.startswith((base, "data:"))} == set()
 
 
+def test_labels_fit_into_their_chart(browser: Any, hostile: Any, tmp_path: Path) -> None:
+    write_site(hostile.ledger, tmp_path / "site")
+    page = Page(browser, (tmp_path / "site" / "index.html").as_uri())
+    page.script("""
+        const { histogram, trend } = optest.charts;
+        const one = { name: "a", kind: "a", bins: Array.from({ length: 22 }, (_, power) => [power, 1]) };
+        const run = { run: "r", backend: "b", started: "2026-01-01", passed: 1, failed: 0, other: 0 };
+        document.querySelector("main").replaceChildren(
+            histogram("ULP", [one], "ulp"), histogram("time", [one], "time"), trend(Array(45).fill(run)));
+    """)
+    too_long = page.script("""
+        const end = (text) => { const box = text.getBBox(); return box.x + box.width; };
+        const texts = [...document.querySelectorAll("main svg text")];
+        const outside = (text) => end(text) > text.ownerSVGElement.viewBox.baseVal.width;
+        return [texts.length, texts.filter(outside).map((text) => text.textContent)];
+    """)
+    assert too_long == [6 + 6 + 2 * 12, []]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_schemes_are_legible(browser: Any, hostile: Any, tmp_path: Path, scheme: str) -> None:
     """The contrast of every kind of cell and of text is that of WCAG's level AA."""

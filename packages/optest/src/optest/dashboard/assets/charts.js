@@ -12,6 +12,9 @@
     return element;
   }
 
+  // A label begins under its bar; the last one needs this much to the right of it.
+  const LABEL = 60;
+
   const titled = (text) => { const title = svg("title", {}); title.textContent = text; return title; };
 
   const LABELS = {
@@ -30,7 +33,7 @@
     const shares = series.map((one, i) => new Map(one.bins.map(([power, count]) => [power, count / totals[i]])));
     const most = Math.max(...shares.flatMap((one) => [...one.values()]), 1e-9);
     const width = 320, height = 110, base = 88, step = width / Math.max(powers.length, 1);
-    const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
+    const chart = svg("svg", { viewBox: `0 0 ${width + LABEL} ${height}`, role: "img" });
     chart.append(titled(`${title}: ${series.map((one, i) => `${one.name}, ${totals[i]} cases`).join("; ")}`));
     const every = Math.ceil(powers.length / 7);
     powers.forEach((power, place) => {
@@ -68,7 +71,7 @@
   function trend(points) {
     const width = 900, base = 230, step = Math.min(60, width / Math.max(points.length, 1));
     const most = Math.max(1, ...points.map((one) => one.passed + one.failed + one.other));
-    const chart = svg("svg", { viewBox: `0 0 ${width} 260`, role: "img" });
+    const chart = svg("svg", { viewBox: `0 0 ${width + LABEL} 260`, role: "img" });
     chart.append(titled("Cases of each run, by how they ended"));
     points.forEach((one, place) => {
       let top = base;
