@@ -130,8 +130,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    drawn = box.SIMPLE_HEAD if terminal else None
-    shown = Table(title=title, title_justify="left", box=drawn, show_header=any(columns))
+    lines = box.SIMPLE_HEAD if terminal else box.Box("    \n" * 8)
+    shown = Table(title=title, title_justify="left", box=lines, show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
@@ -140,6 +140,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         Console().print(shown)
         return
     console = Console(width=WIDTH_OF_A_FILE)
-    with console.capture() as lines:
+    with console.capture() as captured:
         console.print(shown)
-    click.echo("\n".join(line.rstrip() for line in lines.get().splitlines()) + "\n")
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
