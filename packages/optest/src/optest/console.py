@@ -130,7 +130,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    lines = box.SIMPLE_HEAD if terminal else box.Box("    \n" * 8)
+    lines = box.SIMPLE_HEAD if terminal else box.Box("    \n" * 8)  # the same places, all of them blank
     shown = Table(title=title, title_justify="left", box=lines, show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")

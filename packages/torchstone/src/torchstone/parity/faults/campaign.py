@@ -194,7 +194,9 @@ class _Driver(ArtifactDriver):
         self.programs: dict[Any, ExportedProgram] = {}
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        calls = [in_parts(one) for one in calls]  # which is what is captured
+        # As ``answer`` captures them: it leaves calls in parts as they are. Faults show in outputs, so that
+        # no gradient has to be put back into its place.
+        calls = [in_parts(one) for one in calls]
         places = {id(one): place for place, one in enumerate(calls)}
 
         def capture(part: Sequence[Call]) -> ExportedProgram:
