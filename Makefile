@@ -17,7 +17,7 @@ SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench conformance evidence test-accelerator system-deps clean
+.PHONY: help demo test check docs site bench conformance evidence test-accelerator system-deps clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
@@ -36,6 +36,10 @@ check: $(INSTALLED) ## lint, formatting, types, import layers
 
 docs: $(INSTALLED) ## write the documentation's tables from the code
 	$(BIN)/python tools/generate_docs.py
+
+site: $(INSTALLED) ## build the documentation site into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "open build/site/index.html"
 
 bench: $(INSTALLED) ## every speed figure, beside its peers in one run
 	$(BIN)/python -m benchmarks
@@ -59,7 +63,7 @@ system-deps: ## the compilers, the server and the browser that some tests need, 
 	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
 
 clean: ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) .conformance .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache packages/*/dist
+	rm -rf $(VENV) .conformance .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build packages/*/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment is rebuilt when a requirement changes; an interrupted installation leaves no stamp, so it runs again.
