@@ -61,6 +61,17 @@ class MissingExtra(TorchstoneError):
         super().__init__(message, hint=f"pip install 'torchstone[{extra}]'")
 
 
+class MissingInternal(TorchstoneError):
+    """This PyTorch lacks a private name that a feature needs."""
+
+    def __init__(self, path: str, feature: str, version: str) -> None:
+        self.path, self.feature = path, feature
+        super().__init__(
+            f"PyTorch {version} has no {path}, so {feature} is off",
+            hint="use a PyTorch in the tested range, which `torchstone doctor` shows",
+        )
+
+
 class CaptureError(TorchstoneError):
     """``torch.export`` could not turn the model into a graph."""
 

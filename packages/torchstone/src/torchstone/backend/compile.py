@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from ..compiler.normalize import (
@@ -22,6 +19,7 @@ from ..compiler.normalize import (
     without_factorization_checks,
     without_wrong_expansions,
 )
+from ..torch_internals.dynamo import TracingContext, aot_autograd, min_cut_partition
 from .options import Options
 from .records import GraphRecord, publish
 from .region import Run, compile_region
@@ -34,7 +32,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         fw_compiler=partial(_compile_part, "forward", options),
         bw_compiler=partial(_compile_part, "backward", options),
         inference_compiler=partial(_compile_part, "inference", options),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=min_cut_partition.get(),
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
@@ -62,7 +60,7 @@ def _compile_part(
 
 def _static_inputs(kind: str, count: int) -> list[int]:
     """Positions of parameters and buffers, whose memory stays from call to call."""
-    context = TracingContext.try_get()
+    context = TracingContext.get().try_get()
     metadata = context.fw_metadata if context is not None else None
     if kind == "backward" or metadata is None:
         return []

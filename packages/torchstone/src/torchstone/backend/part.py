@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule
 
 from .. import dtypes, hlo
@@ -16,6 +15,7 @@ from ..compiler.lower import lower_graph
 from ..compiler.support import needs_seed
 from ..errors import raise_out_of_range
 from ..runtime import get_engine
+from ..torch_internals.operators import OpOverload
 from .options import Options
 from .passes import Outputs, arrange_layouts, split_outputs
 from .records import GraphRecord

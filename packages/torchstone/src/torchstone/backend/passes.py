@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from ..compiler.graphs import output_node, output_values
+from ..torch_internals import pytree
+from ..torch_internals.fake import FakeTensor
+from ..torch_internals.tensors import storage_identity
 
 aten = torch.ops.aten
 
@@ -142,7 +143,7 @@ def _bases(values: Iterable[Any]) -> dict[Node, Node]:
     for value in dict.fromkeys(values):
         fake = value.meta.get("val") if isinstance(value, Node) else None
         if isinstance(fake, torch.Tensor) and fake.numel() and not fake.is_conj() and not fake.is_neg():
-            shared[fake.untyped_storage()._cdata, fake.dtype].append(value)
+            shared[storage_identity(fake.untyped_storage()), fake.dtype].append(value)
     found: dict[Node, Node] = {}
     for group in shared.values():
         whole = next((value for value in group if _is_whole(value.meta["val"])), None)

@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 from ..compiler.argument_checks import check_arguments
 from ..compiler.support import find_unsupported
 from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
+from ..torch_internals.tensors import foreach_copy
 from .fallback import MixedGraph
 from .options import Options
 from .part import CompiledPart
@@ -73,5 +74,5 @@ class _Mutating:
         results = self._run(inputs)
         count = len(self._mutated)
         with torch.no_grad():
-            torch._foreach_copy_([inputs[position] for position in self._mutated], results[:count])
+            foreach_copy([inputs[position] for position in self._mutated], results[:count])
         return results[count:]

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..compiler.graphs import settle_inplace_views
+from ..torch_internals.fake import FakeTensorMode
+from ..torch_internals.tracing import make_fx
 from .options import Options
 from .records import GraphRecord
 from .region import Run, compile_region

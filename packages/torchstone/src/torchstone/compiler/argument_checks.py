@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule
 
 from ..dtypes import scalar_type
 from ..errors import CaptureError
+from ..torch_internals.operators import OpOverload
 from .graphs import bind_schema, fake_arguments, location_text, operator_nodes
 
 aten = torch.ops.aten

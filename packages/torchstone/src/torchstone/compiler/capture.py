@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..lowering.operators import standing_in
+from ..torch_internals import pytree
 from .normalize import without_wrong_expansions
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 

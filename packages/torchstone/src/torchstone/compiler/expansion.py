@@ -12,12 +12,13 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._functorch.aot_autograd import aot_export_joint_simple
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from ..lowering import Lowering, load
+from ..torch_internals import pytree
+from ..torch_internals.dispatch import is_composite_implicit
+from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.tracing import aot_export_joint_simple
 from .graphs import bind, fake_arguments
 from .normalize import decompositions
 from .overrides import overriding
@@ -65,7 +66,7 @@ def _expanded_call(
     overload: OpOverload, given: dict[str, Any]
 ) -> tuple[Callable[..., list[torch.Tensor]], list[torch.Tensor]]:
     """The expansion of ``overload`` as a function of its tensor arguments; and these."""
-    schema = [argument for argument in overload._schema.arguments if argument.name in given]
+    schema = [argument for argument in schema_of(overload).arguments if argument.name in given]
     leaves, tree = pytree.tree_flatten([given[argument.name] for argument in schema])
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -92,9 +93,4 @@ def _kept_whole() -> dict[OpOverload, Callable[..., Any]]:
     def keep(*_: Any, **__: Any) -> Any:
         return NotImplemented
 
-    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-    return {
-        overload: keep
-        for overload in load().overloads()
-        if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), implicit)
-    }
+    return {overload: keep for overload in load().overloads() if is_composite_implicit(overload)}

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from ..errors import TorchstoneError, UnsupportedNode
+from ..torch_internals.operators import OpOverload
 from .capture import capture
 from .graphs import operator_nodes
 from .normalize import normalize

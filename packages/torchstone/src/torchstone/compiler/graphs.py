@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import dtypes, hlo
 from ..hlo import Value
 from ..lowering import Lowering, Spec
+from ..torch_internals.dispatch import without_modes
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, overload_name, schema_of
+from ..torch_internals.tensors import is_zero_tensor
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NOT_THE_USERS = (
@@ -92,8 +93,8 @@ def _as_view(target: Any) -> OpOverload | None:
     """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is no view in place."""
     if not is_inplace_view(target):
         return None
-    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
-    return getattr(packet, target._overloadname, None)
+    packet = getattr(torch.ops.aten, schema_of(target).name.removeprefix("aten::").removesuffix("_"), None)
+    return getattr(packet, overload_name(target), None)
 
 
 def output_node(module: GraphModule) -> Node:
@@ -121,14 +122,14 @@ def is_symbolic_number(node: Node) -> bool:
 
 def constant_of(tensor: torch.Tensor) -> Value:
     """A real tensor as a constant of the module; AOTAutograd's mode for fake ones is left meanwhile."""
-    with _disable_current_modes():
+    with without_modes():
         values = to_numpy(tensor)
     return hlo.constant(values, dtypes.from_torch(tensor.dtype))
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
     """A tensor's values as a NumPy array of the same dtype (ml_dtypes for bfloat16 and float8)."""
-    if tensor._is_zerotensor():  # autograd's zeros without memory
+    if is_zero_tensor(tensor):  # autograd's zeros without memory
         tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     dtype = dtypes.from_torch(plain.dtype)
@@ -144,7 +145,7 @@ def bind(lowering: Lowering, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def bind_schema(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """As :func:`bind`, for a call of an operator whether or not it has a lowering."""
-    schema = overload._schema.arguments
+    schema = schema_of(overload).arguments
     given = dict(zip((argument.name for argument in schema), args, strict=False))
     given.update(kwargs)
     for argument in schema:

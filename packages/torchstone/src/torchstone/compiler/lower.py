@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 from .. import dtypes, hlo
@@ -15,6 +14,7 @@ from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedO
 from ..hlo import Rng, Value
 from ..lowering import Lowering, Spec, load
 from ..lowering.registry import EXPANSIONS
+from ..torch_internals.operators import HigherOrderOperator
 from .expansion import expansion_of
 from .graphs import (
     bind,

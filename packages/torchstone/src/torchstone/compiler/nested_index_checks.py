@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 
+from ..torch_internals.fake import detect_fake_mode
 from .graphs import output_node, output_values
 
 aten = torch.ops.aten

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._library import simple_registry
-from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram, default_decompositions
 
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from ..torch_internals.operators import OpOverload, schema_of
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 from .overrides import quick_overrides
@@ -53,7 +53,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
 
 def _mutates(overload: Any) -> bool:
     """True for in-place and ``out=`` overloads: functionalization replaces them before decomposition."""
-    return isinstance(overload, OpOverload) and bool(overload._schema.is_mutable)
+    return isinstance(overload, OpOverload) and bool(schema_of(overload).is_mutable)
 
 
 def _is_implicit(overload: Any) -> bool:

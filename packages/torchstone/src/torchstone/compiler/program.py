@@ -18,7 +18,6 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.utils import _pytree as pytree
 
 from .. import dtypes, hlo
 from .._version import __version__
@@ -27,6 +26,7 @@ from ..artifact import InputKind as Kind
 from ..artifact import OutputKind as OutKind
 from ..config import config
 from ..errors import CaptureError, UnsupportedOperators
+from ..torch_internals import pytree
 from ..trees import Tree
 from .capture import capture
 from .graphs import shape_of, to_numpy

@@ -8,16 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
-from torch._prims import rng_prims
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedNode
 from ..lowering import load
 from ..lowering.registry import EXPANSIONS, Registry
+from ..torch_internals import tensors, tracing
+from ..torch_internals.operators import HigherOrderOperator, OpOverload
 from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
 
@@ -30,10 +29,10 @@ NO_EFFECT = {
     aten._linalg_check_errors.default,  # a program cannot raise: its results are NaN or infinite instead
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
-    torch._check,
+    tensors.check.get(),
     torch.sym_constrain_range,
 }
-SAVE_RNG, REPLAY_RNG = rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
+SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.get(), tracing.replay_rng_state.get()
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
 
@@ -125,4 +124,4 @@ def _makes_unknown_size(node: Node) -> bool:
 
 
 def _unbacked(values: Iterable[Any]) -> set[Any]:
-    return {symbol for tensor in _tensors(values) for symbol in free_unbacked_symbols(tensor)}
+    return {symbol for tensor in _tensors(values) for symbol in tracing.free_unbacked_symbols(tensor)}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import overrides
 
+from ..torch_internals.operators import schemas_named
 from . import stubs
 from .signatures import Parameter, Signature, from_inspect
 
@@ -67,7 +68,7 @@ def _from_schema(value: object, name: str, owner: type | None) -> tuple[Signatur
     in_aten = namespace in _SCHEMA_NAMESPACES or namespace in ("torch", "torch.Tensor", "torch.nn.functional")
     if not in_aten or not inspect.isroutine(value):
         return ()
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{operator}")
+    schemas = schemas_named(f"aten::{operator}")
     return tuple(dict.fromkeys(_of_schema(schema) for schema in schemas))
 
 

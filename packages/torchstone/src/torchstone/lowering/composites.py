@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from .. import hlo
 from ..dtypes import DType
 from ..hlo import Value
+from ..torch_internals.pytree import tree_leaves
 from .promotion import opmath, promote_dtypes
 from .registry import Spec
 

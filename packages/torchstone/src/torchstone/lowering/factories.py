@@ -12,11 +12,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch._ops import OpOverload
-
 from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..hlo import Value
+from ..torch_internals.operators import OpOverload, schema_of
 from .common import axes_of, cast
 from .composites import composed_whole
 from .promotion import broadcast, opmath, result_dtype
@@ -125,7 +124,7 @@ def lowers_reduction(
         return finish(kernel(x, axes_of(dim, x.rank)), out)
 
     for overload in overloads:
-        takes_dim = any(argument.name == "dim" for argument in overload._schema.arguments)
+        takes_dim = any(argument.name == "dim" for argument in schema_of(overload).arguments)
         # The result's own shape and dtype say what keepdim and dtype ask for.
         _register([overload], along if takes_dim else whole, kernel, dtypes, gaps, ("keepdim", "dtype"))
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._ops import OpOverload
+
+from ..torch_internals.operators import OpOverload, schema_of
 
 aten = torch.ops.aten
 
@@ -92,7 +93,7 @@ def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = form(self, *args, **kwargs)
         if result is not NotImplemented:
-            return self.copy_(result) if overload._schema.is_mutable else result
+            return self.copy_(result) if schema_of(overload).is_mutable else result
         with _own_derivative(overload):
             own: Tensor = overload(self, *args, **kwargs)
         return own

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 
+from ..torch_internals.operators import OpOverload
 from . import masked_updates, statistics
 from .recurrent_operators import STAND_INS, expansion
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from ..torch_internals.tensors import make_per_channel_quantized, make_per_tensor_quantized
+
 Tensor = torch.Tensor
 own = torch.ops.torchstone
 
@@ -31,7 +33,7 @@ def _operator(schema: str, kernel: Callable[..., Any], shapes: Callable[..., Any
 
 
 def _per_tensor(integers: Tensor, scale: float, zero_point: int) -> Tensor:
-    return torch._make_per_tensor_quantized_tensor(integers, scale, zero_point)
+    return make_per_tensor_quantized(integers, scale, zero_point)
 
 
 def _tensor(integers: Tensor, scale: Sequence[float], zero_point: Sequence[int], axis: int) -> Tensor:
@@ -39,7 +41,7 @@ def _tensor(integers: Tensor, scale: Sequence[float], zero_point: Sequence[int],
     if axis < 0:
         return _per_tensor(integers, scale[0], zero_point[0])
     scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero_point)
-    return torch._make_per_channel_quantized_tensor(integers, scales, zeros, axis)
+    return make_per_channel_quantized(integers, scales, zeros, axis)
 
 
 # From and to floating point -----------------------------------------------------------

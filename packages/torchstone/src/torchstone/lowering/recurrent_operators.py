@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._ops import OpOverload
 
+from ..torch_internals.dispatch import any_requires_grad, below_autograd
+from ..torch_internals.operators import OpOverload, overload_name, schema_of
+from ..torch_internals.tensors import check
 from .cells import CELLS, lstm_exposed
 
 aten = torch.ops.aten
@@ -109,7 +111,7 @@ def _layer_kernel(
 
 
 def _check_steps(steps: Any) -> None:
-    torch._check(steps > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
+    check(steps > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
 
 
 def _layer_shapes(
@@ -263,7 +265,7 @@ def by_layers(
 
 def _layered(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     """:func:`by_layers` with the schema of ``original``."""
-    mode = original._schema.name.removeprefix("aten::")
+    mode = schema_of(original).name.removeprefix("aten::")
 
     def padded(input: Tensor, hx: Any, params: Tensors, *options: Any) -> tuple[Tensor, ...]:
         *rest, batch_first = options
@@ -276,7 +278,7 @@ def _layered(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     ) -> tuple[Tensor, ...]:
         return by_layers(mode, data, batch_sizes, _listed(hx), params, *options)
 
-    return packed if original._overloadname == "data" else padded
+    return packed if overload_name(original) == "data" else padded
 
 
 def _listed(hx: Any) -> Tensors:
@@ -285,7 +287,7 @@ def _listed(hx: Any) -> Tensors:
 
 def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     """The shape rule: the outputs are as wide as the hidden state, for each direction."""
-    packed = original._overloadname == "data"
+    packed = overload_name(original) == "data"
 
     def shapes(input: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
         hx, _, *options = arguments[1:] if packed else arguments
@@ -299,17 +301,17 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def _stand_in(original: OpOverload) -> OpOverload:
-    name = original._schema.name.removeprefix("aten::")
-    own = f"{name}_packed" if original._overloadname == "data" else name
+    name = schema_of(original).name.removeprefix("aten::")
+    own = f"{name}_packed" if overload_name(original) == "data" else name
     layered = _layered(original)
 
     def differentiable(*arguments: Any) -> Any:
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
+        if torch.is_grad_enabled() and any_requires_grad(*arguments):
             return layered(*arguments)
-        with torch._C._AutoDispatchBelowAutograd():
+        with below_autograd():
             return overload(*arguments)
 
-    _library.define(str(original._schema).replace(f"aten::{name}.{original._overloadname}", own))
+    _library.define(str(schema_of(original)).replace(f"aten::{name}.{overload_name(original)}", own))
     _library.impl(own, lambda *arguments: original(*arguments), "CPU")
     _library.impl(own, differentiable, "Autograd")
     torch.library.register_fake(f"torchstone::{own}", _shapes(original), lib=_library)
@@ -327,7 +329,7 @@ def expansion(original: OpOverload) -> Callable[..., Any]:
     own, layered = STAND_INS[original], _layered(original)
 
     def expanded(*arguments: Any) -> Any:
-        layers, dropout, train = arguments[4:7] if original._overloadname == "input" else arguments[5:8]
+        layers, dropout, train = arguments[4:7] if overload_name(original) == "input" else arguments[5:8]
         return (layered if layers > 1 and dropout and train else own)(*arguments)
 
     return expanded

@@ -32,11 +32,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
 
 from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..errors import LoweringDefinitionError
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
 
 SPECIAL = frozenset({"out", "rng", "meta", "expand", "expand_wide"})
 EXPANSIONS = frozenset({"expand", "expand_wide"})
@@ -252,7 +252,7 @@ def _family(function: Callable[..., Any]) -> str:
 def _check(
     function: Callable[..., Any], overload: OpOverload, ignores: frozenset[str]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    schema = overload._schema
+    schema = schema_of(overload)
     known = {argument.name for argument in schema.arguments}
     taken = set(inspect.signature(function).parameters)
     special = frozenset((taken & SPECIAL) - known)

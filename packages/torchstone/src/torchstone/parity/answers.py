@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, together
 
@@ -42,6 +41,7 @@ from ..errors import (
     UnsupportedLayout,
     UnsupportedOperators,
 )
+from ..torch_internals.tracing import make_fx
 from .operators import compiled_graph, to_tensor
 from .sparse_calls import in_parts, is_taken_apart, with_dense_gradients
 

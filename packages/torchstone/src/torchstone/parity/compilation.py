@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
-from torch._dynamo.utils import counters
 
 from ..backend.records import GraphRecord, recorded
 from ..errors import TorchstoneError
+from ..torch_internals import dynamo
 
 DELIBERATE = "Call to `torch._dynamo.graph_break()`"
 """How Dynamo names a break that a program asks for, as ``torch.optim`` does around each step."""
@@ -69,14 +68,14 @@ class Compilation:
 @contextmanager
 def watched() -> Iterator[Compilation]:
     """Counts what ``torch.compile`` does inside the block; starts from a reset Dynamo."""
-    torch._dynamo.reset()
-    before = Counter(counters["graph_break"])
+    dynamo.reset()
+    before = Counter(dynamo.counters.get()["graph_break"])
     found = Compilation()
     with recorded() as found.records:
         try:
             yield found
         finally:
-            for reason, count in (Counter(counters["graph_break"]) - before).items():
+            for reason, count in (Counter(dynamo.counters.get()["graph_break"]) - before).items():
                 first_line = reason.partition("\n")[0]
                 if first_line == DELIBERATE:
                     found.deliberate_breaks += count
@@ -94,7 +93,7 @@ def plain_errors() -> Iterator[None]:
     """Raises Torchstone's own error where Dynamo has wrapped it in :class:`BackendCompilerFailed`."""
     try:
         yield
-    except BackendCompilerFailed as error:
+    except dynamo.BackendCompilerFailed.get() as error:
         inner = error.inner_exception
         if isinstance(inner, TorchstoneError):
             raise inner from error

@@ -30,6 +30,7 @@ from optest.core.comparison import Comparison
 from ..api import export
 from ..compiler.graphs import to_numpy
 from ..errors import MissingExtra
+from ..torch_internals.dynamo import CONTEXT_MANAGER_LOGGER
 from .compilation import Compilation, compiled, plain_errors, watched
 from .replay import run_fresh
 
@@ -272,7 +273,7 @@ def _through_artifact(model: nn.Module, digits: Digits) -> tuple[numpy.ndarray[A
 @contextmanager
 def _quiet_about_profiler() -> Iterator[None]:
     """Dynamo logs that it leaves out the profiler range that torch.optim opens: nobody profiles here."""
-    logger = logging.getLogger("torch._dynamo.variables.ctx_manager")
+    logger = logging.getLogger(CONTEXT_MANAGER_LOGGER)
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

@@ -22,6 +22,7 @@ from ..api import export, load
 from ..compiler import bounds
 from ..compiler.capture import capture
 from ..compiler.graphs import to_numpy
+from ..torch_internals.pytree import tree_leaves
 from .compilation import plain_errors, watched
 from .replay import run_all_fresh
 from .subject import Subject, differentiate, tensors
@@ -157,7 +158,7 @@ def _eager(example: Example, args: tuple[Any, ...], *, widen: bool = False) -> T
     subject = subject.doubled() if widen else Subject(*copy.deepcopy((subject.model, subject.args, {})))
     with torch.no_grad(), _quiet():
         results = subject.model(*subject.args)
-    leaves = torch.utils._pytree.tree_leaves(results)
+    leaves = tree_leaves(results)
     return [torch.as_tensor(leaf) for leaf in leaves if leaf is not None]
 
 

@@ -14,11 +14,7 @@ from typing import Any
 
 import numpy
 import torch
-from torch._ops import OpOverload
-from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils import _pytree as pytree
 
 from optest.core.comparator import compare
 from optest.core.comparison import Comparison
@@ -30,6 +26,10 @@ from ..compiler.normalize import decompositions
 from ..compiler.support import find_unsupported, needs_seed
 from ..errors import UnsupportedOperators
 from ..runtime import get_engine
+from ..torch_internals import pytree
+from ..torch_internals.fake import FakeTensorMode
+from ..torch_internals.operators import OpOverload
+from ..torch_internals.tracing import make_fx
 
 _WIDER = {
     torch.float16: torch.float64,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from ..compiler.capture import capture
+from ..torch_internals import pytree
 from .compilation import compiled
 
 

@@ -23,8 +23,6 @@ from typing import Any, Literal
 
 import numpy
 import torch
-from torch._dynamo.exc import TorchDynamoException
-from torch.utils import _pytree as pytree
 
 from optest.core.comparator import compare
 from optest.core.comparison import Comparison
@@ -36,6 +34,8 @@ from ..compiler.graphs import to_numpy
 from ..compiler.rules import replacements
 from ..errors import ModelError, TorchstoneError
 from ..runtime import get_engine
+from ..torch_internals import pytree
+from ..torch_internals.dynamo import TorchDynamoException
 from .compilation import Compilation, plain_errors, watched
 from .model import Model
 from .replay import output_specs, run_fresh
@@ -168,7 +168,7 @@ def verify(
             try:
                 with plain_errors():
                     _RUN[stage](work)
-            except (TorchstoneError, TorchDynamoException) as error:
+            except (TorchstoneError, TorchDynamoException.get()) as error:
                 result.errors[stage] = str(error)
     return result
 

@@ -13,6 +13,7 @@ from types import TracebackType
 
 import torch
 
+from ..torch_internals.devices import default_device
 from . import patching
 from .callers import Callers
 from .mode import RedirectMode
@@ -92,10 +93,10 @@ def enter(scope: Scope) -> Callable[[], None]:
             patching.apply()
         ACTIVE.append(scope)
     part = join(scope)
-    default = _default_device()
+    default = default_device()
 
     def leave() -> None:
-        if _default_device() != default:
+        if default_device() != default:
             torch.set_default_device(default)
         part()
         scope.active = False
@@ -105,12 +106,6 @@ def enter(scope: Scope) -> Callable[[], None]:
                 patching.restore()
 
     return leave
-
-
-def _default_device() -> torch.device | None:
-    """What ``torch.set_default_device`` set in this thread."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
 
 
 def join(scope: Scope) -> Callable[[], None]:

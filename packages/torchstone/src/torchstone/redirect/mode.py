@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..torch_internals.tensors import same_storage_layout
 from .scope import Scope, told_of_cuda
 
 Handler = Callable[[Scope, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -110,7 +111,7 @@ def _set_data(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """``x.data = x.data.cuda()`` where PyTorch will not assign the target's tensors: the two are swapped."""
     tensor, data = args
     is_plain = tensor.is_leaf and tensor.grad is None
-    if not is_plain or torch._has_compatible_shallow_copy_type(tensor, data):
+    if not is_plain or same_storage_layout(tensor, data):
         return func(tensor, data)
     made = data.detach().requires_grad_(tensor.requires_grad)
     if isinstance(tensor, torch.nn.Parameter):

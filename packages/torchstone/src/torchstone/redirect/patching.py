@@ -18,13 +18,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-import torch
-
+from ..torch_internals.dispatch import without_function_modes
+from ..torch_internals.dynamo import TRACE_RULES
 from .mirror import Implementation, mirror
 from .rows import Patch, Place, Row
 from .scope import Scope
-
-_DYNAMO = "torch._dynamo.trace_rules"
 
 _placed: list[Patch] = []
 """What is in place now, in the order in which it was put there."""
@@ -155,9 +153,9 @@ def restore() -> None:
 
 
 def _put() -> None:
-    if _DYNAMO in sys.modules:
-        sys.modules[_DYNAMO].get_torch_obj_rule_map()  # reads functions by name, once: now, not inside
-    for patch in (*_early(), *(_late() if _DYNAMO in sys.modules else ())):
+    if TRACE_RULES in sys.modules:
+        sys.modules[TRACE_RULES].get_torch_obj_rule_map()  # reads functions by name, once: now, not inside
+    for patch in (*_early(), *(_late() if TRACE_RULES in sys.modules else ())):
         _placed.append(patch)
         for place in patch.places:
             setattr(place.owner, place.attribute, patch.installed)
@@ -195,7 +193,7 @@ def _originals_in_place() -> Iterator[None]:
         _state.importing += 1
         _take_out()
     try:
-        with torch._C.DisableTorchFunction():
+        with without_function_modes():
             yield
     finally:
         with _LOCK:

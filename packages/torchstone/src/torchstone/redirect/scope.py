@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..torch_internals import dispatch
 from .callers import Callers, user_frame
 from .policy import Policy
 from .recorder import Event, Log
@@ -130,7 +131,7 @@ def current_scope() -> Scope | None:
     if own:
         scope: Scope = own[-1]
         return scope if scope.active else None
-    return scope_of_mode() if torch._C._len_torch_function_stack() else None
+    return scope_of_mode() if dispatch.function_mode_count() else None
 
 
 def told_of_cuda(scope: Scope) -> bool:
@@ -140,9 +141,7 @@ def told_of_cuda(scope: Scope) -> bool:
 
 def scope_of_mode() -> Scope | None:
     """The scope of the innermost redirecting mode: autograd's threads inherit modes, not Python's locals."""
-    from torch.overrides import _get_current_function_mode_stack
-
-    for mode in reversed(_get_current_function_mode_stack()):
+    for mode in reversed(dispatch.function_modes()):
         scope = getattr(mode, "redirect_scope", None)
         if scope is not None and scope.active:
             return scope

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils import _pytree as pytree
+
+from ..torch_internals import devices, pytree
 
 NAME = "staged_gloo"
 _CPU = torch.device("cpu")
@@ -41,8 +42,8 @@ class StagedGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]  # the stub knows one of three forms
         self._gloo = dist.ProcessGroup(store, rank, size)
         kind = dist.ProcessGroup.BackendType.GLOO
-        self._gloo._register_backend(_CPU, kind, dist.ProcessGroupGloo(store, rank, size, timeout))
-        self._gloo._set_default_backend(kind)
+        backend = dist.ProcessGroupGloo(store, rank, size, timeout)
+        devices.add_group_backend(self._gloo, _CPU, kind, backend)
 
     def getBackendName(self) -> str:
         return NAME
@@ -76,7 +77,7 @@ def _to_host(value: Any) -> Any:
 def _done(results: list[Any]) -> Any:
     future: torch.futures.Future[list[Any]] = torch.futures.Future()
     future.set_result(results)
-    return torch._C._distributed_c10d._create_work_from_future(future)  # type: ignore[attr-defined]
+    return devices.work_of_future(future)
 
 
 for _name in _WRITES_FIRST:

@@ -55,10 +55,12 @@ class Target:
         """Whether host memory can be pinned for this device (asked of PyTorch once)."""
         import torch
 
+        from ..torch_internals.dispatch import without_function_modes
+
         if self.is_cpu:
             return False
         try:
-            with torch._C.DisableTorchFunction():
+            with without_function_modes():
                 return torch.empty(1, device="cpu").pin_memory().is_pinned()
         except RuntimeError:
             return False
@@ -151,8 +153,10 @@ def known_types() -> list[str]:
     """The device types that can be targets: those of this PyTorch and the registered PrivateUse1 name."""
     import torch
 
+    from ..torch_internals.devices import private_backend_name
+
     found = ["cpu", "cuda", "mps", "xpu"]
-    private = torch._C._get_privateuse1_backend_name()
+    private = private_backend_name()
     if hasattr(torch, private):
         found.append(private)
     return found

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedLayout
+from ..torch_internals import dynamo, tensors
+from ..torch_internals.fake import FakeTensor
+from ..torch_internals.tensors import is_traceable_wrapper_subclass, is_zero_tensor, version_of
 from . import _jaxlib
 from .buffers import (
     ALIGNMENT,
@@ -36,11 +37,10 @@ from .buffers import (
 from .counters import counters
 
 # The C functions: the Python wrappers around them cost as much as an import.
-_to_dlpack: Callable[[torch.Tensor], Any] = torch._C._to_dlpack
-_from_dlpack: Callable[[Any], torch.Tensor] = torch._C._from_dlpack
+_to_dlpack: Callable[[torch.Tensor], Any] = tensors.to_dlpack.get()
+_from_dlpack: Callable[[Any], torch.Tensor] = tensors.from_dlpack.get()
 _import_dlpack = _jaxlib.import_dlpack
 _export_dlpack = _jaxlib.export_dlpack
-_TensorGuards: Any = torch._C._dynamo.guards.TensorGuards
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 
 _VIEWS = 64
@@ -162,7 +162,7 @@ class TorchCall:
         static = self._pick_static(tensors)
         if self._device.shares_host_memory:
             return list(map(_address, static))
-        return [(tensor.data_ptr(), tensor._version) for tensor in static]
+        return [(tensor.data_ptr(), version_of(tensor)) for tensor in static]
 
     def _learn(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Check and import each tensor by itself; remember what the next call may skip."""
@@ -184,7 +184,9 @@ class TorchCall:
             fresh = [i for i in range(len(arrays)) if i not in kept]
             pick = _picker(fresh if self._guarded else range(len(arrays)))
             self._known = _Known(
-                guards=_TensorGuards(*pick(tensors), dynamic_dims_sizes=None, dynamic_dims_strides=None),
+                guards=dynamo.TensorGuards(
+                    *pick(tensors), dynamic_dims_sizes=None, dynamic_dims_strides=None
+                ),
                 pick_unguarded=pick,
                 identities=self._identities(tensors),
                 arrays=[kept.get(i) for i in range(len(arrays))],
@@ -241,7 +243,7 @@ class _Argument:
             and tensor.is_cpu
             and not tensor.is_neg()
             and not tensor.is_conj()
-            and not tensor._is_zerotensor()
+            and not is_zero_tensor(tensor)
         )
 
     def alias(self, tensor: torch.Tensor) -> Any:
@@ -318,7 +320,7 @@ def _is_aligned(tensor: torch.Tensor) -> bool:
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` on the CPU, detached, without lazy conjugate or negative bits, with memory."""
     plain = tensor.detach()
-    if plain._is_zerotensor():
+    if is_zero_tensor(plain):
         counters.copied("in", "autograd's zeros", plain.nbytes)
         plain = plain.clone()
     if plain.is_conj() or plain.is_neg():

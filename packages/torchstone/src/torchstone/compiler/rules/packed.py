@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...lowering.implicit_operators import own
+from ...torch_internals import tensors
 from .registry import StandIn, capture_rule
 
 Tensor = torch.Tensor
@@ -39,14 +40,14 @@ class BatchSizes(StandIn):
         return self.sizes
 
 
-@capture_rule(torch._pack_padded_sequence)
+@capture_rule(tensors.pack_padded_sequence)
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, BatchSizes]:
     """Rows of all sequences step by step; ``lengths`` are in descending order."""
     data, sizes = own.pack_padded_sequence(input, lengths, batch_first)
     return data, BatchSizes(sizes, input.shape[0 if batch_first else 1])
 
 
-@capture_rule(torch._pad_packed_sequence)
+@capture_rule(tensors.pad_packed_sequence)
 def pad_packed_sequence(
     data: Tensor, batch_sizes: Any, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:

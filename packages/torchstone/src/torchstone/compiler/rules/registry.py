@@ -15,9 +15,11 @@ from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from ...errors import CaptureError
+from ...torch_internals import pytree
+from ...torch_internals.probing import Internal
+from ...torch_internals.tensors import submodules, version_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,7 +53,10 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
 
     def register(function: Function) -> Function:
         for target in targets:
-            if isinstance(target, tuple):
+            if isinstance(target, Internal):
+                if target.is_there():
+                    into.calls[target.get()] = function
+            elif isinstance(target, tuple):
                 into.attributes[target] = function
             elif isinstance(target, type) and issubclass(target, torch.nn.Module):
                 into.modules[target] = function
@@ -137,7 +142,7 @@ class _Copy:
     versions: tuple[tuple[torch.Tensor, int], ...]
 
     def check(self) -> None:
-        if any(tensor._version != version for tensor, version in self.versions):
+        if any(version_of(tensor) != version for tensor, version in self.versions):
             raise CaptureError(
                 f"{self.name} is a copy in a program, a view in PyTorch, and one of both is written into",
                 hint="read with index_select, write with index_copy",
@@ -151,7 +156,7 @@ def copy_of_view(name: str, view: torch.Tensor, base: torch.Tensor) -> torch.Ten
     """``view``, copied from ``base`` by a rule; :func:`replacing` raises in the end if one was written."""
     copies = _COPIES.get()
     if copies is not None:
-        copies.append(_Copy(name, tuple((one, one._version) for one in (view, base))))
+        copies.append(_Copy(name, tuple((one, version_of(one)) for one in (view, base))))
     return view
 
 
@@ -166,10 +171,10 @@ def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> t
         made = rule(module)
         return made if isinstance(made, torch.nn.Module) else _Called(made)
     children = {name: without_replaced_modules(child, rules) for name, child in module.named_children()}
-    if all(child is module._modules[name] for name, child in children.items()):
+    if all(child is submodules(module)[name] for name, child in children.items()):
         return module
     twin = copy.copy(module)
-    twin._modules = {**module._modules, **children}
+    twin._modules = {**submodules(module), **children}
     return twin
 
 

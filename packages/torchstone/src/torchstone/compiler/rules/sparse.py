@@ -13,6 +13,7 @@ from torch.sparse import SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructu
 
 from ...errors import CaptureError
 from ...lowering.sparse_operators import own
+from ...torch_internals import tensors
 from .registry import StandIn, bound, capture_rule
 from .sparse_values import Compressed, Coordinates, SemiStructured, Sparse
 
@@ -204,7 +205,7 @@ def sampled_addmm(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha
     return Compressed(self.layout, self._pointers, self._others, made, self.shape, self._count)
 
 
-@capture_rule(torch._sparse_sum)
+@capture_rule(tensors.sparse_sum)
 def sparse_sum(self: Any, dim: Any = None, *, dtype: torch.dtype | None = None) -> Any:
     """The sum over all dimensions, or over some of the sparse and dense ones."""
     if not isinstance(self, Sparse):

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from ... import lowering
 from ...compiler.normalize import decompositions
 from ...lowering.registry import Registry
+from ...torch_internals.dispatch import has_kernel, is_composite_implicit
+from ...torch_internals.operators import OpOverload, schema_of
 from ..answers import Answer, Provider, Status, Trial
 from ..surface import Api
 
@@ -66,9 +67,7 @@ class CompilationProvider:
     def _covers(self, overload: OpOverload) -> bool:
         if overload in self.registry or overload in self.decomposed:
             return True
-        return bool(
-            torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd")
-        )
+        return bool(is_composite_implicit(overload))
 
     def _narrow(self, overload: OpOverload) -> str:
         """The dtypes that a lowering declares it has not, with their reasons."""
@@ -93,18 +92,18 @@ def _overloads(api: Api) -> Iterator[OpOverload]:
         packet = functional if functional is not None else packet
     for name in sorted(packet.overloads()):
         overload = getattr(packet, name)
-        in_graphs = torch._C._dispatch_has_kernel(overload.name()) and not _takes_names(overload)
-        if in_graphs and not overload._schema.is_mutable:
+        in_graphs = has_kernel(overload) and not _takes_names(overload)
+        if in_graphs and not schema_of(overload).is_mutable:
             yield overload
 
 
 def _takes_names(overload: OpOverload) -> bool:
     """Overloads for named tensors and for TorchScript's scalars, which no graph contains."""
-    kinds = [str(one.type) for one in overload._schema.arguments]
+    kinds = [str(one.type) for one in schema_of(overload).arguments]
     tensors = any("Tensor" in kind for kind in kinds)
-    makes = any("Tensor" in str(one.type) for one in overload._schema.returns)
+    makes = any("Tensor" in str(one.type) for one in schema_of(overload).returns)
     return not (tensors or makes) or any(
-        one.name in ("names", "dimname") for one in overload._schema.arguments
+        one.name in ("names", "dimname") for one in schema_of(overload).arguments
     )
 
 

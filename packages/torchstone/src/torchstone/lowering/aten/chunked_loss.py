@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ...torch_internals.operators import overload_of_custom_operator
 from ..registry import decomposes
 
 Tensor = torch.Tensor
@@ -100,8 +101,10 @@ def _register() -> None:
         module: Any = importlib.import_module("torch.nn.modules.linear_cross_entropy")
     except ModuleNotFoundError:
         return
-    decomposes(module._linear_cross_entropy_batch_chunked._opoverload)(in_one_piece)
-    decomposes(module._linear_cross_entropy_batch_chunked_no_reduction._opoverload)(without_reduction)
+    decomposes(overload_of_custom_operator(module._linear_cross_entropy_batch_chunked))(in_one_piece)
+    decomposes(overload_of_custom_operator(module._linear_cross_entropy_batch_chunked_no_reduction))(
+        without_reduction
+    )
 
 
 _register()

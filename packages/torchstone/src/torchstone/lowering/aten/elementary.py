@@ -16,6 +16,7 @@ import torch
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
+from ...torch_internals import decompositions
 from .. import infinities
 from ..common import truncate
 from ..factories import lowers_unary
@@ -77,8 +78,8 @@ def _decomposes_in_double(reference: Callable[..., torch.Tensor]) -> Callable[..
 
 
 # The sum cancels to almost zero; the sine of a large angle hangs on digits that π has lost.
-decomposes(aten.logaddexp.default)(_decomposes_in_double(torch._refs.logaddexp))
-decomposes(aten.sinc.default)(_decomposes_in_double(torch._refs.sinc))
+decomposes(aten.logaddexp.default)(_decomposes_in_double(decompositions.logaddexp))
+decomposes(aten.sinc.default)(_decomposes_in_double(decompositions.sinc))
 
 
 # Roots and powers ----------------------------------------------------------------------------

@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.ao.quantization.fx._decomposed  # defines the operators
 
 from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, DType
 from ...hlo import Value
+from ...torch_internals.decompositions import quantized_decomposed
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..promotion import opmath
 from ..registry import Spec, decomposes, lowers
 from .quantization import quotient
 
+quantized_decomposed.get()
 decomposed = torch.ops.quantized_decomposed
 
 INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})

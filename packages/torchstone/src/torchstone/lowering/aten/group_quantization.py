@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.ao.quantization.fx._decomposed as definitions
 
 from ... import hlo
 from ...dtypes import DType
 from ...hlo import Value
+from ...torch_internals.decompositions import quantized_decomposed
 from ..composites import Optional, composed
 from ..promotion import promote_dtypes
 from ..registry import Spec, decomposes, lowers
@@ -49,14 +49,14 @@ def _restored(x: Value, scales: Value, zero_points: Value | None, narrow: DType)
 # Tokens -------------------------------------------------------------------------------
 
 decomposes(decomposed.choose_qparams_per_token_asymmetric.default)(
-    definitions.choose_qparams_per_token_asymmetric
+    quantized_decomposed.get().choose_qparams_per_token_asymmetric
 )
 
 
 @decomposes(decomposed.choose_qparams_per_token.default)
 def choose_qparams_per_token(input: torch.Tensor, dtype: torch.dtype) -> Any:
     """PyTorch's formula: its kernel returns other dtypes than its shape rule promises."""
-    return definitions.choose_qparams_per_token(input, dtype)
+    return quantized_decomposed.get().choose_qparams_per_token(input, dtype)
 
 
 @lowers(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch._inductor.inductor_prims  # defines prims.fma
 
 from ... import hlo
 from ...dtypes import BOOL, BOOLEAN, FLOAT64, STANDARD, UINT8
 from ...hlo import Value
+from ...torch_internals.decompositions import inductor_prims
 from ..promotion import broadcast
 from ..registry import Spec, lowers
 
+inductor_prims.get()
 prims = torch.ops.prims
 
 

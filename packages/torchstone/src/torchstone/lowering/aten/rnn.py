@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOATING, INTEGRAL, DType
 from ...hlo import Value
+from ...torch_internals.operators import OpOverload
 from ..cells import CELLS, Cell
 from ..composites import Expand, Optional, composed, expanded
 from ..implicit_operators import own

@@ -14,13 +14,12 @@ from enum import Enum
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
-from torch._subclasses import FakeTensorMode
 
 from ... import hlo
 from ...hlo import Value
 from ...lowering import Lowering, Spec, load
 from ...lowering.registry import EXPANSIONS
+from ...torch_internals.fake import LOGGER, FakeTensorMode, detect_fake_mode
 from .catalogue import Arguments, Fault
 
 Specs = Spec | tuple[Any, ...] | None
@@ -119,7 +118,7 @@ def _fits(lowering: Lowering, changed: Arguments, seen: Seen) -> bool:
 @contextmanager
 def _silent() -> Iterator[None]:
     """PyTorch logs every call that it refuses on fake tensors, with its traceback."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger = logging.getLogger(LOGGER)
     before = logger.disabled
     logger.disabled = True
     try:

@@ -15,6 +15,7 @@ from ... import hlo
 from ...dtypes import INT64
 from ...hlo import Value
 from ...lowering import Lowering, Spec
+from ...torch_internals.operators import schema_of
 from .siblings import sibling_of
 
 Arguments = Mapping[str, Any]
@@ -244,7 +245,7 @@ _NUMBERS = ("int", "float", "number", "Optional[int]", "Optional[float]", "Optio
 
 
 def _argument_faults(lowering: Lowering) -> list[Fault]:
-    taken = [one for one in lowering.overload._schema.arguments if one.name in lowering.parameters]
+    taken = [one for one in schema_of(lowering.overload).arguments if one.name in lowering.parameters]
     return [fault for one in taken if (fault := _about(one)) is not None] + _swap(lowering)
 
 
@@ -281,7 +282,7 @@ def _about(argument: Any) -> Fault | None:
 
 def _swap(lowering: Lowering) -> list[Fault]:
     """The first two tensors for each other."""
-    taken = (one for one in lowering.overload._schema.arguments if one.name in lowering.parameters)
+    taken = (one for one in schema_of(lowering.overload).arguments if one.name in lowering.parameters)
     names = [one.name for one in taken if str(one.type) == "Tensor"]
     if len(names) < 2:
         return []

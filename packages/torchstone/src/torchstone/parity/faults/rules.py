@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...lowering import Lowering
+from ...torch_internals.operators import schema_of
 from .broken import expands
 from .catalogue import ABOUT_ARGUMENTS, Fault
 
@@ -45,7 +46,7 @@ def has_parameter(function: Callable[..., Any], fault: Fault) -> bool:
 
 def packet_of(lowering: Lowering) -> str:
     """The operator's name without namespace and overload: ``add``."""
-    return lowering.overload._schema.name.partition("::")[2]
+    return schema_of(lowering.overload).name.partition("::")[2]
 
 
 def _named(*names: str) -> Callable[[Lowering, Fault], bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ...lowering import Lowering, load
+from ...torch_internals.operators import overload_name, schema_of
 
 _PAIRS = (
     ("maximum", "minimum"), ("fmax", "fmin"), ("max", "min"), ("amax", "amin"), ("argmax", "argmin"),
@@ -58,11 +59,11 @@ INSTEAD = {**dict(_PAIRS), **{two: one for one, two in _PAIRS}, **_ONE_WAY}
 def sibling_of(lowering: Lowering) -> Lowering | None:
     """The lowering of the operator that is taken for this one: same overload name, same parameters."""
     overload = lowering.overload
-    namespace, _, packet = overload._schema.name.partition("::")
+    namespace, _, packet = schema_of(overload).name.partition("::")
     wanted = INSTEAD.get(packet)
     if wanted is None:
         return None
-    other = getattr(getattr(getattr(torch.ops, namespace), wanted, None), overload._overloadname, None)
+    other = getattr(getattr(getattr(torch.ops, namespace), wanted, None), overload_name(overload), None)
     found = load().get(other)
     if found is None or found.parameters != lowering.parameters:
         return None

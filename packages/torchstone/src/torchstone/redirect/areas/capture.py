@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...torch_internals import pytree
+from ...torch_internals.dispatch import TorchDispatchMode, below_autograd, versions_uncounted
+from ...torch_internals.operators import schema_of
+from ...torch_internals.tensors import storage_identity
 
 aten = torch.ops.aten
 
@@ -92,7 +95,7 @@ class Tape:
         for leaf, fresh in zip(leaves, new, strict=True):
             if fresh and isinstance(leaf, torch.Tensor):
                 storage = leaf.untyped_storage()
-                self._made.add(storage._cdata)
+                self._made.add(storage_identity(storage))
                 self._keep.append(storage)
         if any(new) or any(True for _ in _written(operator, args, kwargs)):
             outputs = tuple(
@@ -105,9 +108,9 @@ class Tape:
     def _save(self, tensor: torch.Tensor) -> None:
         """Keeps the value of a tensor that existed before the capture, once for each of its geometries."""
         storage = tensor.untyped_storage()
-        if storage._cdata in self._made:
+        if storage_identity(storage) in self._made:
             return
-        place = (storage._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
+        place = (storage_identity(storage), tensor.storage_offset(), tensor.shape, tensor.stride())
         if place not in self._saved:
             self._saved.add(place)
             self._keep.append(storage)
@@ -126,14 +129,13 @@ class _Recorder(TorchDispatchMode):
 @contextlib.contextmanager
 def _below_autograd() -> Iterator[None]:
     """Neither recorded for backward nor counted as a change: a graph's replay is invisible to autograd."""
-    versions = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
-    with torch._C._AutoDispatchBelowAutograd(), torch._C._ExcludeDispatchKeyGuard(versions):
+    with below_autograd(), versions_uncounted():
         yield
 
 
 def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """The tensors that an operator writes to."""
-    for position, argument in enumerate(operator._schema.arguments):
+    for position, argument in enumerate(schema_of(operator).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
@@ -144,7 +146,7 @@ def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> It
 
 def _is_new(operator: Any, leaves: int) -> list[bool]:
     """For each result, whether it is a new tensor rather than an argument or a view of one."""
-    returns = operator._schema.returns
+    returns = schema_of(operator).returns
     if not returns:
         return [False] * leaves
     if len(returns) == leaves:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...torch_internals import devices
 from ..mirror import Implementation
 from ..rows import Row
 from ..scope import Scope
@@ -205,9 +206,9 @@ _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
         _set_sync_debug_mode,
     ),
     "torch.cuda.get_sync_debug_mode": ("wraps", "the mode that was set", _get_sync_debug_mode),
-    "torch.cuda._exchange_device": ("wraps", "selects the target's device", _exchange_device),
-    "torch.cuda._maybe_exchange_device": ("wraps", "selects the target's device", _exchange_device),
-    "torch.cuda._get_device_index": ("wraps", "the target's devices count as CUDA's", _device_index),
+    devices.EXCHANGE_DEVICE: ("wraps", "selects the target's device", _exchange_device),
+    devices.MAYBE_EXCHANGE_DEVICE: ("wraps", "selects the target's device", _exchange_device),
+    devices.GET_DEVICE_INDEX: ("wraps", "the target's devices count as CUDA's", _device_index),
     "torch.cuda.device_of.__init__": ("wraps", "guards the target's device", _init_device_of),
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...torch_internals.devices import DEVICE_FROM_MODULE
 from ..mirror import adapted
 from ..mode import LEGACY_DTYPES
 from ..rows import Row
@@ -116,7 +117,7 @@ ROWS = (
         for name in _STORAGES
     ),
     Row(
-        "torch.storage._get_device_from_module",
+        DEVICE_FROM_MODULE,
         "wraps",
         "legacy CUDA storages lie on the target",
         around=_device_of_module,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ...errors import RedirectUnsupported
+from ...torch_internals.devices import DUMP_MEMORY_SNAPSHOT, RECORD_MEMORY_HISTORY
 from ..rows import Row
 from ..scope import Scope
 from . import host
@@ -194,11 +195,11 @@ def _cuda(name: str) -> str:
 
 
 def _record_history(scope: Scope, enabled: Any = "all", *args: Any, **kwargs: Any) -> None:
-    scope.policy.meaningless("torch.cuda.memory._record_memory_history", _NO_HISTORY)
+    scope.policy.meaningless(RECORD_MEMORY_HISTORY, _NO_HISTORY)
 
 
 def _dump_history(scope: Scope, filename: Any, *args: Any) -> None:
-    scope.policy.meaningless("torch.cuda.memory._dump_snapshot", f"{_NO_HISTORY}, no file is written")
+    scope.policy.meaningless(DUMP_MEMORY_SNAPSHOT, f"{_NO_HISTORY}, no file is written")
 
 
 _NO_HISTORY = "the target keeps no history of its blocks"

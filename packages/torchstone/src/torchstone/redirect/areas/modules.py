@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from ...torch_internals.devices import RUN_BACKWARD
+from ...torch_internals.tensors import same_storage_layout
 from ..mirror import adapted
 from ..mode import RedirectMode
 from ..rows import Row
@@ -45,7 +47,7 @@ def _assigns_in_place(scope: Scope) -> bool:
     """Whether a tensor of the target can become the data of one on the CPU (tried once for a scope)."""
     if "assigns_in_place" not in scope.settings:
         here, there = torch.empty(0, device="cpu"), torch.empty(0, device=scope.device)
-        scope.settings["assigns_in_place"] = torch._has_compatible_shallow_copy_type(here, there)
+        scope.settings["assigns_in_place"] = same_storage_layout(here, there)
     return bool(scope.settings["assigns_in_place"])
 
 
@@ -75,7 +77,7 @@ ROWS = (
         around=_around_apply,
     ),
     Row(
-        "torch.autograd._engine_run_backward",
+        RUN_BACKWARD,
         "wraps",
         "hooks and custom functions run inside the scope",
         around=_around_backward,

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.profiler import ProfilerActivity
 
 from ...errors import RedirectUnsupported
+from ...torch_internals.devices import private_backend_name
 from ..mirror import Implementation, adapted
 from ..rows import Row
 from ..scope import Scope
@@ -20,7 +20,7 @@ _ranges = itertools.count(1)
 
 def _activity(scope: Scope) -> ProfilerActivity | None:
     """What the profiler calls the target; None where it has no name of its own (cpu, mps)."""
-    if scope.target.type == torch._C._get_privateuse1_backend_name():
+    if scope.target.type == private_backend_name():
         return ProfilerActivity.PrivateUse1
     return _ACTIVITIES.get(scope.target.type)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...torch_internals.devices import mps_generator
 from ..mirror import Implementation, adapted
 from ..rows import Row
 from ..scope import Scope, current_scope
@@ -83,7 +84,7 @@ class _Generators:
         if scope.target.is_cpu:
             return (torch.default_generator,)
         if scope.target.type == "mps":
-            return (torch.mps._get_default_mps_generator(),)
+            return (mps_generator(),)
         return tuple(getattr(scope.target.module, "default_generators", ()))
 
     def __getitem__(self, index: int) -> torch.Generator:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.ao.nn import quantized
 
+from ....torch_internals.pytree import tree_leaves
 from .inputs import FIXED, FOLLOWING
 
 _GLOBALS = {"torch": torch, "nn": nn, "F": nn.functional}
@@ -83,7 +84,7 @@ class Call:
 
 def results(value: Any) -> list[torch.Tensor]:
     """The tensors in what a call returns; numbers become tensors."""
-    return [torch.as_tensor(leaf) for leaf in torch.utils._pytree.tree_leaves(value) if leaf is not None]
+    return [torch.as_tensor(leaf) for leaf in tree_leaves(value) if leaf is not None]
 
 
 class _Hoisted(ast.NodeTransformer):

@@ -1,0 +1,27 @@
+"""Dynamo and AOTAutograd, which trace what ``torch.compile`` compiles."""
+
+from __future__ import annotations
+
+from .probing import Internal
+
+_COMPILE = "torch.compile"
+TRACE_RULES = "torch._dynamo.trace_rules"
+CONTEXT_MANAGER_LOGGER = "torch._dynamo.variables.ctx_manager"
+TENSOR_IS_CUDA = "torch._dynamo.variables.tensor.TensorVariable.method_attr_is_cuda"
+
+aot_autograd = Internal("torch._dynamo.backends.common.aot_autograd", _COMPILE)
+min_cut_partition = Internal(
+    "torch._functorch.partitioners.min_cut_rematerialization_partition", "torch.compile with gradients"
+)
+TracingContext = Internal("torch._guards.TracingContext", _COMPILE)
+config = Internal("torch._dynamo.config", _COMPILE)
+convert_frame = Internal("torch._dynamo.convert_frame", _COMPILE)
+innermost_backend = Internal("torch._dynamo.eval_frame.innermost_backend", _COMPILE)
+polyfilled_function_ids = Internal(f"{TRACE_RULES}._polyfilled_function_ids", _COMPILE)
+PolyfilledFunctionVariable = Internal("torch._dynamo.variables.PolyfilledFunctionVariable", _COMPILE)
+VariableTracker = Internal("torch._dynamo.variables.base.VariableTracker", "redirection in compiled code")
+TensorGuards = Internal("torch._C._dynamo.guards.TensorGuards", "quick calls of compiled code")
+TorchDynamoException = Internal("torch._dynamo.exc.TorchDynamoException", "verifying torch.compile")
+BackendCompilerFailed = Internal("torch._dynamo.exc.BackendCompilerFailed", "verifying torch.compile")
+counters = Internal("torch._dynamo.utils.counters", "counting graph breaks")
+reset = Internal("torch._dynamo.reset", "counting graph breaks")

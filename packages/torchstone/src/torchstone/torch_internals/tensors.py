@@ -1,0 +1,61 @@
+"""What tensors, storages and modules keep to themselves, and functions on tensors with private names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from .probing import Internal
+
+__all__ = [
+    "check",
+    "foreach_copy",
+    "from_dlpack",
+    "is_traceable_wrapper_subclass",
+    "is_zero_tensor",
+    "make_per_channel_quantized",
+    "make_per_tensor_quantized",
+    "pack_padded_sequence",
+    "pad_packed_sequence",
+    "same_storage_layout",
+    "sparse_sum",
+    "storage_identity",
+    "submodules",
+    "to_dlpack",
+    "version_of",
+]
+
+# The C functions: the Python wrappers around them cost as much as an import.
+to_dlpack = Internal("torch._C._to_dlpack", "handing tensors to an engine")
+from_dlpack = Internal("torch._C._from_dlpack", "taking tensors from an engine")
+
+check = Internal("torch._check", "recurrent operators")
+foreach_copy = Internal("torch._foreach_copy_", "writing into inputs of compiled code")
+same_storage_layout = Internal("torch._has_compatible_shallow_copy_type", "redirection")
+make_per_tensor_quantized = Internal("torch._make_per_tensor_quantized_tensor", "quantized operators")
+make_per_channel_quantized = Internal("torch._make_per_channel_quantized_tensor", "quantized operators")
+pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences")
+pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
+sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
+
+
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is one of autograd's zeros, which have no memory."""
+    return tensor._is_zerotensor()
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often ``tensor``'s memory was written."""
+    return tensor._version
+
+
+def storage_identity(storage: torch.UntypedStorage) -> int:
+    """The same number for the same memory."""
+    return storage._cdata
+
+
+def submodules(module: torch.nn.Module) -> dict[str, Any]:
+    """The dict in which ``module`` keeps its parts."""
+    return module._modules

@@ -1,0 +1,15 @@
+"""Tracing functions to graphs, and what a traced graph knows of its symbols."""
+
+from __future__ import annotations
+
+from .probing import Internal
+
+make_fx = Internal("torch.fx.experimental.proxy_tensor.make_fx", "tracing operators")
+aot_export_joint_simple = Internal(
+    "torch._functorch.aot_autograd.aot_export_joint_simple", "expanding composite operators"
+)
+free_unbacked_symbols = Internal(
+    "torch.fx.experimental.symbolic_shapes.free_unbacked_symbols", "finding sizes that depend on values"
+)
+save_rng_state = Internal("torch._prims.rng_prims.run_and_save_rng_state", "activation checkpointing")
+replay_rng_state = Internal("torch._prims.rng_prims.run_with_rng_state", "activation checkpointing")
