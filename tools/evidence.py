@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = "COVERAGE.md"
+PAGE, DETAILS = "COVERAGE.md", "docs/coverage-details.md"
 SUITE = "opinfo"
 
 USUAL, BESIDE = "float32", ("int64", "complex64")
@@ -174,7 +174,10 @@ class Run:
         given = ["--ledger", str(self.ledger), "--backend", self.given.backend]
         given += ["--stages", str(ROOT / "tools" / "stages.toml")]
         given += ["--evidence", self.given.evidence] if self.given.evidence else []
-        self._optest(["optest", "coverage", *given, "-o", self.given.output], subprocess.DEVNULL)
+        self._optest(
+            ["optest", "coverage", *given, "-o", self.given.output, "--details", self.given.details],
+            subprocess.DEVNULL,
+        )
         print(f"{self.given.output} is written from {self.ledger}", flush=True)
         return self._optest(["optest", "stage", *given, "--at-least", str(min(self.given.stage, 3))], None)
 
@@ -226,7 +229,7 @@ def commit_of(root: Path) -> str:
         return subprocess.run(("git", *words), cwd=root, capture_output=True, text=True, check=True).stdout
 
     name = git("rev-parse", "--short=12", "HEAD").strip()
-    changes = git("diff", "HEAD", "--", ".", f":!{PAGE}")
+    changes = git("diff", "HEAD", "--", ".", f":!{PAGE}", f":!{DETAILS}")
     return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
 
 
@@ -249,6 +252,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--evidence", help="attestations, for what no result can show")
     parser.add_argument("--folder", default=".evidence", help="where ledgers and journals are kept")
     parser.add_argument("-o", "--output", default=PAGE, help="the page")
+    parser.add_argument("--details", default=DETAILS, help="the page that it links to")
     parser.add_argument("--list", action="store_true", help="print the commands that are left")
     return parser
 

@@ -100,7 +100,8 @@ def go(
     """Runs the tool on two parts, in a folder of its own."""
     parts = [evidence.Part("forward", "float32", groups=2), evidence.Part("backward", "float32", groups=1)]
     monkeypatch.setattr(evidence, "parts_of", lambda stage: parts)
-    given = ["--folder", str(tmp_path), "-o", str(tmp_path / "COVERAGE.md"), "--stage", "3"]
+    pages = ["-o", str(tmp_path / "COVERAGE.md"), "--details", str(tmp_path / "details.md")]
+    given = ["--folder", str(tmp_path), *pages, "--stage", "3"]
 
     def run(*more: str, stop: int = 99) -> tuple[int, Optest]:
         runner = evidence.Run(evidence.options().parse_args([*given, *more]))
@@ -122,9 +123,8 @@ def test_it_goes_on_where_it_was_stopped(go: Any, tmp_path: Path, capsys: pytest
     said = capsys.readouterr().out
     assert "[2/4] pass 1: backward float32, 1 groups" in said
     assert "[3/4] pass 2: forward float32, 2 groups" in said
-    page = (tmp_path / "COVERAGE.md").read_text()
-    assert "- Recorded: 4 runs" in page
-    assert "add" in page
+    assert "in 4 runs" in (tmp_path / "COVERAGE.md").read_text()
+    assert "| add |" in (tmp_path / "details.md").read_text()
     assert [one[1] for one in go()[1].commands] == ["coverage", "stage"]
 
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from optest.cli.app import cli
 from optest.core.result import Status
 from optest.core.summary import Summary
+from optest.coverage.details import details_page
 from optest.coverage.models import candidates, model_coverage
-from optest.coverage.report import coverage_page
+from optest.coverage.page import coverage_page
 from optest.coverage.snapshot import take_snapshot
 
 HOSTILE = "a|b`<script>alert(1)</script>[x](javascript:1)\n# heading"
@@ -59,8 +60,40 @@ def recorded(recorder: Any, tmp_path: Path) -> Any:
     return recorder
 
 
-def test_coverage_md(recorded: Any, tmp_path: Path) -> None:
-    page = coverage_page(take_snapshot(recorded.ledger, stages=tmp_path / "stages.toml"), "optest coverage")
+def assert_harmless(page: str) -> None:
+    assert "<script" not in page
+    assert "\n# heading" not in page
+    assert "\\[x\\](javascript:1)" in page
+
+
+def test_coverage_md_is_one_screen(recorded: Any, tmp_path: Path) -> None:
+    snapshot = take_snapshot(recorded.ledger, stages=tmp_path / "stages.toml")
+    page = coverage_page(snapshot, "optest coverage", "docs/details.md")
+    for expected in (
+        "**Stage 1 (Only). 1 of 4 operators are fully covered (25.0 %), 1 partially.** 12 of 16 recorded",
+        "[Details](docs/details.md)",
+        "| Stage 1 (Only): all | complete |  |",
+        "| dtype | forward | backward | errors | noncontiguous |",
+        "| float32 | 2/5 | 2/2 | 2/2 | 2/2 |",
+        "## Partially covered (1)",
+        "| matmul | float64: 1 of 1 do not pass (no kernel) |",
+        "| jiterator\\_unary | CUDA only |",
+    ):
+        assert expected in page
+    assert len(page.splitlines()) < 60
+    assert_harmless(page)
+
+
+def test_coverage_md_says_what_a_checklist_lacks(recorder: Any) -> None:
+    recorder.run(recorder.operator("add", "float32"))
+    page = coverage_page(take_snapshot(recorder.ledger), "optest coverage")
+    assert "Checklists also ask for what no result can show." in page
+    row = next(line for line in page.splitlines() if line.startswith("| Minimal: can merge"))
+    assert "implementation plan documented" in row
+
+
+def test_details(recorded: Any, tmp_path: Path) -> None:
+    page = details_page(take_snapshot(recorded.ledger, stages=tmp_path / "stages.toml"), "optest coverage")
     for expected in (
         "## Stage: Stage 1 (Only)",
         "- [x] one",
@@ -72,12 +105,10 @@ def test_coverage_md(recorded: Any, tmp_path: Path) -> None:
         "| 1 | 1 | 2 | 1 | 5 |",
     ):
         assert expected in page
-    assert "<script" not in page
-    assert "\n# heading" not in page
-    assert "\\[x\\](javascript:1)" in page
+    assert_harmless(page)
 
 
-def test_coverage_md_names_its_runs_and_their_cost(recorder: Any) -> None:
+def test_details_name_the_runs_and_their_cost(recorder: Any) -> None:
     cases = recorder.operator("add", "float32")
     facts = {"python": "3.11", "torch": "2.13", "commit": "c0ffee", "cpus": "2"}
     seconds = {"capture": 30.0, "lowering": 20.5}
@@ -86,7 +117,7 @@ def test_coverage_md_names_its_runs_and_their_cost(recorder: Any) -> None:
     again = recorder.run(
         cases, Summary(seconds=seconds), environment=facts, command_line=f"{command} --resume"
     )
-    page = coverage_page(take_snapshot(recorder.ledger), "optest coverage")
+    page = details_page(take_snapshot(recorder.ledger), "optest coverage")
     for expected in (
         f"- Recorded: 2 runs, {first} to {again} (2026-01-01)\n",
         "- Of: optest 0.1.0, commit c0ffee, python 3.11, torch 2.13\n",
@@ -100,10 +131,13 @@ def test_coverage_md_names_its_runs_and_their_cost(recorder: Any) -> None:
 
 def test_the_commands(recorded: Any, tmp_path: Path) -> None:
     given = ("--ledger", recorded.ledger.place, "--stages", tmp_path / "stages.toml")
-    code, said = invoke("coverage", *given, "-o", tmp_path / "COVERAGE.md", "--badges", tmp_path / "badges")
+    pages = ("-o", tmp_path / "COVERAGE.md", "--details", tmp_path / "docs" / "details.md")
+    (tmp_path / "docs").mkdir()
+    code, said = invoke("coverage", *given, *pages, "--badges", tmp_path / "badges")
     assert code == 0
     assert "torchstone: 1 full, 2 none, 1 partial, 1 unsupported; Stage 1 (Only)" in said
-    assert "# Operator coverage of torchstone" in (tmp_path / "COVERAGE.md").read_text()
+    assert "[Details](docs/details.md)" in (tmp_path / "COVERAGE.md").read_text()
+    assert "# Operator coverage of torchstone: details" in (tmp_path / "docs" / "details.md").read_text()
     for name, value in (("stage", "stage: 1"), ("coverage", "operators covered: 25 %")):
         root = ET.parse(tmp_path / "badges" / f"{name}.svg").getroot()
         assert root.attrib["aria-label"] == value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,18 +34,25 @@ FROM = (
 
 @command("coverage")
 @with_options(*FROM)
-@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write COVERAGE.md.")
+@click.option("-o", "--output", type=_PATH, metavar="FILE", help="Write COVERAGE.md, one screen.")
+@click.option("--details", type=_PATH, metavar="FILE", help="Write the page of details that it links to.")
 @click.option("--badges", type=_PATH, metavar="DIR", help="Write badges as SVG.")
 @click.option("--model", metavar="MODULE:FUNCTION|FILE.pt2", help="Only what this model calls.")
-def coverage(output: Path | None, badges: Path | None, model: str | None, as_json: bool, **given: Any) -> int:
+def coverage(
+    output: Path | None,
+    details: Path | None,
+    badges: Path | None,
+    model: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Which operators are covered, computed from recorded results.
 
     With --model: the operators that a model calls, weighted by calls. The function takes
     nothing and returns the model and a tuple of its arguments.
     """
     snapshot = _snapshot(as_json, **given)
-    if output is not None:
-        _write(snapshot, output)
+    _write(snapshot, output, details)
     if badges is not None:
         from ..coverage.badges import write_badges
 
@@ -111,15 +119,31 @@ def _snapshot(as_json: bool, ledger: str | None, **given: Any) -> Snapshot:
     return snapshot
 
 
-def _write(snapshot: Snapshot, output: Path) -> None:
-    from ..coverage.report import coverage_page
+def _write(snapshot: Snapshot, output: Path | None, details: Path | None) -> None:
+    from ..coverage.details import details_page
+    from ..coverage.page import coverage_page
+
+    command = " ".join(
+        [
+            f"optest coverage --backend {snapshot.evidence.backend}",
+            *([] if output is None else [f"-o {output.name}"]),
+            *([] if details is None else [f"--details {details.name}"]),
+        ]
+    )
+    if details is not None:
+        _write_text(details, details_page(snapshot, command))
+    if output is not None:
+        link = None if details is None else Path(os.path.relpath(details, output.parent)).as_posix()
+        _write_text(output, coverage_page(snapshot, command, link))
+
+
+def _write_text(path: Path, text: str) -> None:
     from ..errors import ReportError
 
-    text = coverage_page(snapshot, f"optest coverage --backend {snapshot.evidence.backend} -o {output.name}")
     try:
-        output.write_text(text, "utf-8")
+        path.write_text(text, "utf-8")
     except OSError as error:
-        raise ReportError(f"{output} cannot be written: {error.strerror}") from error
+        raise ReportError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _model(snapshot: Snapshot, model: str, as_json: bool) -> int:

@@ -21,6 +21,8 @@ from ..ledger.reading import CaseRow
 from ..names import listing
 
 FORWARD = "forward"
+_MACHINE = frozenset({"cpu", "cpus", "platform", "numpy"})
+"""Facts of a run's environment that pages leave out."""
 NO_OPERATORS = frozenset({"module", "optim", "python_ref", "hop"})
 """Suites whose entries are made of operators: what is recorded of them is not counted as operators."""
 
@@ -170,6 +172,15 @@ class Evidence:
 
     def __iter__(self) -> Iterator[OperatorEvidence]:
         return iter(self.operators.values())
+
+    @property
+    def versions(self) -> str:
+        """What the runs were made with: ``optest 0.1.0, commit c0ffee, python 3.11, torch 2.13``."""
+        facts = {"optest": {one.version for one in self.runs}}
+        for run in self.runs:
+            for name in sorted(run.environment.keys() - _MACHINE):
+                facts.setdefault(name, set()).add(run.environment[name])
+        return ", ".join(f"{name} {' and '.join(sorted(values))}" for name, values in facts.items())
 
     def everything(self) -> Tally:
         """The sum over all operators."""

@@ -1,9 +1,10 @@
-"""COVERAGE.md. Names and reasons come from results, so whatever Markdown would read is escaped."""
+"""The page of details behind COVERAGE.md: runs, every item of every stage, every operator and overload.
+
+Names and reasons come from results, so whatever Markdown would read is escaped.
+"""
 
 from __future__ import annotations
 
-import html
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -11,6 +12,7 @@ from ..core.summary import cost_split
 from ..names import listing
 from .criteria import State
 from .evidence import Evidence, Tally
+from .markdown import escaped, table_row
 from .operators import Level, OperatorCoverage
 from .progress import Judged
 from .snapshot import Snapshot
@@ -22,7 +24,6 @@ _MARKS = {
     State.EXPIRED: "[ ]",
     State.NOT_APPLICABLE: "[-]",
 }
-_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 _HEADINGS = {
     Level.FULL: "Fully supported",
     Level.PARTIAL: "Partially supported, with what is missing",
@@ -31,26 +32,19 @@ _HEADINGS = {
 }
 _RUNS = 100
 """Commands of runs that the page names one by one."""
-_FACTS = {"cpu", "cpus", "platform", "numpy"}
-"""Facts of a run's environment that the page leaves out."""
 _NAMED = 4
 """Operators that an overload's row names."""
 
 
-def coverage_page(snapshot: Snapshot, command: str) -> str:
+def details_page(snapshot: Snapshot, command: str) -> str:
     """The page as Markdown; ``command`` is the one that wrote it."""
     sections = (_head(snapshot, command), _stages(snapshot), _operators(snapshot), _results(snapshot))
     return "\n".join([*(line for section in sections for line in section), ""])
 
 
-def escaped(text: str) -> str:
-    """``text`` on one line, as Markdown that means nothing else."""
-    return _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
-
-
 def _head(snapshot: Snapshot, command: str) -> Iterator[str]:
     evidence, counts = snapshot.evidence, snapshot.counts
-    yield f"# Operator coverage of {escaped(evidence.backend)}\n"
+    yield f"# Operator coverage of {escaped(evidence.backend)}: details\n"
     yield f"Written by `{command}` from recorded results; not by hand.\n"
     yield from _recorded(evidence)
     for warning in evidence.warnings:
@@ -65,12 +59,7 @@ def _recorded(evidence: Evidence) -> Iterator[str]:
     first, last = evidence.runs[0], evidence.runs[-1]
     days = " to ".join(dict.fromkeys((first.started[:10], last.started[:10])))
     yield f"- Recorded: {len(evidence.runs)} runs, {escaped(first.run_id)} to {escaped(last.run_id)} ({days})"
-    facts = {"optest": {one.version for one in evidence.runs}}
-    for run in evidence.runs:
-        for name in sorted(run.environment.keys() - _FACTS):
-            facts.setdefault(name, set()).add(run.environment[name])
-    told = (f"{name} {' and '.join(sorted(values))}" for name, values in facts.items())
-    yield f"- Of: {escaped(', '.join(told))}"
+    yield f"- Of: {escaped(evidence.versions)}"
     total = evidence.everything()
     among = f", of {total.samples} samples that the suite has of these" if total.samples else ""
     yield f"- Cases: {total.passed} of {total.applicable} pass; {total.total} are recorded{among}"
@@ -161,7 +150,7 @@ def _results(snapshot: Snapshot) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for one in snapshot.operators:
         total = one.evidence.everything()
-        yield _row(one.name, _ran_as(total.classes), _counted(one.evidence.tallies), *_errors(total))
+        yield table_row(one.name, _ran_as(total.classes), _counted(one.evidence.tallies), *_errors(total))
     if not snapshot.evidence.overloads:
         return
     yield "\n## Results by overload\n"
@@ -173,11 +162,7 @@ def _results(snapshot: Snapshot) -> Iterator[str]:
         for tally in each.tallies.values():
             total += tally
         named = listing(sorted(each.operators), limit=_NAMED)
-        yield _row(each.name, named, _ran_as(total.classes), _counted(each.tallies), *_errors(total))
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(escaped(one) for one in cells)} |"
+        yield table_row(each.name, named, _ran_as(total.classes), _counted(each.tallies), *_errors(total))
 
 
 def _ran_as(classes: Mapping[str, int]) -> str:
