@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from torchstone.errors import GapsError
+from torchstone.gaps.analysis import analyse
 from torchstone.gaps.answers import GapKind
 from torchstone.gaps.decisions import Severity
-from torchstone.gaps.log import Entry, identify
+from torchstone.gaps.log import Entry, Log, identify
 from torchstone.gaps.providers import redirection
 from torchstone.gaps.scaffold import scaffold
 from torchstone.gaps.settings import SETTINGS, Setting
+from torchstone.gaps.surface import read_surface
 from torchstone.redirect import patches
 
 SHOP = """
@@ -48,11 +51,17 @@ def gaps() -> Callable[..., Result]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """The options for a module that lacks names and has one wrong result."""
-    (tmp_path / "shop.py").write_text(SHOP)
+def shop_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the module ``shop``."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shop", raising=False)
+    return tmp_path / "shop.py"
+
+
+@pytest.fixture
+def shop(shop_file: Path) -> tuple[str, ...]:
+    """The options for a module that lacks names and has one wrong result."""
+    shop_file.write_text(SHOP)
     return ("--provider", MIRROR, "--namespace", "torch.linalg")
 
 
@@ -153,7 +162,119 @@ def test_a_refinement_has_no_test() -> None:
         "gap-1", "torch.a", "torch", GapKind.REFINEMENT, "", "", Severity.LOW, 4, 0, "", "open", "", ""
     )
     with pytest.raises(GapsError, match="is a refinement"):
-        scaffold(entry)
+        scaffold(entry, "redirect:cpu")
+    with pytest.raises(GapsError, match=r"of torch\.a is gone since 2"):
+        scaffold(replace(entry, kind=GapKind.BEHAVIOUR, fixed_in="2"), "redirect:cpu")
+
+
+def failures_of_scaffolds(log: Log, tmp_path: Path) -> dict[str, bool]:
+    """Each gap of ``log`` that a test can show → whether its scaffold fails."""
+    found = {}
+    for entry in log.entries:
+        if entry.kind is GapKind.REFINEMENT:
+            continue
+        path = tmp_path / f"test_{entry.id.replace('-', '_')}.py"
+        path.write_text(scaffold(entry, log.provider))
+        (test,) = (value for name, value in runpy.run_path(str(path)).items() if name.startswith("test_"))
+        arguments = (Setting.FALLBACK,) if log.provider.startswith("redirect") else ()
+        try:
+            test(*arguments)
+            found[f"{entry.api} {entry.kind}"] = False
+        except AssertionError as error:
+            found[f"{entry.api} {entry.kind}"] = entry.api in str(error)
+    return found
+
+
+@pytest.mark.usefixtures("shop")
+def test_every_scaffold_fails_with_the_provider_that_it_was_written_for(tmp_path: Path) -> None:
+    found = failures_of_scaffolds(analyse(MIRROR), tmp_path)
+    assert set(found.values()) == {True}
+    assert {"torch.linalg.cross behaviour", "torch.linalg.cross signature", "torch.linalg.lu unpatched"} <= (
+        found.keys()
+    )
+
+
+def test_every_scaffold_of_an_explained_gap_of_the_redirection_fails(tmp_path: Path) -> None:
+    found = failures_of_scaffolds(analyse("redirect", namespaces=["torch.cuda"]), tmp_path)
+    assert len(found) > 50
+    assert [name for name, fails in found.items() if not fails] == []
+
+
+def test_a_module_is_compared_with_its_own_namespace(
+    gaps: Callable[..., Result], shop: tuple[str, ...]
+) -> None:
+    """Without --namespace, all of PyTorch was read and nothing of it was the module's."""
+    named, unnamed = gaps("check", *shop, "--json"), gaps("check", "--provider", MIRROR, "--json")
+    assert named.exit_code == unnamed.exit_code == 1
+    assert json.loads(named.stdout) == json.loads(unnamed.stdout)
+    assert json.loads(unnamed.stdout)["names"] == len(read_surface(["torch.linalg"]).apis)
+
+
+def test_a_class_may_stand_for_a_class(gaps: Callable[..., Result], shop_file: Path) -> None:
+    shop_file.write_text("import torch\nclass Tensor(torch.Tensor):\n    pass\n")
+    done = gaps("check", "--provider", "module:shop.Tensor=torch.Tensor", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["problems"]) == (0, [])
+    assert json.loads(done.stdout)["called"] > 300
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("1 / 0", "shop cannot be imported: ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(0)", "shop cannot be imported: SystemExit: 0"),
+        ("def", "shop cannot be imported: SyntaxError"),
+        ("import gone", "shop cannot be imported: ModuleNotFoundError: No module named 'gone'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_clear_error(
+    gaps: Callable[..., Result], shop_file: Path, source: str, says: str
+) -> None:
+    shop_file.write_text(source)
+    done = gaps("check", "--provider", MIRROR)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_a_function_that_ends_the_process_is_a_finding(gaps: Callable[..., Result], shop_file: Path) -> None:
+    shop_file.write_text("from torch.linalg import *\ndef inv(A, *, out=None):\n    raise SystemExit(0)\n")
+    done = gaps("check", "--provider", MIRROR)
+    assert done.exit_code == 1
+    assert (
+        "torch.linalg.inv (behaviour) is not explained: works there, raises SystemExit: 0 here" in done.stdout
+    )
+
+
+def test_a_narrow_check_judges_only_what_it_read(gaps: Callable[..., Result]) -> None:
+    """Decisions about other namespaces are not called stale."""
+    for name in ("torch.cuda", "torch.mps"):
+        done = gaps("check", "--namespace", name, "--json")
+        assert (done.exit_code, json.loads(done.stdout)["problems"]) == (0, [])
+
+
+def test_nested_tensors_are_compared(gaps: Callable[..., Result]) -> None:
+    done = gaps("check", "--provider", "module:torch.nested=torch.nested", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["problems"]) == (0, [])
+    assert json.loads(done.stdout)["called"] >= 1
+
+
+def test_every_command_says_how_many_names_were_called(
+    gaps: Callable[..., Result], shop: tuple[str, ...]
+) -> None:
+    log = json.loads(gaps("log", *shop, "--json").stdout)
+    called, uncalled = sum(log["tried"].values()), len(log["not_called"])
+    assert called > 20
+    assert "torch.linalg.lu" in log["not_called"]
+    names = len(read_surface(["torch.linalg"]).apis)
+    assert called + uncalled == names
+    says = f"{called} of {names} names were called; of the rest, only names and signatures were compared"
+    for command in (("check",), ("plan",), ("log",), ("log", "--format", "html")):
+        assert says in gaps(*command, *shop).stdout
+    for command in ("check", "plan"):
+        counts = json.loads(gaps(command, *shop, "--json").stdout)
+        assert (counts["names"], counts["called"]) == (names, called)
+    listed = gaps("check", *shop, "--uncalled").stdout.splitlines()
+    assert [line.removeprefix("not called: ") for line in listed[:uncalled]] == log["not_called"]
+    assert json.loads(gaps("check", *shop, "--uncalled", "--json").stdout)["not_called"] == log["not_called"]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +290,10 @@ def test_a_refinement_has_no_test() -> None:
         (("check", "--decisions", "gone.toml"), "cannot read the decisions gone.toml"),
         (("check", "--previous", "gone.json"), "cannot read the gap log gone.json"),
         (("check", "--usage", "gone"), "there is no gone to count uses in"),
+        (
+            ("check", "--provider", MIRROR, "--namespace", "torch.fft"),
+            "module:shop=torch.linalg answers for none of the 18 public names in torch.fft",
+        ),
         (("scaffold", "gap-0", "--provider", MIRROR, "--namespace", "torch.linalg"), "there is no gap gap-0"),
     ],
     ids=lambda one: " ".join(one[:2]) if isinstance(one, tuple) else "",

@@ -128,6 +128,19 @@ def test_an_earlier_log_tells_what_is_new_and_what_is_fixed(tmp_path: Path) -> N
     assert [(one.api, one.fixed_in) for one in again.entries] == [("torch.cuda.a", now)]
 
 
+def test_a_narrower_comparison_says_nothing_of_the_rest() -> None:
+    earlier = {one.id: one for one in log(gap("torch.fft.a"), gap("torch.cuda.a")).entries}
+    decisions = decided(ACCEPTED + '[[gap]]\napi = "torch.cuda.*"\nnote = "all"\n')
+    narrow = make_log(comparison(), decisions, VERSIONS, previous=earlier, read={"torch.fft"})
+    assert [one.api for one in narrow.entries] == ["torch.fft.a"]
+    assert narrow.problems == (
+        f"{narrow.entries[0].id} torch.fft.a (behaviour) is gone: decide that it is fixed, and name its test",
+    )
+    whole = make_log(comparison(), decisions, VERSIONS, previous=earlier)
+    assert [one.api for one in whole.entries] == ["torch.cuda.a", "torch.fft.a"]
+    assert len(whole.problems) == 4
+
+
 def test_a_fixed_gap_without_a_test_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     path.write_text(to_json(log(gap("torch.cuda.a"))), "utf-8")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from torchstone.gaps.compare import signature_differences
+from torchstone.gaps.docstrings import docstring_signature
 from torchstone.gaps.signatures import (
     Change,
     Signature,
@@ -19,7 +21,9 @@ from torchstone.gaps.signatures import (
     overload_changes,
     unbindable,
     value_text,
+    written,
 )
+from torchstone.gaps.surface import read_surface, resolve
 
 
 def signature(declared: str) -> Signature:
@@ -60,7 +64,7 @@ def test_annotations_may_be_left_out() -> None:
     assert changes(signature("(a: int) -> int"), signature("(a)"), annotations=False) == ()
 
 
-def test_a_signature_reads_as_it_is_written() -> None:
+def test_a_signature_reads_as_it_iswritten() -> None:
     for declared in ("()", "(a, /, b, *args, c, d = 1, **kwargs)", "(a, *, b: int = 2) -> str", "(a, /)"):
         assert str(signature(declared)) == declared
 
@@ -119,21 +123,95 @@ def test_a_default_without_a_name_has_no_address() -> None:
     assert value_text(object()) == "<object object>"
 
 
-def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A replacement that claims, through ``__wrapped__``, a signature that it has not."""
+def wrapped(original: Callable[..., Any], *, takes: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A replacement that shows ``original``'s signature through ``__wrapped__``, whatever it takes itself."""
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
 
-    replacement.__wrapped__ = original  # type: ignore[attr-defined]
-    return replacement
+    found = takes or replacement
+    found.__wrapped__ = original  # type: ignore[attr-defined]
+    return found
 
 
 def test_what_a_replacement_wraps_does_not_count() -> None:
     original = torch.nn.functional.relu
-    assert inspect.signature(wrapped(original)) == inspect.signature(original)
-    found = signature_differences((), original, wrapped(original))
-    assert "`input` removed" in found
+    narrow = wrapped(original, takes=lambda input: original(input))
+    assert inspect.signature(narrow) == inspect.signature(original)
+    assert signature_differences((), original, narrow) == ("`inplace` removed",)
+
+
+def test_a_replacement_that_takes_every_call_breaks_none() -> None:
+    original = torch.nn.functional.relu
+    assert signature_differences((), original, wrapped(original)) == ()
+
+    def more(input: Any, inplace: bool = False, *, out: Any = None, **others: Any) -> Any:
+        return original(input, inplace)
+
+    assert signature_differences((), original, more) == ()
+
+    def shifted(input: Any, out: Any = None, inplace: bool = False) -> Any:
+        return original(input, inplace)
+
+    assert signature_differences((), original, shifted) == (
+        "`out: Any = None` added (positional or keyword)",
+    )
+
+
+DOCUMENTED = ("torch.linalg", "torch.fft", "torch.special", "torch.nn.functional")
+LEFT_OUT = {
+    "torch.fft.fftfreq": "`pin_memory` removed",
+    "torch.fft.rfftfreq": "`pin_memory` removed",
+    "torch.linalg.lstsq": "`out` removed",
+    "torch.nn.functional.hardshrink": "`out` removed",
+    "torch.special.round": "`decimals` removed",
+}
+"""What a docstring leaves out although the function takes it."""
+
+
+def test_the_documented_signature_of_what_is_written_in_c_leaves_no_gap() -> None:
+    """Schemas and stubs call ``input`` ``self``, list ``out=`` apart, and say None for most defaults."""
+    compared, different = 0, {}
+    for api in read_surface(DOCUMENTED).apis.values():
+        original = resolve(api.name)
+        shown = docstring_signature(original) if api.origin in ("stub", "schema") else None
+        if shown is None:
+            continue
+        parameters = ", ".join(written(replace(one, annotation=None) for one in shown.parameters))
+        replacement = eval(f"lambda {parameters}: None", vars(torch).copy())
+        compared += 1
+        if found := signature_differences(api.signatures, original, replacement):
+            different[api.name] = found
+    assert compared > 100
+    assert different == {name: (text,) for name, text in LEFT_OUT.items()}
+
+
+def test_a_keyword_only_parameter_may_stay_so_where_the_stub_forgets_the_star() -> None:
+    documented = read_surface(["torch"]).apis["torch.tensor"].signatures
+
+    def made(
+        data: Any,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: Any = False,
+        pin_memory: Any = False,
+    ) -> Any:
+        return torch.tensor(data, dtype=dtype)
+
+    with pytest.raises(TypeError):
+        torch.tensor(1, torch.float32)  # type: ignore[misc]
+    assert signature_differences(documented, torch.tensor, made) == ()
+
+
+def test_a_schema_is_read_as_python_calls_it() -> None:
+    (cross,) = read_surface(["torch.linalg"]).apis["torch.linalg.cross"].signatures
+    assert [str(one) for one in cross.parameters] == [
+        "input: Tensor",
+        "other: Tensor",
+        "dim: int = -1",
+        "out: Optional[Tensor] = None",
+    ]
 
 
 def test_an_original_without_a_signature_may_be_passed_through(surface: Any) -> None:

@@ -36,7 +36,7 @@ def test_without_a_declaration_public_is_what_is_defined_there() -> None:
         ("torch.nn.functional.relu", "function", "inspect", "(input: torch.Tensor, inplace: bool = False)"),
         ("torch.nn.functional.max_pool2d", "function", "stub", "(input: Tensor, kernel_size: _int | _size"),
         ("torch.nn.functional.linear", "function", "stub", "(input: Tensor, weight: Tensor"),
-        ("torch.linalg.qr", "function", "schema", "(A: Tensor, mode: str = 'reduced')"),
+        ("torch.linalg.qr", "function", "schema", "(A: Tensor, mode: str = 'reduced', *, out: "),
         ("torch.cuda.memory_allocated", "function", "inspect", "(device: Device = None)"),
         ("torch.cuda.Event", "class", "inspect", "(enable_timing = False"),
         ("torch.cuda.Event.record", "method", "inspect", "(self, stream: "),

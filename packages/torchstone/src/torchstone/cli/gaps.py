@@ -24,7 +24,8 @@ PROVIDER is one of
   redirect[:DEVICE]       CUDA code redirected to DEVICE (default: cpu)
   compile                 the compile backend's registry of lowerings
   device:NAME             a device of PyTorch's, beside its CPU
-  module:OURS=TORCH[,…]   your modules, each beside a namespace of PyTorch's"""
+  module:OURS=TORCH[,…]   your modules, each beside a namespace of PyTorch's
+  patched:PACKAGE         a package that changes PyTorch when it is imported"""
 
 
 @click.group("gaps", cls=Group, epilog=_PROVIDERS)
@@ -68,9 +69,13 @@ def _analyse(provider: str, namespaces: tuple[str, ...], **options: Any) -> Log:
     with progress() as stage:
         stage("loading PyTorch")
         from ..gaps.analysis import analyse
-        from ..gaps.surface import SCOPE
 
-        return analyse(provider, namespaces=namespaces or SCOPE, stage=stage, **options)
+        return analyse(provider, namespaces=namespaces, stage=stage, **options)
+
+
+def _counts(found: Log) -> dict[str, Any]:
+    """What every command's JSON says of how much was compared."""
+    return {"provider": found.provider, "names": found.compared_names, "called": found.called}
 
 
 @command("snapshot")
@@ -153,18 +158,30 @@ def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
 
 @command("check")
 @_compared
-def _check(as_json: bool, **options: Any) -> int:
+@click.option("--uncalled", is_flag=True, help="List the names whose behavior was not compared by a call.")
+def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
     """Fail where a gap is not explained, is back after it was fixed, or is decided about and not there.
 
     Exits with 1 then.
     """
     found = _analyse(**options)
     if as_json:
-        print_json({"provider": found.provider, "gaps": len(found.entries), "problems": list(found.problems)})
+        listed = {"not_called": list(found.not_called)} if uncalled else {}
+        print_json(
+            {
+                **_counts(found),
+                "gaps": len(found.entries),
+                "problems": list(found.problems),
+                **listed,
+            }
+        )
     else:
+        for name in found.not_called if uncalled else ():
+            click.echo(f"not called: {name}")
         for problem in found.problems:
             click.echo(f"problem: {problem}")
         click.echo(f"{len(found.entries)} gap(s), {len(found.problems)} problem(s)")
+        click.echo(found.calls())
     return FAILURES if found.problems else OK
 
 
@@ -173,13 +190,17 @@ def _check(as_json: bool, **options: Any) -> int:
 @click.option("--limit", type=click.IntRange(1), help="Show the first ones only.")
 def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
     """Show what is left to do, most urgent first: silent before loud, used before unused."""
-    left = _analyse(**options).plan()[:limit]
+    found = _analyse(**options)
+    left = found.plan()[:limit]
     if as_json:
-        print_json({"plan": [json.loads(json.dumps(vars(one), default=str)) for one in left]})
+        print_json(
+            {**_counts(found), "plan": [json.loads(json.dumps(vars(one), default=str)) for one in left]}
+        )
         return OK
     rows = [(one.priority, one.uses, one.id, one.api, one.kind, one.description, one.action) for one in left]
     print_table(("priority", "uses", "id", "name", "kind", "gap", "to do"), rows)
     click.echo(f"{len(left)} gap(s) to work on")
+    click.echo(found.calls())
     return OK
 
 
@@ -188,11 +209,15 @@ def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
 @_compared
 @_OUTPUT
 def _scaffold(gap_id: str, output: Path, as_json: bool, **options: Any) -> int:
-    """Write a test that fails because of the gap ID, in the four settings that redirected code meets."""
-    entry = _analyse(**options).find(gap_id)
+    """Write a test that fails because of the gap ID of PROVIDER.
+
+    For the redirection it checks the four settings that redirected code meets.
+    """
+    found = _analyse(**options)
+    entry = found.find(gap_id)
     from ..gaps.scaffold import scaffold
 
-    text = scaffold(entry)
+    text = scaffold(entry, found.provider)
     if not as_json or output != _STDOUT:
         write_whole(output, text.encode())
     if as_json:

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..errors import GapsError
 from .branches import BranchIndex, counts, scan_torch
 from .compare import compare
 from .decisions import load_decisions, shipped_decisions
 from .log import Log, load_entries, make_log
 from .mapping import load_mapping
 from .providers import make_provider
-from .surface import SCOPE, read_surface, without_aliases
+from .surface import read_surface, without_aliases
 from .usage import Usage, scan_usage
 
 
 def analyse(
     provider: str,
     *,
-    namespaces: Sequence[str] = SCOPE,
+    namespaces: Sequence[str] = (),
     decisions: Path | None = None,
     usage: Sequence[Path] = (),
     previous: Path | None = None,
     stage: Callable[[str], None] = lambda text: None,
 ) -> Log:
-    """The gap log of ``provider`` over ``namespaces``.
+    """The gap log of ``provider`` over ``namespaces``, by default those that the provider is about.
 
     ``decisions``: the TOML file in place of the shipped one; ``usage``: folders of code that uses PyTorch;
-    ``previous``: an earlier log in JSON. Raises :class:`GapsError` where one of these is not in order.
+    ``previous``: an earlier log in JSON. Raises :class:`GapsError` where one of these is not in order,
+    or where the provider has nothing to say about any name.
     """
     chosen = make_provider(provider)
     decided = shipped_decisions(provider) if decisions is None else load_decisions(decisions)
@@ -35,7 +37,8 @@ def analyse(
     stage("counting uses")
     used = scan_usage(usage) if usage else Usage()
     stage("reading PyTorch's public names")
-    apis = without_aliases(read_surface(namespaces).apis.values())
+    surface = read_surface(namespaces or chosen.scope)
+    apis = without_aliases(surface.apis.values())
     stage("reading PyTorch's sources")
     homes = {
         ".".join(parts[:end])
@@ -46,6 +49,12 @@ def analyse(
     branches = scan_torch(homes)
     stage(f"comparing {chosen.name}")
     comparison = compare(chosen, apis, BranchIndex(branches))
+    if not comparison.findings:
+        raise GapsError(
+            f"nothing is compared: {chosen.name} answers for none of the {len(apis)} public names in "
+            f"{', '.join(namespaces)}",
+            hint=f"it is about {', '.join(chosen.scope)}: leave --namespace out, or name one of these",
+        )
     return make_log(
         comparison,
         decided,
@@ -54,6 +63,7 @@ def analyse(
         mapping=load_mapping(),
         branches=counts(branches),
         previous=known,
+        read=surface.namespaces if namespaces else None,
     )
 
 

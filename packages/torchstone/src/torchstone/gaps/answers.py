@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -78,6 +78,10 @@ class Provider(Protocol):
     @property
     def name(self) -> str:
         """As on the command line, and in the head of the log."""
+
+    @property
+    def scope(self) -> Sequence[str]:
+        """The namespaces that it answers for, as :func:`~.surface.read_surface` takes them."""
 
     @property
     def watched(self) -> str | None:

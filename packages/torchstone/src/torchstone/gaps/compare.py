@@ -10,6 +10,7 @@ from typing import Any
 
 from .answers import Answer, Finding, Gap, GapKind, Provider, Status, Trial
 from .branches import BranchIndex
+from .docstrings import as_documented, docstring_signature
 from .signatures import Signature, changes, from_inspect, unbindable
 from .surface import Api
 
@@ -126,29 +127,35 @@ def _signature_gaps(api: Api, answer: Answer) -> Iterator[Gap]:
 def signature_differences(
     documented: Iterable[Signature], original: Any, replacement: Any
 ) -> tuple[str, ...]:
-    """How the signature that ``replacement`` itself has differs from the original's; empty if it does not.
+    """Which calls of the original ``replacement`` refuses or takes for others; empty if there are none.
 
-    What it wraps does not count (``follow_wrapped=False``). The original's is what :mod:`inspect` finds; then
-    each parameter is bound by position and by keyword. An original in C++ has no signature, only documented
-    overloads: the replacement equals one of them, or takes ``(*args, **kwargs)`` as the original does.
+    What it takes beyond the original's calls does not count, nor does what it wraps
+    (``follow_wrapped=False``). The original's signature is what :mod:`inspect` finds; then each parameter is
+    bound by position and by keyword. An original in C++ has no signature, only documented overloads: the
+    replacement takes the calls of one of them, or ``(*args, **kwargs)`` as the original does. Where its
+    docstring has another name or default for a parameter, either is right.
     """
     if replacement is None or replacement is original or not callable(replacement):
         return ()
     own = _inspected(replacement, follow_wrapped=False)
-    readable = list(_signatures_of(original))
+    readable = [one for one in _signatures_of(original) if not one.opaque]
     wanted = readable or [one for one in documented if not one.opaque]
     if not wanted or (own is None and not readable):
         return ()
     if own is None:
         return ("its signature cannot be read",)
     data = from_inspect(own)
-    if data.opaque and not readable:
+    if data.opaque:
         return ()
-    found = [tuple(change.text for change in changes(one, data, annotations=False)) for one in wanted]
-    if all(found):
-        return min(found, key=len)
-    exact = wanted[found.index(())]
-    return unbindable(exact, own)
+    if not readable:
+        wanted = [as_documented(one, docstring_signature(original), data) for one in wanted]
+    return min((_breaking(one, data, own) for one in wanted), key=len)
+
+
+def _breaking(wanted: Signature, data: Signature, own: inspect.Signature) -> tuple[str, ...]:
+    """How ``own``, which is ``data``, breaks calls of ``wanted``."""
+    found = tuple(one.text for one in changes(wanted, data, annotations=False) if one.breaking)
+    return found or unbindable(wanted, own)
 
 
 def _signatures_of(original: Any) -> Iterator[Signature]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class Entry:
 class Log:
     """Every gap of one provider.
 
-    ``summary`` counts APIs by namespace and status, ``tried`` those that were called on both sides;
+    ``summary`` counts APIs by namespace and status, ``tried`` those that were called on both sides, and
+    ``not_called`` names the others: of these, signatures are all that was compared.
     ``branches`` counts conditions on devices in PyTorch's sources; ``problems`` is for CI.
     """
 
@@ -71,6 +72,21 @@ class Log:
     branches: Mapping[str, Mapping[str, int]]
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
+    not_called: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> int:
+        """How many names were called on both sides."""
+        return sum(self.tried.values())
+
+    @property
+    def compared_names(self) -> int:
+        return self.called + len(self.not_called)
+
+    def calls(self) -> str:
+        """How far behavior was compared, in words."""
+        rest = "of the rest, only names and signatures were compared"
+        return f"{self.called} of {self.compared_names} names were called; {rest}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -103,9 +119,13 @@ def make_log(
     mapping: ModuleTable | None = None,
     branches: Mapping[str, Mapping[str, int]] | None = None,
     previous: Mapping[str, Entry] | None = None,
+    read: Container[str] | None = None,
 ) -> Log:
     """The log of a comparison. ``previous`` (:func:`load_entries`) says when gaps were first seen, and which
     are gone: those that were to be worked on stay in the log as fixed.
+
+    ``read``: the namespaces that were compared, where these are not all: what was decided or seen earlier
+    about other names says nothing here.
     """
     now = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "commit")
     known = previous or {}
@@ -115,7 +135,9 @@ def make_log(
     ]
     present = {one.id for one in entries}
     entries += [
-        _fixed(old, decisions, now) for old in known.values() if old.id not in present and _was_open(old)
+        _fixed(old, decisions, now)
+        for old in known.values()
+        if old.id not in present and _was_open(old) and _was_read(old.api, read)
     ]
     entries.sort(key=lambda one: (one.kind, one.api))
     return Log(
@@ -126,7 +148,8 @@ def make_log(
         dict(Counter(one.api.namespace for one in comparison.findings.values() if one.trial)),
         branches or {},
         tuple(entries),
-        tuple(_problems(comparison, decisions, entries)),
+        tuple(_problems(comparison, decisions, entries, read)),
+        tuple(name for name, one in comparison.findings.items() if not one.trial),
     )
 
 
@@ -214,7 +237,14 @@ def _summary(comparison: Comparison) -> dict[str, dict[str, int]]:
     return {name: dict(sorted(counts.items())) for name, counts in sorted(found.items())}
 
 
-def _problems(comparison: Comparison, decisions: Decisions, entries: Sequence[Entry]) -> Iterable[str]:
+def _was_read(api: str, read: Container[str] | None) -> bool:
+    """Whether the name, or every name that a pattern with ``*`` can mean, was among those compared."""
+    return read is None or ("*" not in api and api.rpartition(".")[0] in read)
+
+
+def _problems(
+    comparison: Comparison, decisions: Decisions, entries: Sequence[Entry], read: Container[str] | None
+) -> Iterable[str]:
     """What must fail a build: gaps that nobody has explained, fixed ones that are back or have no test, and
     decisions about gaps that are not there.
     """
@@ -228,7 +258,7 @@ def _problems(comparison: Comparison, decisions: Decisions, entries: Sequence[En
         if one.fixed_in and not one.test and one.kind is not GapKind.REFINEMENT:
             yield f"{one.id} {one.api} ({one.kind}) is gone: decide that it is fixed, and name its test"
     for decision in decisions.entries:
-        if decision.status == "fixed":
+        if decision.status == "fixed" or not _was_read(decision.api, read):
             continue
         if not any(decisions.of(one.api, one.kind) is decision for one in present):
             yield f"{decisions.source} decides {decision}, which is no gap: remove it, or mark it fixed"

@@ -53,7 +53,7 @@ def run(function: Callable[..., Any], arguments: Arguments, device: Any) -> Outc
         warnings.simplefilter("always")
         try:
             result = function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 -- which one is what is asked
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- which one is what is asked
             return failed(type(error).__name__, str(error).partition("\n")[0][:160])
         after = _state()
         leaves = dict(_leaves("result", result))
@@ -84,7 +84,10 @@ def _state() -> dict[str, Any]:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Leaf]]:
     if isinstance(value, torch.nn.Module):
         value = {**dict(value.named_parameters()), **dict(value.named_buffers())}
-    if isinstance(value, torch.Tensor) and is_lazy(value):
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        yield path, Leaf("nested Tensor", dtype=str(value.dtype), device=value.device.type)
+        yield from _leaves(path, value.unbind())
+    elif isinstance(value, torch.Tensor) and is_lazy(value):
         yield path, Leaf(type(value).__name__, dtype=str(value.dtype), device=value.device.type)
     elif isinstance(value, torch.Tensor):
         yield path, _tensor(value)
@@ -111,11 +114,15 @@ def _device_of(value: Any) -> str:
 
 def _tensor(value: torch.Tensor) -> Leaf:
     try:
+        shape = tuple(value.shape)
+    except RuntimeError:
+        shape = ()  # a nested tensor has none
+    try:
         plain = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
         values = plain.cpu().resolve_conj().resolve_neg().numpy().copy()
     except (NotImplementedError, RuntimeError, TypeError):
         values = None  # a layout or dtype that cannot be read: the rest is compared
-    return Leaf("Tensor", "", str(value.dtype), value.device.type, tuple(value.shape), values)
+    return Leaf("Tensor", "", str(value.dtype), value.device.type, shape, values)
 
 
 def differences(reference: Outcome, own: Outcome, device: str, mode: Mode | None) -> Iterator[str]:

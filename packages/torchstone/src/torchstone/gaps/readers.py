@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ Read = tuple[tuple[Signature, ...], str]
 """Overloads, and where they come from: inspect, stub, schema, overrides or none."""
 
 _SCHEMA_NAMESPACES = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
+_OUT = Parameter("out", "keyword-only", "None", "Optional[Tensor]")
 _NOTHING: Read = ((), "none")
 
 
@@ -68,14 +69,24 @@ def _from_schema(value: object, name: str, owner: type | None) -> tuple[Signatur
     in_aten = namespace in _SCHEMA_NAMESPACES or namespace in ("torch", "torch.Tensor", "torch.nn.functional")
     if not in_aten or not inspect.isroutine(value):
         return ()
-    schemas = schemas_named(f"aten::{operator}")
-    return tuple(dict.fromkeys(_of_schema(schema) for schema in schemas))
+    schemas = [
+        one for one in schemas_named(f"aten::{operator}") if not _is_generated(operator, one.overload_name)
+    ]
+    return _as_called(schemas, method=namespace == "torch.Tensor")
 
 
-def _of_schema(schema: Any) -> Signature:
+def _is_generated(operator: str, overload: str) -> bool:
+    """True for an overload that was made for the functionalization alone, and that Python does not bind."""
+    packet = getattr(torch.ops.aten, operator, None)
+    found = getattr(packet, overload or "default", None)
+    return found is not None and torch.Tag.generated in found.tags
+
+
+def _of_schema(schema: Any, *, method: bool) -> Signature:
+    """One schema as Python's binding names it: ``self`` is ``input``, except in a method."""
     parameters = [
         Parameter(
-            one.name,
+            "input" if one.name == "self" and not method else one.name,
             "keyword-only" if one.kwarg_only else "positional or keyword",
             repr(one.default_value) if one.has_default_value() else None,
             str(one.type),
@@ -84,6 +95,24 @@ def _of_schema(schema: Any) -> Signature:
     ]
     returns = [str(one.type) for one in schema.returns]
     return Signature(tuple(parameters), returns[0] if len(returns) == 1 else f"({', '.join(returns)})")
+
+
+def _as_called(schemas: Iterable[Any], *, method: bool) -> tuple[Signature, ...]:
+    """Schemas as Python's binding offers them: an overload and its out variant are one, with ``out=None``.
+
+    A method has no ``out``.
+    """
+    plain, out = list[Signature](), dict[tuple[Parameter, ...], Signature]()
+    for schema in schemas:
+        written = [one.name for one in schema.arguments if one.is_out]
+        signature = _of_schema(schema, method=method)
+        if not written:
+            plain.append(signature)
+        if method or not written:
+            continue
+        kept = tuple(one for one in signature.parameters if one.name not in written)
+        out[kept] = Signature((*kept, _OUT), signature.returns)
+    return tuple(dict.fromkeys(out.get(one.parameters, one) for one in plain))
 
 
 def is_overridable(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
@@ -43,9 +44,13 @@ def to_csv(log: Log) -> str:
 
 def to_markdown(log: Log) -> str:
     """Tables: how many APIs have which status, and the gaps by kind."""
-    head = (f"Provider {log.provider}, with {_versions(log)}.", f"What is compared: {log.compared}.")
+    head = (
+        f"Provider {log.provider}, with {_versions(log)}.",
+        f"What is compared: {log.compared}.",
+        f"{log.calls()}.",
+    )
     lines = [line for text in head for line in (_plain(text), "")]
-    lines += _markdown_table(("namespace", *_statuses(log)), _summary_rows(log))
+    lines += _markdown_table(_summary_header(log), _summary_rows(log))
     for kind, entries in groupby(log.entries, key=lambda one: one.kind):
         rows = [_cells(one) for one in entries]
         lines += ["", f"## {str(kind).capitalize()}", "", *_markdown_table(COLUMNS, rows)]
@@ -68,7 +73,7 @@ def to_html(log: Log) -> str:
     return environment.get_template("log.html.j2").render(
         log=log,
         versions=_versions(log),
-        statuses=_statuses(log),
+        header=_summary_header(log),
         summary=_summary_rows(log),
         columns=COLUMNS,
         rows=[(one, _cells(one)) for one in log.entries],
@@ -91,18 +96,23 @@ def _statuses(log: Log) -> list[str]:
     return sorted({status for counts in log.summary.values() for status in counts})
 
 
+def _summary_header(log: Log) -> tuple[str, ...]:
+    return ("namespace", *_statuses(log), "called")
+
+
 def _summary_rows(log: Log) -> list[tuple[str, ...]]:
     """Namespaces with anything but matches; the rest in one line."""
-    statuses = _statuses(log)
-    quiet: dict[str, int] = {}
+    columns = [*_statuses(log), "called"]
+    quiet: Counter[str] = Counter()
     rows = []
-    for name, counts in log.summary.items():
-        if set(counts) - {"match"}:
-            rows.append((name, *(str(counts.get(status, "")) for status in statuses)))
+    for name, statuses in log.summary.items():
+        counts = Counter({**statuses, "called": log.tried.get(name, 0)})
+        if set(statuses) - {"match"}:
+            rows.append((name, *(str(counts[column] or "") for column in columns)))
         else:
-            quiet = {status: quiet.get(status, 0) + counts.get(status, 0) for status in statuses}
+            quiet += counts
     if quiet:
-        rows.append(("all others", *(str(quiet[status] or "") for status in statuses)))
+        rows.append(("all others", *(str(quiet[column] or "") for column in columns)))
     return rows
 
 

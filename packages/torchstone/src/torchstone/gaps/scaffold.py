@@ -1,4 +1,4 @@
-"""A failing test for a gap, to be made to pass: one call in the four settings of :mod:`.settings`."""
+"""A failing test for a gap, to be made to pass: a check of :mod:`.settings`, made with the same provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import GapsError
 from .answers import GapKind
 from .log import Entry
 
-_TEMPLATE = '''\
+_REDIRECTION = '''\
 """{id}: {api} ({kind})."""
 
 from __future__ import annotations
@@ -25,23 +25,46 @@ from torchstone.gaps.settings import SETTINGS, Setting, accelerator, check
 def test_{name}(setting: Setting) -> None:
     if setting is not Setting.FALLBACK and accelerator() is None:
         pytest.skip("there is no accelerator here")
-    check({api!r}, setting)
+    check({api!r}, setting, {kind!r})
+'''
+_ANY_PROVIDER = '''\
+"""{id}: {api} ({kind})."""
+
+from __future__ import annotations
+
+from torchstone.gaps.settings import check_provider
+
+{comment}
+
+
+def test_{name}() -> None:
+    check_provider({provider!r}, {api!r}, {kind!r})
 '''
 
 
-def scaffold(entry: Entry) -> str:
-    """The text of a test module for one gap. Raises :class:`GapsError` for one that no call can show."""
+def scaffold(entry: Entry, provider: str) -> str:
+    """The text of a test module for one gap of ``provider``, which fails until the gap is closed.
+
+    Raises :class:`GapsError` for a gap that no call can show, and for one that is gone.
+    """
     if entry.kind is GapKind.REFINEMENT:
         raise GapsError(
             f"{entry.id} is a refinement: no call of {entry.api} gives a wrong result that a test could show",
             hint="read the conditions in its source, and write the decision down",
         )
+    if entry.fixed_in:
+        raise GapsError(
+            f"{entry.id} of {entry.api} is gone since {entry.fixed_in}: no test of it would fail",
+            hint="`torchstone gaps plan` lists the gaps that are left",
+        )
+    template = _REDIRECTION if provider.partition(":")[0] == "redirect" else _ANY_PROVIDER
     description = re.sub(r"\s+", " ", entry.description)
     comment = "\n".join(f"# {line}" for line in textwrap.wrap(f"{description}. {entry.action}", 100))
-    return _TEMPLATE.format(
+    return template.format(
         id=entry.id,
         api=entry.api,
-        kind=entry.kind,
+        kind=str(entry.kind),
+        provider=provider,
         comment=comment,
         name=re.sub(r"\W+", "_", entry.api.removeprefix("torch.")).lower(),
     )

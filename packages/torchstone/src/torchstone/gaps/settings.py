@@ -1,4 +1,4 @@
-"""The four settings that code written for CUDA meets, each as a check of one API.
+"""Checks of one API: in the four settings that code written for CUDA meets, or of any provider.
 
 Tests of fixed gaps, and those that ``torchstone gaps scaffold`` writes, are made of these.
 """
@@ -13,7 +13,7 @@ from ..errors import GapsError
 from .answers import GapKind
 from .compare import compare, takes_device
 from .providers import make_provider
-from .surface import Api, read_surface, resolve
+from .surface import OPEN_CLASSES, Api, read_surface, resolve
 from .trials import run_trials
 
 
@@ -41,9 +41,10 @@ def accelerator() -> str | None:
     return None if found is None else found.type
 
 
-def check(name: str, setting: Setting) -> None:
+def check(name: str, setting: Setting, kind: str | None = None) -> None:
     """AssertionError with every gap that the API ``name`` shows in ``setting``.
 
+    A gap that the redirection itself explains counts only if it is of ``kind``.
     Raises :class:`GapsError` where a setting needs an accelerator and none is here.
     """
     here = accelerator()
@@ -51,29 +52,34 @@ def check(name: str, setting: Setting) -> None:
         raise GapsError(
             f"{setting} needs an accelerator, and none is here", hint="skip it: see accelerator()"
         )
-    found = _CHECKS[setting](find_api(name), here or "cpu")
+    found = _CHECKS[setting](find_api(name), here or "cpu", kind)
     assert not found, f"{name}, {setting}: " + "; ".join(found)
+
+
+def check_provider(provider: str, name: str, kind: str) -> None:
+    """AssertionError with every gap of ``kind`` that ``provider`` has at the API ``name``."""
+    gaps = compare(make_provider(provider), [find_api(name)]).gaps()
+    found = [gap.description for gap in gaps if gap.kind == kind]
+    assert not found, f"{name}, {provider}: " + "; ".join(found)
 
 
 def find_api(name: str) -> Api:
     """The API's record. Raises :class:`GapsError` where PyTorch has no such public name."""
     namespace = name.rpartition(".")[0]
-    owner = resolve(namespace)
-    scope = (
-        namespace.rpartition(".")[0] if isinstance(owner, type) and namespace != "torch.Tensor" else namespace
-    )
+    inside = isinstance(resolve(namespace), type) and namespace not in OPEN_CLASSES
+    scope = namespace.rpartition(".")[0] if inside else namespace
     found = read_surface([scope]).apis.get(name)
     if found is None:
         raise GapsError(f"{name} is no public name of the installed PyTorch")
     return found
 
 
-def _through_redirection(api: Api, target: str) -> list[str]:
+def _through_redirection(api: Api, target: str, kind: str | None) -> list[str]:
     gaps = compare(make_provider(f"redirect:{target}"), [api]).gaps()
     return [
         f"{gap.kind}: {gap.description}"
         for gap in gaps
-        if gap.kind is not GapKind.REFINEMENT and not gap.explanation
+        if gap.kind == kind or (gap.kind is not GapKind.REFINEMENT and not gap.explanation)
     ]
 
 
@@ -95,9 +101,9 @@ def _with_device(api: Api, device: str, target: str | None) -> list[str]:
     return [text for trial in found.values() for text in trial.differences]
 
 
-_CHECKS: dict[Setting, Callable[[Api, str], list[str]]] = {
-    Setting.REDIRECTED: lambda api, accelerator: _through_redirection(api, accelerator),
-    Setting.DIRECT: lambda api, accelerator: _with_device(api, accelerator, None),
-    Setting.FALLBACK: lambda api, accelerator: _through_redirection(api, "cpu"),
-    Setting.EXPLICIT: lambda api, accelerator: _with_device(api, "cpu", accelerator),
+_CHECKS: dict[Setting, Callable[[Api, str, str | None], list[str]]] = {
+    Setting.REDIRECTED: lambda api, accelerator, kind: _through_redirection(api, accelerator, kind),
+    Setting.DIRECT: lambda api, accelerator, _: _with_device(api, accelerator, None),
+    Setting.FALLBACK: lambda api, _, kind: _through_redirection(api, "cpu", kind),
+    Setting.EXPLICIT: lambda api, accelerator, _: _with_device(api, "cpu", accelerator),
 }

@@ -57,12 +57,12 @@ class Signature:
 
     def __str__(self) -> str:
         arrow = f" -> {self.returns}" if self.returns else ""
-        return f"({', '.join(_written(self.parameters))}){arrow}"
+        return f"({', '.join(written(self.parameters))}){arrow}"
 
 
-def _written(parameters: Sequence[Parameter]) -> Iterator[str]:
-    """The parameters with the marks ``/`` and ``*`` between their kinds."""
-    starred = False
+def written(parameters: Iterable[Parameter]) -> Iterator[str]:
+    """The parameters as in source, with the marks ``/`` and ``*`` between their kinds."""
+    parameters, starred = list(parameters), False
     for index, one in enumerate(parameters):
         if one.kind == "keyword-only" and not starred:
             starred = True
@@ -129,12 +129,15 @@ def changes(old: Signature, new: Signature, *, annotations: bool = True) -> tupl
     before = {one.name: one for one in old.parameters}
     after = {one.name: one for one in new.parameters}
     renamed = dict(_renamed(old, new))
-    found = [Change(f"`{was}` renamed to `{now}`", True) for was, now in renamed.items()]
+    found = [
+        Change(f"`{was}` renamed to `{now}`", before[was].kind != "positional-only")
+        for was, now in renamed.items()
+    ]
     found += [
         Change(f"`{name}` removed", True) for name in before if name not in after and name not in renamed
     ]
     found += [
-        Change(f"`{one}` added ({one.kind})", one.default is None and not one.variadic)
+        Change(f"`{one}` added ({one.kind})", _is_in_the_way(one, old, new))
         for name, one in after.items()
         if name not in before and name not in renamed.values()
     ]
@@ -155,6 +158,16 @@ def _renamed(old: Signature, new: Signature) -> Iterator[tuple[str, str]]:
         same = (was.kind, was.default) == (now.kind, now.default)
         if same and was.name not in after and now.name not in before:
             yield was.name, now.name
+
+
+def _is_in_the_way(added: Parameter, old: Signature, new: Signature) -> bool:
+    """Whether calls of ``old`` fail without ``added``, or give it a value that is meant for a later one."""
+    if added.variadic:
+        return False
+    kept = {one.name for one in old.parameters if one.kind.startswith("positional")}
+    later = new.parameters[new.parameters.index(added) + 1 :]
+    shifts = any(one.name in kept and one.kind.startswith("positional") for one in later)
+    return added.default is None or (shifts and added.kind.startswith("positional"))
 
 
 def _of_parameter(old: Parameter, new: Parameter, annotations: bool) -> Iterator[Change]:

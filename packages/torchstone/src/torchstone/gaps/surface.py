@@ -30,7 +30,10 @@ SCOPE = (
     "torch.nn.modules.*",
     "torch.optim",
     "torch.autograd",
+    "torch.nn.parallel",
+    "torch.accelerator",
     "torch.cuda",
+    "torch.cuda.comm",
     "torch.mps",
     "torch.distributed",
 )
@@ -38,7 +41,6 @@ SCOPE = (
 
 DEFAULT = (
     *SCOPE,
-    "torch.accelerator",
     "torch.amp",
     "torch.fft",
     "torch.linalg",
@@ -52,7 +54,7 @@ WHOLE = ("torch.**",)
 
 _NOT_IMPORTED = ("torch.testing", "torch.utils.benchmark.examples", "torch.utils.bottleneck.__main__")
 """Tests, examples and scripts: importing them runs something."""
-_OPEN_CLASSES = ("torch.Tensor", "torch.nn.Module")
+OPEN_CLASSES = ("torch.Tensor", "torch.nn.Module")
 """Classes that are namespaces: every public member counts, inherited ones too."""
 _REPEATS = "torch.nn.modules."
 """Its modules and itself offer the same classes."""
@@ -90,6 +92,8 @@ class Surface:
 
     apis: dict[str, Api]
     unreadable: dict[str, str]
+    namespaces: frozenset[str]
+    """The modules and classes of which every public name was read."""
 
 
 def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
@@ -99,28 +103,35 @@ def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
     """
     apis: dict[str, Api] = {}
     unreadable: dict[str, str] = {}
+    names = list(dict.fromkeys(_expand(namespaces)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old names warn when they are looked at
-        for name in dict.fromkeys(_expand(namespaces)):
+        for name in names:
             try:
                 scope = _load(name)
-            except Exception as error:  # a module may fail in any way where its dependency is missing
+            except (Exception, SystemExit) as error:  # importing a module may run anything
                 if name in namespaces:
                     raise GapsError(
-                        f"there is no namespace {name}: {error}",
+                        f"there is no namespace {name}: {first_line(error)}",
                         hint="name a module or class, as in torch.nn.functional",
                     ) from error
-                unreadable[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                unreadable[name] = first_line(error)
                 continue
             for api in _apis(name, scope):
                 apis.setdefault(api.name, api)
-    return Surface(dict(sorted(apis.items())), unreadable)
+    classes = {api.name for api in apis.values() if api.kind == "class"} - set(OPEN_CLASSES)
+    return Surface(dict(sorted(apis.items())), unreadable, frozenset({*names, *classes} - unreadable.keys()))
+
+
+def first_line(error: BaseException) -> str:
+    """The exception's type, and what its message begins with."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def without_aliases(apis: Iterable[Api]) -> list[Api]:
     """The shortest name of each class that ``torch.nn.modules`` offers under several, and its members."""
     chosen = {
-        f"{found.__module__}.{found.__qualname__}": name for name in _OPEN_CLASSES for found in [_load(name)]
+        f"{found.__module__}.{found.__qualname__}": name for name in OPEN_CLASSES for found in [_load(name)]
     }
     listed = sorted(apis, key=lambda api: (len(api.name), api.name))
     for api in listed:
@@ -164,7 +175,7 @@ def _expand(namespaces: Iterable[str]) -> Iterator[str]:
         yield base
         if star:
             yield from _modules(base, deep == "*")
-            yield from (name for name in _OPEN_CLASSES if deep and name.startswith(f"{base}."))
+            yield from (name for name in OPEN_CLASSES if deep and name.startswith(f"{base}."))
 
 
 def _modules(base: str, deep: bool) -> Iterator[str]:
@@ -184,12 +195,12 @@ def _modules(base: str, deep: bool) -> Iterator[str]:
 
 def _apis(name: str, scope: Any) -> Iterator[Api]:
     members = (
-        _class_members(scope, name in _OPEN_CLASSES) if isinstance(scope, type) else _module_members(scope)
+        _class_members(scope, name in OPEN_CLASSES) if isinstance(scope, type) else _module_members(scope)
     )
     for leaf, value in members:
         api = _api(f"{name}.{leaf}", value, scope if isinstance(scope, type) else None)
         yield api
-        if api.kind == "class" and api.name not in _OPEN_CLASSES and not isinstance(value, _LEGACY):
+        if api.kind == "class" and api.name not in OPEN_CLASSES and not isinstance(value, _LEGACY):
             for member, inner in _class_members(value, everything=False):
                 yield _api(f"{api.name}.{member}", inner, value)
 

@@ -17,7 +17,7 @@ from ...lowering.registry import Registry
 from ...torch_internals.dispatch import has_kernel, is_composite_implicit
 from ...torch_internals.operators import OpOverload, schema_of
 from ..answers import Answer, Provider, Status, Trial
-from ..surface import Api
+from ..surface import SCOPE, Api
 
 _PREFIXES = {
     "torch": ("",),
@@ -37,6 +37,7 @@ class CompilationProvider:
     registry: Registry
     decomposed: frozenset[Any] = field(repr=False)
 
+    scope = SCOPE
     watched = None
 
     @property

@@ -10,7 +10,7 @@ import torch
 from ...errors import GapsError
 from ..answers import Answer, Provider, Status, Trial
 from ..compare import takes_device
-from ..surface import Api, resolve
+from ..surface import SCOPE, Api, resolve
 from ..trials import callable_safely, run_trials
 
 
@@ -20,6 +20,7 @@ class DeviceProvider:
 
     device: str
 
+    scope = SCOPE
     watched = None
 
     @property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import GapsError
 from ..answers import Answer, Provider, Status, Trial
-from ..surface import Api, resolve
+from ..surface import Api, first_line, resolve
 from ..trials import run_trials
 
 
@@ -20,6 +19,10 @@ class ModuleProvider:
     pairs: Mapping[str, Any]
 
     watched = None
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        return tuple(self.pairs)
 
     @property
     def name(self) -> str:
@@ -63,11 +66,12 @@ def make(rest: str) -> Provider:
                 f"{pair!r} relates no module to PyTorch's", hint="write module:mypkg.linalg=torch.linalg"
             )
         try:
-            pairs[theirs] = importlib.import_module(ours)
-        except ImportError as error:
-            raise GapsError(
-                f"{ours} cannot be imported: {error}", hint="install it, or correct its name"
-            ) from error
+            pairs[theirs] = resolve(ours)
+        except (Exception, SystemExit) as error:  # importing a module may run anything
+            hint = "install it, correct its name, or put its folder on PYTHONPATH"
+            if not isinstance(error, ImportError):
+                hint = "make `import` of it work first"
+            raise GapsError(f"{ours} cannot be imported: {first_line(error)}", hint=hint) from error
     if not pairs:
         raise GapsError("the provider module needs modules", hint="write module:mypkg.linalg=torch.linalg")
     return ModuleProvider(pairs)

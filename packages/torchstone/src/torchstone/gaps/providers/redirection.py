@@ -12,7 +12,7 @@ from ...redirect import Patch, patches, redirected
 from ..answers import Answer, Provider, Status, Trial
 from ..compare import takes_device
 from ..contracts import contract_trials
-from ..surface import Api, resolve
+from ..surface import SCOPE, Api, resolve
 from ..trials import run_trials
 
 _STATUS = {
@@ -34,6 +34,7 @@ class RedirectionProvider:
     table: tuple[Patch, ...]
     target: str = "cpu"
 
+    scope = SCOPE
     watched = "cuda"
 
     @property
