@@ -4,8 +4,7 @@
     python tools/generate_docs.py --check    # exit 1 and show the difference where one is out of date
 
 A page is written as a whole, or between the marks ``<!-- begin NAME -->`` and
-``<!-- end NAME -->``. The table of composites is what lowering the operator
-samples emits, so it cannot promise what no lowering does.
+``<!-- end NAME -->``.
 """
 
 from __future__ import annotations
@@ -13,20 +12,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
-import operator
 import os
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch._ops import OpOverload
-from torch._subclasses import FakeTensorMode
-from torch.fx import Graph, GraphModule, Node
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tests")]
@@ -35,15 +28,13 @@ os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 import derivative_docs  # noqa: E402
 import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
+import lowered_samples  # noqa: E402
 from markdown_tables import WRITTEN, code, table  # noqa: E402
 
-from operator_samples import Sample, load_samples  # noqa: E402
 from optest.plan import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
-from torchstone import config, dtypes, errors, hlo, lowering  # noqa: E402
+from torchstone import config, dtypes, errors, lowering  # noqa: E402
 from torchstone.compiler.index_checks import RULES  # noqa: E402
-from torchstone.compiler.lower import lower_graph  # noqa: E402
-from torchstone.compiler.support import needs_seed, unsupported_reason  # noqa: E402
 from torchstone.dtypes import DType  # noqa: E402
 from torchstone.lowering import Lowering  # noqa: E402
 
@@ -157,186 +148,6 @@ def prose(docstring: str) -> str:
     return plain.replace("``", "`")
 
 
-# Composites -------------------------------------------------------------------------
-
-COMPOSITES = """\
-# Composites
-
-{composites} composites may be in a module. How to match one, and what a version promises, is said in
-[the artifact](artifact.md#composites).
-
-Operands come in this order and are called as in the ATen schema. Axes are never negative. An
-attribute marked `?` is not always there. Two common attributes are not in the table:
-
-- `operands`: an operand marked `?` may be missing. If one is, this has a bool for each operand of the table.
-- `dtypes`: the dtype of each result by its PyTorch name, `"none"` for a result that was not asked for.
-"""
-
-
-@dataclass
-class Composite:
-    """What the lowerings emit under one name and version."""
-
-    operands: dict[int, str] = field(default_factory=dict)
-    optional: set[int] = field(default_factory=set)
-    attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    common: set[str] | None = None
-    """Attributes that every call has."""
-    overloads: set[str] = field(default_factory=set)
-
-    def add(self, overload: str, operation: Any, names: Sequence[str]) -> None:
-        """Take one ``stablehlo.composite`` operation in; ``names`` are those of ``main``'s arguments."""
-        given = {entry.name: entry.attr for entry in operation.attributes["composite_attributes"]}
-        there = [bool(one.value) for one in given["operands"]] if "operands" in given else None
-        slots = [i for i in range(len(there or operation.operands)) if there is None or there[i]]
-        for slot, operand in zip(slots, operation.operands, strict=True):
-            self.operands.setdefault(slot, origin(operand, names))
-        self.optional |= {i for i, here in enumerate(there or ()) if not here}
-        for name, attribute in given.items():
-            self.attributes[name].add(attribute_type(attribute))
-        self.common = set(given) if self.common is None else self.common & set(given)
-        self.overloads.add(overload)
-
-    def operand_names(self) -> list[str]:
-        return [
-            self.operands[slot] + ("?" if slot in self.optional else "") for slot in sorted(self.operands)
-        ]
-
-    def attribute_text(self) -> str:
-        return ", ".join(
-            f"`{name}{'' if name in (self.common or ()) else '?'}`: {' or '.join(sorted(types))}"
-            for name, types in sorted(self.attributes.items())
-            if name not in ("dtypes", "operands")
-        )
-
-
-def composites_page() -> str:
-    """Every composite that the operator samples' modules contain."""
-    found = collect_composites()
-    rows = [
-        (
-            f"`{name}`",
-            str(version),
-            code(one.operand_names()),
-            one.attribute_text(),
-            code(sorted(one.overloads)),
-        )
-        for (name, version), one in sorted(found.items())
-    ]
-    header = ("composite", "version", "operands", "attributes", "overloads")
-    return "\n".join([WRITTEN, COMPOSITES.format(composites=len(found)), table(header, rows)])
-
-
-def collect_composites() -> dict[tuple[str, int], Composite]:
-    """Composites by name and version, from every operator sample in one dtype."""
-    samples = load_samples()
-    found: dict[tuple[str, int], Composite] = defaultdict(Composite)
-    for entry in lowering.load():
-        if entry.overload not in samples:
-            continue
-        preferred = [d for d in (dtypes.FLOAT32, dtypes.INT64) if d in entry.dtypes]
-        dtype = (preferred or sorted(entry.dtypes, key=str))[0]
-        for operation, names in emitted(entry, samples[entry.overload].make(dtype.torch)):
-            key = (operation.attributes["name"].value, operation.attributes["version"].value)
-            found[key].add(entry.name.removeprefix("aten."), operation, names)
-    return found
-
-
-def emitted(entry: Lowering, samples: Sequence[Sample]) -> Iterator[tuple[Any, list[str]]]:
-    """The composite operations that samples are lowered to, each with the names of ``main``'s arguments."""
-    graph, mode = Graph(), FakeTensorMode(allow_non_fake_inputs=True)
-    arguments: list[hlo.Argument] = []
-    results: list[Node] = []
-    for sample in samples:
-        fake = sample.map(mode.from_tensor)
-        try:
-            entry.overload(*sample.args, **sample.kwargs)
-            with mode:
-                value = entry.overload(*fake.args, **fake.kwargs)
-        except (RuntimeError, NotImplementedError, TypeError, ValueError):
-            continue  # PyTorch does not take this sample in this dtype
-        node = call(graph, entry.overload, fake, arguments)
-        node.meta["val"] = value
-        if unsupported_reason(node, lowering.load()) is None:
-            results += tensor_nodes(node)
-        else:
-            graph.erase_node(node)
-    graph.output(tuple(results))
-    module = GraphModule(torch.nn.Module(), graph)
-    seed = needs_seed(module)
-    if seed:
-        arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-    built = lower_graph(module, arguments, seed=seed)
-    with built.context:
-        # Those inside of other composites are found where they stand alone.
-        main = next(one for one in built.op.body.operations if one.name.value == "main")
-        for operation in operations(main.operation):
-            if operation.name == "stablehlo.composite":
-                yield operation, [argument.name for argument in arguments]
-
-
-def call(graph: Graph, overload: OpOverload, fake: Sample, arguments: list[hlo.Argument]) -> Node:
-    """A node that calls ``overload``; its tensors become ``arguments`` under the schema's names."""
-
-    def place(name: str, value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [place(name, item) for item in value]
-        if not isinstance(value, torch.Tensor):
-            return value
-        node = graph.placeholder(f"input{len(arguments)}")
-        node.meta["val"] = value
-        arguments.append(hlo.Argument(tuple(value.shape), dtypes.from_torch(value.dtype), name))
-        return node
-
-    schema = overload._schema.arguments
-    args = tuple(place(known.name, value) for known, value in zip(schema, fake.args, strict=False))
-    return graph.call_function(
-        overload, args, {name: place(name, value) for name, value in fake.kwargs.items()}
-    )
-
-
-def tensor_nodes(node: Node) -> list[Node]:
-    """``node``, or one node per tensor that it returns."""
-    value = node.meta["val"]
-    if isinstance(value, torch.Tensor):
-        return [node]
-    picked = []
-    for i, item in enumerate(value):
-        if isinstance(item, torch.Tensor):
-            picked.append(node.graph.call_function(operator.getitem, (node, i)))
-            picked[-1].meta["val"] = item
-    return picked
-
-
-def operations(operation: Any) -> Iterator[Any]:
-    """All operations inside an MLIR operation."""
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield inner.operation
-                yield from operations(inner.operation)
-
-
-def origin(value: Any, names: Sequence[str]) -> str:
-    """The first argument of ``main`` that ``value`` is computed from."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if hasattr(one, "arg_number"):
-            return names[one.arg_number]
-        pending += reversed(list(one.owner.operands))
-    return "constant"
-
-
-def attribute_type(attribute: Any) -> str:
-    """``int``, ``float``, ``bool``, ``string`` or ``list of int``, as ``hlo.composite`` writes them."""
-    kind = type(attribute).__name__
-    if kind == "ArrayAttr":
-        inner = sorted({attribute_type(item) for item in attribute})
-        return f"list of {' or '.join(inner) or 'int'}"
-    return {"IntegerAttr": "int", "FloatAttr": "float", "BoolAttr": "bool", "StringAttr": "string"}[kind]
-
-
 # Settings and errors ------------------------------------------------------------------
 
 
@@ -408,10 +219,11 @@ def takes(schema: Mapping[str, Any]) -> str:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/operators.md": operators_page,
-    "docs/composites.md": composites_page,
+    "docs/composites.md": lowered_samples.composites_page,
+    "docs/operators.json": lowered_samples.operator_records,
     "docs/derivatives.md": derivative_docs.page,
 }
-SLOW = ("docs/composites.md",)
+SLOW = ("docs/composites.md", "docs/operators.json")
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
     "docs/errors.md": ("errors", errors_table),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,14 @@ def test_the_reference_comes_from_the_docstrings(site: Path) -> None:
     assert "InputMismatch" in text
     assert "dynamic_shapes" in text
     assert ":class:" not in text
+
+
+def test_each_operator_has_a_page(site: Path) -> None:
+    packets = {name.rpartition(".")[0] for name in json.loads((ROOT / "docs" / "operators.json").read_text())}
+    assert {name for name in packets if not (site / "operators" / f"{name}.html").is_file()} == set()
+    page = (site / "operators" / "aten.index_select.html").read_text("utf-8")
+    for expected in ("Tensor self, int dim, Tensor index", "stablehlo.gather", "the nearest element is read"):
+        assert expected in page
 
 
 def test_a_page_loads_nothing_from_other_hosts(site: Path) -> None:

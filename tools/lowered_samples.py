@@ -1,0 +1,256 @@
+"""What the lowerings emit: every operator sample lowered once, its operations and its composites.
+
+``docs/composites.md`` and ``docs/operators.json`` come from here, so they cannot promise what no
+lowering does.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from markdown_tables import WRITTEN, code, table
+from torch._ops import OpOverload
+from torch._subclasses import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+
+from operator_samples import Sample, load_samples
+from torchstone import dtypes, hlo, lowering
+from torchstone.compiler.index_checks import RULES
+from torchstone.compiler.lower import lower_graph
+from torchstone.compiler.support import needs_seed, unsupported_reason
+from torchstone.lowering import Lowering
+
+COMPOSITES = """\
+# Composites
+
+{composites} composites may be in a module. How to match one, and what a version promises, is said in
+[the artifact](artifact.md#composites).
+
+Operands come in this order and are called as in the ATen schema. Axes are never negative. An
+attribute marked `?` is not always there. Two common attributes are not in the table:
+
+- `operands`: an operand marked `?` may be missing. If one is, this has a bool for each operand of the table.
+- `dtypes`: the dtype of each result by its PyTorch name, `"none"` for a result that was not asked for.
+"""
+
+
+@dataclass
+class Composite:
+    """What the lowerings emit under one name and version."""
+
+    operands: dict[int, str] = field(default_factory=dict)
+    optional: set[int] = field(default_factory=set)
+    attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    common: set[str] | None = None
+    """Attributes that every call has."""
+    overloads: set[str] = field(default_factory=set)
+
+    def add(self, overload: str, operation: Any, names: Sequence[str]) -> None:
+        """Take one ``stablehlo.composite`` operation in; ``names`` are those of ``main``'s arguments."""
+        given = {entry.name: entry.attr for entry in operation.attributes["composite_attributes"]}
+        there = [bool(one.value) for one in given["operands"]] if "operands" in given else None
+        slots = [i for i in range(len(there or operation.operands)) if there is None or there[i]]
+        for slot, operand in zip(slots, operation.operands, strict=True):
+            self.operands.setdefault(slot, origin(operand, names))
+        self.optional |= {i for i, here in enumerate(there or ()) if not here}
+        for name, attribute in given.items():
+            self.attributes[name].add(attribute_type(attribute))
+        self.common = set(given) if self.common is None else self.common & set(given)
+        self.overloads.add(overload)
+
+    def operand_names(self) -> list[str]:
+        return [
+            self.operands[slot] + ("?" if slot in self.optional else "") for slot in sorted(self.operands)
+        ]
+
+    def attribute_text(self) -> str:
+        return ", ".join(
+            f"`{name}{'' if name in (self.common or ()) else '?'}`: {' or '.join(sorted(types))}"
+            for name, types in sorted(self.attributes.items())
+            if name not in ("dtypes", "operands")
+        )
+
+
+def composites_page() -> str:
+    """Every composite that the operator samples' modules contain."""
+    found = collect_composites()
+    rows = [
+        (
+            f"`{name}`",
+            str(version),
+            code(one.operand_names()),
+            one.attribute_text(),
+            code(sorted(one.overloads)),
+        )
+        for (name, version), one in sorted(found.items())
+    ]
+    header = ("composite", "version", "operands", "attributes", "overloads")
+    return "\n".join([WRITTEN, COMPOSITES.format(composites=len(found)), table(header, rows)])
+
+
+def collect_composites() -> dict[tuple[str, int], Composite]:
+    """Composites by name and version, from every operator sample in one dtype."""
+    found: dict[tuple[str, int], Composite] = defaultdict(Composite)
+    for entry, operations, names in lowered_samples():
+        for operation in operations:
+            if operation.name == "stablehlo.composite":
+                key = (operation.attributes["name"].value, operation.attributes["version"].value)
+                found[key].add(entry.name.removeprefix("aten."), operation, names)
+    return found
+
+
+def operator_records() -> str:
+    """Every overload as JSON: what it is, takes, lacks and is lowered to."""
+    emitted: Mapping[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for entry, operations, _ in lowered_samples():
+        plain, composites = emitted[entry.name]
+        for operation in operations:
+            if operation.name == "stablehlo.composite":
+                composites.add(operation.attributes["name"].value)
+            elif operation.name not in _STRUCTURE:
+                plain.add(operation.name)
+    records = {
+        entry.name: {
+            "family": entry.family,
+            "schema": str(entry.overload._schema),
+            "documentation": entry.documentation,
+            "dtypes": [d.name for d in sorted(entry.dtypes, key=lambda d: (d.kind, d.bits, d.name))],
+            "gaps": {dtype.name: reason for dtype, reason in sorted(entry.gaps.items(), key=str)},
+            "lowered_to": sorted(emitted[entry.name][0]),
+            "composites": sorted(emitted[entry.name][1]),
+            "indices": index_behavior(entry.overload),
+        }
+        for entry in lowering.load()
+    }
+    lines = (f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in records.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+_STRUCTURE = {"func.return", "stablehlo.return"}
+
+
+def index_behavior(overload: OpOverload) -> dict[str, Any] | None:
+    """What the overload does with indices that are out of range; None if it takes none."""
+    rule = RULES.get(overload)
+    if rule is None:
+        return None
+    return {"operand": rule.operand, "from_the_end": rule.negative, "out_of_range": rule.effect}
+
+
+@cache
+def lowered_samples() -> list[tuple[Lowering, list[Any], list[str]]]:
+    """Each overload with samples, the operations of ``main`` and the names of its arguments."""
+    samples = load_samples()
+    found = []
+    for entry in lowering.load():
+        if entry.overload not in samples:
+            continue
+        preferred = [d for d in (dtypes.FLOAT32, dtypes.INT64) if d in entry.dtypes]
+        dtype = (preferred or sorted(entry.dtypes, key=str))[0]
+        found.append((entry, *emitted(entry, samples[entry.overload].make(dtype.torch))))
+    return found
+
+
+_ALIVE: list[hlo.Module] = []
+"""Modules whose operations are looked at: MLIR frees them with their context."""
+
+
+def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list[str]]:
+    """The operations that samples are lowered to, and the names of the arguments of ``main``."""
+    graph, mode = Graph(), FakeTensorMode(allow_non_fake_inputs=True)
+    arguments: list[hlo.Argument] = []
+    results: list[Node] = []
+    for sample in samples:
+        fake = sample.map(mode.from_tensor)
+        try:
+            entry.overload(*sample.args, **sample.kwargs)
+            with mode:
+                value = entry.overload(*fake.args, **fake.kwargs)
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
+            continue  # PyTorch does not take this sample in this dtype
+        node = call(graph, entry.overload, fake, arguments)
+        node.meta["val"] = value
+        if unsupported_reason(node, lowering.load()) is None:
+            results += tensor_nodes(node)
+        else:
+            graph.erase_node(node)
+    graph.output(tuple(results))
+    module = GraphModule(torch.nn.Module(), graph)
+    seed = needs_seed(module)
+    if seed:
+        arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
+    built = lower_graph(module, arguments, seed=seed)
+    _ALIVE.append(built)
+    with built.context:
+        # Composites inside of others are found where they stand alone.
+        main = next(one for one in built.op.body.operations if one.name.value == "main")
+        return list(operations(main.operation)), [argument.name for argument in arguments]
+
+
+def call(graph: Graph, overload: OpOverload, fake: Sample, arguments: list[hlo.Argument]) -> Node:
+    """A node that calls ``overload``; its tensors become ``arguments`` under the schema's names."""
+
+    def place(name: str, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [place(name, item) for item in value]
+        if not isinstance(value, torch.Tensor):
+            return value
+        node = graph.placeholder(f"input{len(arguments)}")
+        node.meta["val"] = value
+        arguments.append(hlo.Argument(tuple(value.shape), dtypes.from_torch(value.dtype), name))
+        return node
+
+    schema = overload._schema.arguments
+    args = tuple(place(known.name, value) for known, value in zip(schema, fake.args, strict=False))
+    return graph.call_function(
+        overload, args, {name: place(name, value) for name, value in fake.kwargs.items()}
+    )
+
+
+def tensor_nodes(node: Node) -> list[Node]:
+    """``node``, or one node per tensor that it returns."""
+    value = node.meta["val"]
+    if isinstance(value, torch.Tensor):
+        return [node]
+    picked = []
+    for i, item in enumerate(value):
+        if isinstance(item, torch.Tensor):
+            picked.append(node.graph.call_function(operator.getitem, (node, i)))
+            picked[-1].meta["val"] = item
+    return picked
+
+
+def operations(operation: Any) -> Iterator[Any]:
+    """All operations inside an MLIR operation."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from operations(inner.operation)
+
+
+def origin(value: Any, names: Sequence[str]) -> str:
+    """The first argument of ``main`` that ``value`` is computed from."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if hasattr(one, "arg_number"):
+            return names[one.arg_number]
+        pending += reversed(list(one.owner.operands))
+    return "constant"
+
+
+def attribute_type(attribute: Any) -> str:
+    """``int``, ``float``, ``bool``, ``string`` or ``list of int``, as ``hlo.composite`` writes them."""
+    kind = type(attribute).__name__
+    if kind == "ArrayAttr":
+        inner = sorted({attribute_type(item) for item in attribute})
+        return f"list of {' or '.join(inner) or 'int'}"
+    return {"IntegerAttr": "int", "FloatAttr": "float", "BoolAttr": "bool", "StringAttr": "string"}[kind]
