@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -153,16 +152,6 @@ class TestWrongCalls:
     def test_not_a_tensor(self, program: Any) -> None:
         with pytest.raises(InputMismatch, match="input 0 is a list; expected a float32 tensor"):
             program([1.0, 2.0], True, mask=None)
-
-
-Pair = namedtuple("Pair", ["left", "right"])
-
-
-def test_records_come_back_with_attributes(tmp_path: Path) -> None:
-    program = torchstone.export(lambda x: Pair(x + 1, x * 2), (torch.ones(2),))
-    result = torchstone.load(program.save(tmp_path / "pair.stone"))(torch.ones(2))
-    assert result.left.tolist() == [2.0, 2.0]
-    assert result["right"].tolist() == [2.0, 2.0]
 
 
 def test_versions_of_a_loaded_program_are_fixed(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 
+from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
 from .artifact import Artifact, Signature, load_artifact, save_artifact
 from .config import config
-from .errors import ConfigError, InputMismatch, UnsupportedLayout, raise_out_of_range
+from .errors import ConfigError, raise_out_of_range
 from .runtime import Buffer, Executable, get_engine, refine
 from .runtime.buffers import check_buffer
 from .shapes import bind, evaluate, is_static
@@ -35,12 +36,17 @@ __all__ = ["Program", "explain", "export", "load"]
 class Program:
     """A compiled program: callable like the model it came from, and storable.
 
-    Call it with torch tensors and get torch tensors, or with NumPy arrays and
-    get NumPy arrays. Buffers and inputs that the model mutates are updated by
-    each call; the program has its own copy of the model's weights. Weights go
-    to the device at the first call; one executable is kept per set of input
-    shapes (bounded by ``config.specializations``). Calls from several threads
-    are safe; if the model mutates buffers, their order is not defined.
+    Call it with torch tensors and get plain torch tensors, or with NumPy arrays
+    and get NumPy arrays. A program computes values: what it returns shares no
+    memory with its inputs and has no gradient. Buffers and inputs that the model
+    mutates are updated by each call that succeeds, and by no other; the program
+    has its own copy of the model's weights. Weights go to the device at the first
+    call; one executable is kept per set of input shapes (bounded by
+    ``config.specializations``). Calls from several threads are safe; if the model
+    mutates buffers, their order is not defined.
+
+    A program can be copied and pickled, with its present state. Such a copy is
+    what :func:`load` would give.
     """
 
     def __init__(
@@ -60,6 +66,17 @@ class Program:
         paths = leaf_paths(artifact.signature.input_tree, "inputs")
         self._specs = [spec for spec in artifact.signature.inputs if spec.kind == "input"]
         self._labels = {spec.name: _readable(paths[i]) for i, spec in enumerate(self._specs)}
+        self._mutated = {
+            str(spec.target) for spec in artifact.signature.outputs if spec.kind == "input_mutation"
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._present(self._artifact), *self._where)
+
+    def _present(self, artifact: Artifact) -> Artifact:
+        """``artifact`` with the weights as they are after the last call."""
+        now = {name: buffer.to_numpy() for name, buffer in self._state.items()}
+        return replace(artifact, weights={**artifact.weights, **now})
 
     @property
     def signature(self) -> Signature:
@@ -93,12 +110,14 @@ class Program:
                     f"this program was loaded with StableHLO {self.signature.stablehlo_version}",
                     hint="export the model again to write another version",
                 )
-        weights = {**artifact.weights, **{name: buffer.to_numpy() for name, buffer in self._state.items()}}
-        return save_artifact(path, replace(artifact, weights=weights))
+        return save_artifact(path, self._present(artifact))
 
     def state(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Parameters and buffers by name, as they are after the last call."""
-        return {**self._artifact.weights, **{name: buffer.to_numpy() for name, buffer in self._state.items()}}
+        """Parameters and buffers by name, as they are after the last call: read-only, and never changing."""
+        views = {name: array.view() for name, array in self._present(self._artifact).weights.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        return views
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the engine.
@@ -108,10 +127,12 @@ class Program:
         """
         leaves = flatten(self.signature.input_tree, (args, kwargs))
         given = [leaves[i] for i in range(len(leaves))]
-        self._check_tensors(given)
+        check_arguments(self._specs, given, self._labels, self._mutated)
         shapes = [tuple(value.shape) for value in given]
         declared = [(self._labels[spec.name], spec.shape) for spec in self._specs]
         symbols = bind(declared, shapes, self.signature.symbols)
+        if symbols:  # Python numbers among the arguments may be sizes of tensors
+            flatten(self.signature.input_tree, (args, kwargs), symbols=symbols)
         executable = self._executable(shapes, symbols)
         results = executable(*self._arguments(given, executable))
         return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
@@ -119,52 +140,37 @@ class Program:
     def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
         """Write mutations back; returns the outputs in the caller's kind of array.
 
-        Raises :class:`IndexOutOfRange` before anything is written.
+        Whatever can fail comes before anything is written, :class:`IndexOutOfRange` among it.
         """
+        made = list(zip(self.signature.outputs, results, strict=True))
         raise_out_of_range(
-            (str(spec.target), bool(buffer.to_numpy()))
-            for spec, buffer in zip(self.signature.outputs, results, strict=True)
-            if spec.kind == "index_check"
+            (str(spec.target), bool(buffer.to_numpy())) for spec, buffer in made if spec.kind == "index_check"
         )
+        as_torch = wants_torch(given)
+        outputs = [
+            _to_torch(buffer) if as_torch else buffer.to_numpy()
+            for spec, buffer in made
+            if spec.kind == "output"
+        ]
         by_name = dict(zip((spec.name for spec in self._specs), given, strict=True))
-        as_torch = _wants_torch(given)
-        outputs = []
-        for spec, buffer in zip(self.signature.outputs, results, strict=True):
-            if spec.kind == "buffer_mutation":
-                self._state[str(spec.target)] = buffer
-            elif spec.kind == "input_mutation":
-                _overwrite(by_name[str(spec.target)], buffer)
-            elif spec.kind == "output":
-                outputs.append(_to_torch(buffer) if as_torch else buffer.to_numpy())
+        for spec, buffer in made:
+            if spec.kind == "input_mutation":
+                overwrite(by_name[str(spec.target)], buffer)
+        changed = {str(spec.target): buffer for spec, buffer in made if spec.kind == "buffer_mutation"}
+        self._state = {**self._state, **changed}  # as a whole: other threads read it
         return outputs
-
-    def _check_tensors(self, given: Sequence[Any]) -> None:
-        mutated = {spec.target for spec in self.signature.outputs if spec.kind == "input_mutation"}
-        for spec, value in zip(self._specs, given, strict=True):
-            label = self._labels[spec.name]
-            if getattr(value, "is_nested", False):
-                raise UnsupportedLayout(
-                    f"{label} is a nested tensor; expected a plain {spec.dtype} tensor",
-                    hint="pad it with torch.nested.to_padded_tensor first",
-                )
-            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-                raise InputMismatch(f"{label} is a {type(value).__name__}; expected a {spec.dtype} tensor")
-            if spec.name in mutated and not _is_writable(value):
-                raise InputMismatch(
-                    f"{label} is a read-only {type(value).__name__}, and the model mutates it",
-                    hint="pass a torch tensor or a writable NumPy array",
-                )
 
     def _arguments(self, given: Sequence[Any], executable: Executable) -> list[Any]:
         """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
-        engine, feed = get_engine(*self._where), iter(given)
+        engine, feed, state = get_engine(*self._where), iter(given), self._state
         arguments: list[Any] = []
         for position, spec in enumerate(self.signature.inputs):
             if spec.kind == "input":
                 arguments.append(engine.import_array(next(feed)))
                 check_buffer(arguments[-1], executable.inputs[position], position)
             elif spec.kind != "seed":
-                arguments.append(self._state[str(spec.target)])
+                arguments.append(state[str(spec.target)])
+        check_aliasing(self._specs, given, self._labels, self._mutated)
         return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
     def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> Executable:
@@ -224,6 +230,10 @@ def load(path: str | Path, *, engine: str | None = None, device: str | None = No
     return Program(load_artifact(path), engine=engine, device=device)
 
 
+def _restored(artifact: Artifact, engine: str | None, device: str | None) -> Program:
+    return Program(artifact, engine=engine, device=device)
+
+
 def explain(
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
     args: Sequence[Any] = (),
@@ -246,34 +256,10 @@ def _readable(path: str) -> str:
     return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
 
 
-def _wants_torch(given: Sequence[Any]) -> bool:
-    """Torch tensors come back if torch tensors went in, or if nothing went in and torch is there."""
-    torch_tensors = ["torch" in type(value).__module__ for value in given]
-    return any(torch_tensors) or (not given and "torch" in sys.modules)
-
-
 def _to_torch(buffer: Buffer) -> Any:
     from .runtime.torch_bridge import to_torch
 
     return to_torch(buffer)
-
-
-def _overwrite(target: Any, buffer: Buffer) -> None:
-    """Write a mutation back into the caller's tensor or array."""
-    if isinstance(target, numpy.ndarray):
-        target[...] = buffer.to_numpy()
-        return
-    import torch
-
-    with torch.no_grad():
-        target.copy_(_to_torch(buffer))
-
-
-def _is_writable(value: Any) -> bool:
-    """True for what :func:`_overwrite` can write into."""
-    if isinstance(value, numpy.ndarray):
-        return value.flags.writeable
-    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
 def draw_seed() -> Any:
@@ -281,5 +267,6 @@ def draw_seed() -> Any:
     if "torch" in sys.modules:
         import torch
 
-        return torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64).view(torch.uint64)
+        bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64, device="cpu")
+        return bits.view(torch.uint64)
     return numpy.frombuffer(os.urandom(16), dtype=numpy.uint64)

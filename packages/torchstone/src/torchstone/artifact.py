@@ -103,9 +103,16 @@ class Artifact:
 def save_artifact(path: str | Path, artifact: Artifact) -> Path:
     """Write ``artifact`` to ``path``, whole or not at all; the same artifact gives the same bytes.
 
-    Raises :class:`ArtifactError` where the file cannot be written.
+    Raises :class:`ArtifactError` where the file cannot be written, or could not be read again.
     """
     target = Path(path)
+    try:
+        _check_trees(artifact.signature)
+    except _Damage as damage:
+        raise ArtifactError(
+            f"cannot write the artifact {target}: {damage}",
+            hint="keys of dicts must be strings, numbers or None, and each be there once",
+        ) from damage
     weights = {name: numpy.asarray(array, order="C") for name, array in sorted(artifact.weights.items())}
     members = {
         MODULE: artifact.module,
@@ -275,8 +282,6 @@ def _parse_signature(description: Mapping[str, Any]) -> Signature:
     inputs = tuple(_parse_spec(InputSpec, entry) for entry in _get(description, "inputs", list))
     outputs = tuple(_parse_spec(OutputSpec, entry) for entry in _get(description, "outputs", list))
     input_tree, output_tree = (_get(description, f"{role}_tree", dict) for role in ("input", "output"))
-    _check_tree(input_tree, sum(spec.kind == "input" for spec in inputs), "input_tree")
-    _check_tree(output_tree, sum(spec.kind == "output" for spec in outputs), "output_tree")
     symbols = _get(description, "symbols", dict)
     for name, bounds in symbols.items():
         _require(
@@ -288,7 +293,7 @@ def _parse_signature(description: Mapping[str, Any]) -> Signature:
         )
     producer = _get(description, "producer", dict)
     _require(all(isinstance(value, str) for value in producer.values()), "producer")
-    return Signature(
+    signature = Signature(
         inputs=inputs,
         outputs=outputs,
         input_tree=input_tree,
@@ -297,6 +302,8 @@ def _parse_signature(description: Mapping[str, Any]) -> Signature:
         stablehlo_version=_get(description, "stablehlo_version", str),
         producer=producer,
     )
+    _check_trees(signature)
+    return signature
 
 
 Spec = TypeVar("Spec", InputSpec, OutputSpec)
@@ -327,6 +334,13 @@ def _check_targets(signature: Signature, weights: Mapping[str, Any]) -> None:
             _require(result.target in known, f"mutation of the unknown {result.target!r}")
 
 
+def _check_trees(signature: Signature) -> None:
+    _check_tree(signature.input_tree, sum(spec.kind == "input" for spec in signature.inputs), "input_tree")
+    _check_tree(
+        signature.output_tree, sum(spec.kind == "output" for spec in signature.outputs), "output_tree"
+    )
+
+
 def _check_tree(tree: Tree, leaves: int, role: str) -> None:
     """A description of :mod:`torchstone.trees` with each of the ``leaves`` once."""
     found: list[Any] = []
@@ -341,10 +355,12 @@ def _check_tree(tree: Tree, leaves: int, role: str) -> None:
             pending += _get(node, kind, list)
         elif kind in ("dict", "record"):
             keys, values = _get(content, "keys", list), _get(content, "values", list)
-            _require(
-                len(keys) == len(values) and (kind == "dict" or isinstance(content.get("type"), str)), role
-            )
+            _require(len(keys) == len(values) == len(set(map(repr, keys))), role)
             _require(all(isinstance(key, (str, int, float, type(None))) for key in keys), role)
+            if kind == "record":
+                _require(isinstance(content.get("type"), str), role)
+                _require(isinstance(content.get("module", ""), str), role)
+                _require(all(isinstance(key, str) for key in keys), role)
             pending += values
         elif kind == "dim":
             _shape([content], symbolic=True)

@@ -41,6 +41,9 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return by_name, (self.name,)  # copies are the table's own entry: dtypes are compared with `is`
+
     @property
     def itemsize(self) -> int:
         """Bytes of one element in a PyTorch or NumPy buffer."""

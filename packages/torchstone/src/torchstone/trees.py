@@ -4,14 +4,21 @@ A tree description is JSON: ``{"leaf": i}`` (the i-th tensor), ``{"none": null}`
 ``{"dim": "s0"}`` (a size that depends on the inputs' shapes),
 ``{"const": value}``, ``{"tuple": [...]}``, ``{"list": [...]}``,
 ``{"dict": {"keys": [...], "values": [...]}}`` or ``{"record": {"type": name, "keys":
-[...], "values": [...]}}`` for named tuples and registered classes (a model's
-output object, say). Reading one never imports the class: :func:`unflatten`
-gives a :class:`Record`, a dict with attributes.
+[...], "values": [...]}}`` for registered classes (a model's output object, say). The
+record of a named tuple also has ``"module"``, where its class lives.
+
+Reading one never imports a class. :func:`unflatten` makes a named tuple of its own
+class where the process has imported that already, else of an equal one, and a
+:class:`Record` of everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+import sys
+from collections import deque, namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from .errors import InputMismatch
@@ -21,7 +28,7 @@ Tree = dict[str, Any]
 
 
 class Record(dict[str, Any]):
-    """A dict whose entries are attributes too; ``type_name`` says what it was in the model."""
+    """A dict whose entries are attributes and numbered too; ``type_name`` is its class in the model."""
 
     type_name: str = ""
 
@@ -31,9 +38,27 @@ class Record(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"this {self.type_name or 'record'} has no {name!r}") from None
 
+    def __getitem__(self, key: Any) -> Any:
+        return tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
 
-def flatten(tree: Tree, value: Any, path: str = "inputs") -> dict[int, Any]:
-    """The leaves of ``value`` by index.
+
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (bool, bool),
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+)
+
+
+def plain_constant(value: Any) -> Any:
+    """A Python value as a description holds it: NumPy's float64, members of enumerations as plain values."""
+    return next((plain(value) for base, plain in _PLAIN if isinstance(value, base)), value)
+
+
+def flatten(
+    tree: Tree, value: Any, path: str = "inputs", symbols: Mapping[str, int] | None = None
+) -> dict[int, Any]:
+    """The leaves of ``value`` by index; sizes in it are compared once ``symbols`` are known.
 
     Raises :class:`InputMismatch` that names the place where ``value`` differs
     from the description, what was expected there and what was found.
@@ -48,13 +73,11 @@ def flatten(tree: Tree, value: Any, path: str = "inputs") -> dict[int, Any]:
             raise InputMismatch(f"{path} is {_kind(value)}; the program was exported with None there")
         return {}
     if kind == "const":
-        if value != content:
-            raise InputMismatch(
-                f"{path} is {value!r}; the program was exported for {content!r}",
-                hint="export again with the value that you need: Python values are part of the program",
-            )
+        _check_constant(value, content, path)
         return {}
     if kind == "dim":
+        if symbols is not None:
+            _check_constant(value, evaluate(content, symbols), path)
         return {}
     if kind in ("tuple", "list"):
         children = _sequence(content, value, path)
@@ -67,7 +90,7 @@ def flatten(tree: Tree, value: Any, path: str = "inputs") -> dict[int, Any]:
         content = content["values"]
     leaves: dict[int, Any] = {}
     for child, part, name in zip(content, children, names, strict=True):
-        leaves.update(flatten(child, part, name))
+        leaves.update(flatten(child, part, name, symbols))
     return leaves
 
 
@@ -86,9 +109,41 @@ def unflatten(tree: Tree, leaves: Sequence[Any], symbols: Mapping[str, int] | No
     values = [unflatten(child, leaves, symbols) for child in content["values"]]
     if kind == "dict":
         return dict(zip(content["keys"], values, strict=True))
+    if "module" in content:
+        cls = _loaded_tuple(content) or _equal_tuple(content["type"], tuple(content["keys"]))
+        return _made(cls, values)
     record = Record(zip(content["keys"], values, strict=True))
     record.type_name = content["type"]
     return record
+
+
+def field_names(cls: type) -> tuple[str, ...] | None:
+    """The fields of a class of named tuples, ``torch.return_types`` included; None for any other class."""
+    if not issubclass(cls, tuple):
+        return None
+    names = getattr(cls, "_fields", None)
+    if names is None and hasattr(cls, "n_sequence_fields"):
+        names = getattr(cls, "__match_args__", None)
+    return None if names is None else tuple(names)
+
+
+def _loaded_tuple(content: Mapping[str, Any]) -> type | None:
+    """The class that a named tuple's description names, if it is loaded and has the same fields."""
+    found: Any = sys.modules.get(content["module"])
+    for name in content["type"].split("."):
+        found = getattr(found, name, None)
+    usable = isinstance(found, type) and field_names(found) == tuple(content["keys"])
+    return found if usable else None
+
+
+@cache
+def _equal_tuple(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    """A class of named tuples in place of one that is not loaded."""
+    return namedtuple(name.rpartition(".")[2], fields, rename=True)
+
+
+def _made(cls: Any, values: list[Any]) -> Any:
+    return cls._make(values) if hasattr(cls, "_make") else cls(values)
 
 
 def leaf_paths(tree: Tree, path: str) -> dict[int, str]:
@@ -111,8 +166,24 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def _check_constant(value: Any, wanted: Any, path: str) -> None:
+    """Raises where ``value`` is not ``wanted`` in type and bits: True, 1 and 1.0 differ, 0.0 and -0.0 too."""
+    given = plain_constant(value)
+    if type(given) is not type(wanted) or not _same_bits(given, wanted):
+        raise InputMismatch(
+            f"{path} is {value!r}; the program was exported for {wanted!r}",
+            hint="export again with the value that you need: Python values are part of the program",
+        )
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    if isinstance(one, float):
+        return struct.pack("d", one) == struct.pack("d", other) or (one != one and other != other)
+    return bool(one == other)
+
+
 def _sequence(content: Sequence[Tree], value: Any, path: str) -> Sequence[Any]:
-    if not isinstance(value, (tuple, list)):
+    if not isinstance(value, (tuple, list, deque)):
         raise InputMismatch(f"{path} is {_kind(value)}; expected a sequence of {len(content)}")
     if len(value) != len(content):
         raise InputMismatch(f"{path} has {len(value)} entries; expected {len(content)}")
@@ -132,6 +203,8 @@ def _mapping(content: Mapping[str, Any], value: Any, path: str) -> list[Any]:
 def _record(content: Mapping[str, Any], value: Any, path: str) -> list[Any]:
     if isinstance(value, Mapping):
         return _mapping(content, value, path)
+    if "module" in content and isinstance(value, _equal_tuple(content["type"], tuple(content["keys"]))):
+        return list(value)  # fields that are not identifiers have other names in it
     missing = [key for key in content["keys"] if not hasattr(value, key)]
     if missing:
         raise InputMismatch(f"{path} is {_kind(value)} without {missing}; expected a {content['type']}")

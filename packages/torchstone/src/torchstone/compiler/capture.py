@@ -95,10 +95,11 @@ def capture(
     module = without_replaced_modules(model) if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
+    args, kwargs = _distinct(module, args, kwargs or {})
     try:
         with standing_in(), without_wrong_expansions(), replacing(), _dense_results(module):
             return torch.export.export(
-                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
+                module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
     except TorchstoneError:
         raise
@@ -108,13 +109,35 @@ def capture(
             if isinstance(model, torch.nn.Module)
             else getattr(model, "__qualname__", "function")
         )
-        refused = _eager_error(module, args, kwargs or {})
+        refused = _eager_error(module, args, kwargs)
         hint = "eager PyTorch takes the same inputs; for control flow on values use torch.cond"
         if refused is not None:
             hint = f"eager PyTorch refuses the same inputs: {type(refused).__name__}: {refused}"
         raise CaptureError(
             f"torch.export cannot capture {name}: {type(error).__name__}: {error}", hint=hint
         ) from refused or error
+
+
+def _distinct(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The example inputs, with a view in place of each tensor that is there already, as an input or a weight.
+
+    ``torch.export`` takes one tensor in two places for one input: of ``f(x, x)`` it
+    traces what ignores the first argument.
+    """
+    seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def distinct(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.detach().requires_grad_(tensor.requires_grad)
+        seen.add(id(tensor))
+        return tensor
+
+    given: tuple[Sequence[Any], Mapping[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, distinct, (tuple(args), dict(kwargs))
+    )
+    return given
 
 
 def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -27,7 +28,8 @@ from ..artifact import OutputKind as OutKind
 from ..config import config
 from ..errors import CaptureError, UnsupportedOperators
 from ..torch_internals import pytree
-from ..trees import Tree
+from ..trees import Tree, field_names, plain_constant
+from .aliasing import check_example_aliasing
 from .capture import capture
 from .graphs import shape_of, to_numpy
 from .index_checks import add_index_checks
@@ -96,7 +98,9 @@ def build_program(
     """
     if weights not in ("arguments", "constants"):
         raise CaptureError(f"weights={weights!r} is unknown", hint='use "arguments" or "constants"')
-    return lower_program(normalize(capture(model, args, kwargs, dynamic_shapes)), weights=weights)
+    captured = capture(model, args, kwargs, dynamic_shapes)
+    check_example_aliasing(captured)
+    return lower_program(normalize(captured), weights=weights)
 
 
 def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") -> Program:
@@ -163,7 +167,19 @@ class _Builder:
                 InputSpec(kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), target)
             )
         self.input_tree = describe(exported.call_spec.in_spec, user_leaves)
+        self._check_numbers(user_leaves)
         self.outputs, self.output_tree = self._outputs(nodes)
+
+    def _check_numbers(self, leaves: Sequence[Tree]) -> None:
+        """Raises where a Python number among the inputs is dynamic and is no size of a tensor."""
+        sizes = {dim for spec in self.inputs for dim in spec.shape}
+        for name, leaf in zip(self.exported.graph_signature.user_inputs, leaves, strict=True):
+            if "dim" in leaf and leaf["dim"] not in sizes:
+                raise CaptureError(
+                    f"input {name} is a number that dynamic_shapes= made dynamic,"
+                    " and it is not the size of an input: numbers are part of a program",
+                    hint="leave it out of dynamic_shapes=, or pass it as a tensor: torch.tensor(value)",
+                )
 
     def _outputs(self, nodes: Mapping[str, Any]) -> tuple[list[OutputSpec], Tree]:
         leaves: list[Tree] = []
@@ -229,10 +245,12 @@ def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None
 
 def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
     if isinstance(argument, ConstantArgument):
-        return {"none": None} if argument.value is None else {"const": argument.value}
+        return {"none": None} if argument.value is None else {"const": plain_constant(argument.value)}
     if isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
         value: Any = nodes[argument.name].meta["val"]
-        return {"const": value} if isinstance(value, (int, float, bool)) else {"dim": str(value.node.expr)}
+        if isinstance(value, (int, float, bool)):
+            return {"const": plain_constant(value)}
+        return {"dim": str(value.node.expr)}
     raise CaptureError(f"an argument of kind {type(argument).__name__} is not supported")
 
 
@@ -244,20 +262,39 @@ def describe(spec: pytree.TreeSpec, leaves: Sequence[Tree]) -> Tree:
         if node.is_leaf():
             return next(feed)
         children = [visit(child) for child in node.children()]
-        if node.type in (tuple, list):
-            return {node.type.__name__: children}
-        if node.type is dict:
-            return {"dict": {"keys": list(node.context), "values": children}}
-        keys = _record_keys(node, len(children))
-        return {"record": {"type": node.type.__name__, "keys": keys, "values": children}}
+        if node.type in _DICTS:
+            keys = node.context[1] if node.type is defaultdict else node.context
+            return {"dict": {"keys": list(keys), "values": children}}
+        named = _named_tuple(node)
+        if named is not None:
+            kind, fields = named
+            entry = {"type": kind.__qualname__, "module": kind.__module__, "keys": list(fields)}
+            return {"record": {**entry, "values": children}}
+        if issubclass(node.type, _SEQUENCES):
+            return {"tuple" if issubclass(node.type, tuple) else "list": children}
+        fields, absent = _record_keys(node, len(children))
+        values = [*children, *({"none": None} for _ in absent)]
+        return {"record": {"type": node.type.__name__, "keys": [*fields, *absent], "values": values}}
 
     return visit(spec)
 
 
-def _record_keys(node: pytree.TreeSpec, count: int) -> list[str]:
-    """Field names of a registered container, from its context or its type."""
+_DICTS = (dict, OrderedDict, defaultdict)
+_SEQUENCES = (tuple, list, deque)
+
+
+def _named_tuple(node: pytree.TreeSpec) -> tuple[type, Sequence[str]] | None:
+    """The class and fields of a named tuple; None for any other container."""
+    kind = node.context if node.type is namedtuple else node.type
+    fields = field_names(kind)
+    return None if fields is None else (kind, fields)
+
+
+def _record_keys(node: pytree.TreeSpec, count: int) -> tuple[Sequence[str], Sequence[str]]:
+    """Field names of a registered class, from its context, and those of fields that are None."""
     context = node.context
-    names = getattr(context, "_fields", None) or (context if isinstance(context, (list, tuple)) else None)
-    if names is not None and len(names) == count:
-        return [str(name) for name in names]
-    return [str(i) for i in range(count)]
+    if is_dataclass(node.type) and len(context) == 2 and all(isinstance(part, list) for part in context):
+        return context[0], context[1]
+    if isinstance(context, (list, tuple)) and len(context) == count:
+        return [str(name) for name in context], ()
+    return [str(i) for i in range(count)], ()

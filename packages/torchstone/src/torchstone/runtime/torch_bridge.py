@@ -70,7 +70,7 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
     except RuntimeError as error:
         raise UnsupportedLayout(
             f"a {type(tensor).__name__} on {tensor.device} has no memory that can be read: {error}",
-            hint="pass plain tensors, with values",
+            hint="pass plain tensors with values, outside of torch.func transforms",
         ) from error
     return Buffer(array, tuple(plain.shape), dtype, device, aliased)
 
