@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .errors import UnknownName, UsageError
+from .errors import UnknownName, UsageError, told
 
 
 @cache
@@ -25,10 +25,11 @@ def load_object(path: str, what: str = "object") -> Any:
         )
     try:
         found = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
+    except BaseException as error:  # a user's module may raise anything, also SystemExit
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise UsageError(
-            f"the {what} {path!r} cannot be loaded: importing {module_name} raised "
-            f"{type(error).__name__}: {error}",
+            f"the {what} {path!r} cannot be loaded: importing {module_name} raised {told(error)}",
             "is its folder on PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else None,
         ) from error
     for part in name.split("."):

@@ -14,6 +14,19 @@ from typing import Any
 from .names import listing, near_misses
 
 
+def text_of(error: BaseException) -> str:
+    """The message of an exception of somebody else's code, whose ``__str__`` may itself raise."""
+    try:
+        return str(error)
+    except BaseException as worse:  # noqa: BLE001  # how it failed is all there is to say
+        return f"(its text cannot be read: that raises {type(worse).__name__})"
+
+
+def told(error: BaseException) -> str:
+    """``Type: message`` of an exception of somebody else's code."""
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
 class OptestError(Exception):
     """Base class. ``message`` is the whole finding, ``hint`` what to do next."""
 
@@ -98,6 +111,12 @@ class MissingExtra(EnvironmentError_):
     def __init__(self, message: str, *, extra: str) -> None:
         self.extra = extra
         super().__init__(message, f"pip install 'optest[{extra}]'")
+
+
+class InputWritten(OptestError):
+    """Somebody wrote into inputs that are only to be read; the message names whom."""
+
+    exit_code = 1
 
 
 class BackendError(EnvironmentError_):

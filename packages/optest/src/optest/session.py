@@ -16,14 +16,14 @@ from typing import Any
 
 from .backends import BackendDriver, backend_manager
 from .console import ENVIRONMENT, FAILURES, INTERRUPTED, OK
-from .core.case import BackendTarget
+from .core.case import BackendTarget, TestCase
 from .core.environment import describe_run
 from .core.executors import opened
 from .core.journal import Journal
 from .core.result import CaseResult, RunInfo
 from .core.runner import TestRunner
 from .core.summary import Summary
-from .errors import UsageError
+from .errors import BackendError, OptestError, UsageError, told
 from .ledger import Ledger, LedgerReporter
 from .names import listing
 from .paths import state_dir
@@ -72,7 +72,7 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     driver, target = select(options)
     cases = list(load(options, target))
     for case in cases:
-        driver.check(case)
+        _check(driver, case)
     expectations = _expectations(options, driver)
     run = describe_run(target, options.seed, driver.packages)
     reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
@@ -93,6 +93,18 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     complete = options.complete and not (summary.interrupted or summary.stopped)
     problems = expectations.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
     return Outcome(run, summary, expectations.summary(), problems)
+
+
+def _check(driver: BackendDriver, case: TestCase) -> None:
+    """Ask the driver whether the case's settings can be used; raises :class:`OptestError` if not."""
+    try:
+        driver.check(case)
+    except OptestError:
+        raise
+    except BaseException as error:  # somebody else's code: not even SystemExit may end the run unsaid
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise BackendError(f"check() of the driver {driver.name} raised {told(error)}") from error
 
 
 def reporters_of(

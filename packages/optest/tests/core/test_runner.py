@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -143,19 +145,6 @@ def test_a_failed_programs_exit_code_is_in_the_record() -> None:
     assert (found.exit_code, found.stderr_tail) == (42, "a\nb")
 
 
-def test_a_driver_may_change_its_inputs() -> None:
-    """Even where the reference returns views of them."""
-
-    def in_place(x: np.ndarray[Any, Any]) -> Any:
-        answer = x.copy()
-        x[...] = 17
-        return (answer,)
-
-    assert (
-        outcome(in_place, op="clone" if "clone" in operator_registry else "flatten").status is Status.PASSED
-    )
-
-
 def test_whose_fault_it_is() -> None:
     found = outcome(relu, reference="operator:index")
     assert found.status is Status.ERROR
@@ -285,7 +274,8 @@ def test_fail_fast_stops_at_a_failure_of_this_run(tmp_path: Path) -> None:
 def test_ctrl_c_ends_with_what_ran() -> None:
     def interrupt(x: np.ndarray[Any, Any]) -> Any:
         if x.size == 2:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
         return relu(x)
 
     driver, events = Driver(interrupt), Events()

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ..errors import UsageError
+from ..errors import InputWritten, UsageError
 from ..names import listing
 from ..plan.driver_settings import COMMAND_FIELDS, check_settings
 from .driver import BackendDriver, ProgramFailed
 from .process import run_program
-from .tensor_files import BadOutput, make_room, read, stored, write
+from .tensor_files import BadOutput, holds, make_room, read, stored, write
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -76,8 +76,11 @@ class CommandDriver(BackendDriver):
             targets = [workdir / _filled(one.path, fields) for one in wanted]
             for target in targets:  # an old file is no output
                 make_room(target)
-            for one, source, array in zip(given, sources, inputs, strict=True):
-                write(source, stored(array, one.dtype, one.tensor))
+            contents = [
+                stored(array, one.dtype, one.tensor) for one, array in zip(given, inputs, strict=True)
+            ]
+            for source, content in zip(sources, contents, strict=True):
+                write(source, content)
             description.write_text(json.dumps(_described(case, given, wanted, workdir, fields), indent=1))
             tail = run_program(
                 _command(settings["command"], fields),
@@ -85,6 +88,12 @@ class CommandDriver(BackendDriver):
                 env=_environment(settings.get("env", {}), fields) | {CASE_VARIABLE: str(description)},
                 timeout=settings.get("timeout"),
             )
+            for one, source, content in zip(given, sources, contents, strict=True):
+                if source not in targets and one.tensor not in case.written and not holds(source, content):
+                    raise InputWritten(
+                        f"the command wrote into {one.path}, the file of {one.tensor}: it must only read it",
+                        "let it work on a copy, or, if it works in place, name the file as an output too",
+                    )
             try:
                 found = [
                     read(target, one.dtype, one.shape, one.path)

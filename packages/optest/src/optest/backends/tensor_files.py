@@ -71,6 +71,14 @@ def write(path: Path, data: bytes) -> None:
         raise BackendError(f"the input {path} cannot be written: {error.strerror}") from None
 
 
+def holds(path: Path, data: bytes) -> bool:
+    """Whether the file is still there with these bytes."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
 def make_room(path: Path) -> None:
     """Take an old output file away, and make the folder for a new one. Raises :class:`BackendError`."""
     try:

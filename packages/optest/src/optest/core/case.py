@@ -83,6 +83,12 @@ class TestCase:
         return self._id
 
     @property
+    def written(self) -> tuple[str, ...]:
+        """The inputs that a driver may write into: what the operator mutates; the first in ``inplace``."""
+        first = self.descriptor.inputs[:1] if self.phase == "inplace" else ()
+        return self.descriptor.mutates + first
+
+    @property
     def output_shapes(self) -> dict[str, Shape]:
         return self.descriptor.output_shapes(self.shapes, self.attributes)
 

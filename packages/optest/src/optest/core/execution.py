@@ -7,6 +7,7 @@ processes are kept apart (``executor``) and what happens to results (``runner``)
 from __future__ import annotations
 
 import atexit
+import math
 import pickle
 import threading
 import time
@@ -20,9 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.driver import BackendDriver, ProgramFailed, Unsupported
-from ..errors import BackendError, OptestError
+from ..errors import BackendError, InputWritten, OptestError, told
 from ..generators.base import load_generator
 from .case import TestCase
+from .inputs import copies, require_unwritten
+from .interrupt import is_ctrl_c
+from .memory import free_bytes
 from .reference import reference_outputs, rounded
 from .result import CaseResult, Status
 from .verdict import judge
@@ -30,8 +34,6 @@ from .worker import captured
 
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
-_ERRORS = (Exception, SystemExit)
-"""What somebody else's code may raise without taking the run down; Ctrl-C is not among them."""
 _TAIL = 20
 """Lines of stderr or of a traceback that a record keeps."""
 
@@ -83,18 +85,34 @@ def generate(case: TestCase) -> tuple[Arrays, Arrays | None]:
     """
     with _step(f"the generator {case.generator}"):
         rng = np.random.default_rng(int(case.id, 16))
-        return load_generator(case.generator).generate(case, rng)
+        inputs, expected = load_generator(case.generator).generate(case, rng)
+        _check_inputs(case, inputs)
+        return inputs, None if expected is None else _apart(expected, inputs)
+
+
+def _check_inputs(case: TestCase, inputs: Sequence[Array]) -> None:
+    """Raise :class:`CaseFailed` unless a generator gave what the case is about."""
+    wanted = [
+        (name, dtype, tuple(case.shapes[name]))
+        for name, dtype in zip(case.descriptor.inputs, case.dtypes, strict=True)
+    ]
+    if len(inputs) != len(wanted):
+        raise CaseFailed(
+            f"the generator {case.generator} gave {len(inputs)} inputs; the case has {len(wanted)}"
+        )
+    for (name, dtype, shape), one in zip(wanted, inputs, strict=True):
+        if one.dtype != dtype or one.shape != shape:
+            raise CaseFailed(
+                f"the generator {case.generator} gave {one.dtype} {list(one.shape)} for {name}; "
+                f"the case has {dtype} {list(shape)}"
+            )
 
 
 def expect(case: TestCase, inputs: Sequence[Array]) -> tuple[Arrays, Arrays]:
     """The expected outputs for ``inputs``, and the wide reference that they are rounded from."""
     with _step(f"the reference {case.reference}"):
-        wide = _apart(reference_outputs(case, inputs), inputs)
+        wide = reference_outputs(case, inputs)
         return rounded(case, wide), wide
-
-
-def _generated(case: TestCase) -> Arrays:
-    return generate(case)[0]
 
 
 def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None) -> dict[str, Any]:
@@ -102,22 +120,21 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
         declined = driver.supports(case)
     if declined is not None:
         return {"status": Status.UNSUPPORTED, "reason": declined}
+    with _step("the shape rule"):
+        _require_memory(case)
     expected = wide = None
     if inputs is None:
         inputs, expected = generate(case)
-        again = partial(_generated, case)
-    else:
-        inputs = tuple(inputs)
-        again = partial(tuple, [one.copy() for one in inputs])
+    kept = copies(inputs)
     if expected is None:
-        expected, wide = expect(case, inputs)
-    else:
-        expected = _apart(expected, inputs)
+        expected, wide = expect(case, kept)
     names = case.descriptor.outputs
     with _step("") as running:
         outputs = driver.run(case, inputs)
+    with _step(""):
+        require_unwritten(f"the driver {driver.name}", case, inputs, kept, case.written)
     with _step("the comparison"):
-        found = judge(case, _arrays(outputs, names), expected, wide, again)
+        found = judge(case, _arrays(outputs, names), expected, wide, partial(tuple, kept))
     failures = [(name, one) for name, one in zip(names, found, strict=True) if not one.passed]
     comparisons = tuple({"output": name, **one.to_dict()} for name, one in zip(names, found, strict=True))
     if not failures:
@@ -130,6 +147,30 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
         "comparisons": comparisons,
         "duration_s": running.seconds,
     }
+
+
+def _require_memory(case: TestCase) -> None:
+    """Raise :class:`CaseFailed` for a case whose arrays cannot all be held here.
+
+    Beside its own bytes, each input is drawn and each right answer computed in 8 bytes per
+    element; an output is there twice, as it should be and as it is.
+    """
+    one = case.descriptor
+    given = sum(
+        math.prod(case.shapes[name]) * (np.dtype(dtype).itemsize + 8)
+        for name, dtype in zip(one.inputs, case.dtypes, strict=True)
+    )
+    made = sum(
+        math.prod(case.output_shapes[name]) * (2 * np.dtype(dtype).itemsize + 8)
+        for name, dtype in zip(one.outputs, case.output_dtypes, strict=True)
+    )
+    needed = given + made
+    free = free_bytes()
+    if free is not None and needed > free:
+        raise CaseFailed(
+            f"the case needs at least {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are "
+            "free: give it smaller shapes, or a machine with more"
+        )
 
 
 def _arrays(outputs: Any, names: Sequence[str]) -> list[Array]:
@@ -181,12 +222,14 @@ class _step:
                 stderr_tail=tail(error.stderr_tail),
                 duration_s=taken,
             ) from error
-        if isinstance(error, _ERRORS) and not isinstance(error, Unsupported | CaseFailed):
-            text = error.message if isinstance(error, OptestError) else f"{type(error).__name__}: {error}"
-            told = text.strip() or type(error).__name__
-            lines = "" if isinstance(error, OptestError) else tail(_traceback(error))
-            reason = f"{self.what} raised {told}" if self.what else told
-            raise CaseFailed(reason, stderr_tail=lines, duration_s=taken) from error
+        if error is None or isinstance(error, Unsupported | CaseFailed) or is_ctrl_c(error):
+            return
+        if isinstance(error, InputWritten):
+            raise CaseFailed(error.message, duration_s=taken) from error
+        text = error.message if isinstance(error, OptestError) else told(error)
+        lines = "" if isinstance(error, OptestError) else tail(_traceback(error))
+        reason = f"{self.what} raised {text.strip()}" if self.what else text.strip()
+        raise CaseFailed(reason, stderr_tail=lines, duration_s=taken) from error
 
 
 def _traceback(error: BaseException) -> str:
@@ -255,17 +298,20 @@ def set_up(driver: BackendDriver) -> None:
         driver.setup()
     except BackendError:
         raise
-    except _ERRORS as error:
-        raise BackendError(
-            f"the driver {driver.name!r} could not be set up: {type(error).__name__}: {error}"
-        ) from error
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        raise BackendError(f"the driver {driver.name!r} could not be set up: {told(error)}") from error
 
 
 def start_worker(handle: DriverHandle, replaces_crashed: bool) -> None:
     """What a worker process does first: set the driver up, and ``reset`` it after a crash or hang."""
     driver = handle.open()
     if replaces_crashed:
-        driver.reset()
+        try:
+            driver.reset()
+        except BaseException as error:
+            raise BackendError(f"the driver {driver.name!r} could not be reset: {told(error)}") from error
 
 
 def run_in_worker(handle: DriverHandle, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:

@@ -18,6 +18,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from .interrupt import is_ctrl_c
 from .process import START_TIMEOUT_S, Task, WorkerProcess
 from .worker import DONE, FAILED_START, RAISED, READY, STARTED, refuse_inside_import
 
@@ -93,7 +94,9 @@ class IsolatedExecutor(Executor):
         future: Future[Any] = Future()
         try:
             payload = pickle.dumps((fn, args, kwargs))
-        except Exception as error:  # noqa: BLE001  # a task's own __reduce__ may raise anything
+        except BaseException as error:  # a task's own __reduce__ may raise anything
+            if is_ctrl_c(error):
+                raise
             future.set_exception(error)
             return future
         with self._lock:
@@ -258,7 +261,7 @@ class IsolatedExecutor(Executor):
             future = worker.tasks.popleft().future
             try:
                 answer = pickle.loads(rest)
-            except Exception as error:  # noqa: BLE001  # what was sent may do anything when it is loaded
+            except BaseException as error:  # noqa: BLE001  # what was sent may do anything when it is loaded
                 kind, answer = RAISED, error
             if kind == DONE:
                 future.set_result(answer)

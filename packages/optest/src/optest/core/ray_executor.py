@@ -70,7 +70,7 @@ class Worker:
             cause = broken.__cause__
             known = cause if isinstance(cause, BackendError) else None
             return "broken", (str(cause or broken), None if known is None else (known.message, known.hint))
-        except Exception as error:  # noqa: BLE001  # whatever a task raises is its answer
+        except BaseException as error:  # noqa: BLE001  # whatever a task raises is its answer
             return "raised", error
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..dotted import load_reference
 from ..errors import UsageError
+from .inputs import copies, require_unwritten
 
 if TYPE_CHECKING:
     from .case import TestCase
@@ -20,9 +21,13 @@ Arrays = tuple[NDArray[Any], ...]
 def reference_outputs(case: TestCase, inputs: Sequence[NDArray[Any]]) -> Arrays:
     """What the case's reference gives for ``inputs``, one array per output, in its own wide dtypes.
 
-    Raises :class:`UsageError` if the reference gives another number of outputs.
+    The reference gets copies, so outputs never share memory with ``inputs``. Raises
+    :class:`UsageError` if it gives another number of outputs, :class:`InputWritten` if it
+    wrote into what it was given.
     """
-    found = load_reference(case.reference)(tuple(inputs), case.attributes)
+    given = copies(inputs)
+    found = load_reference(case.reference)(given, case.attributes)
+    require_unwritten(f"the reference {case.reference}", case, given, inputs)
     outputs = (found,) if isinstance(found, np.ndarray | np.generic) else tuple(found)
     if len(outputs) != len(case.descriptor.outputs):
         raise UsageError(

@@ -68,6 +68,10 @@ class CaseResult:
     flaky: bool = False
     rerun: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("reason", "stderr_tail", "rerun"):
+            object.__setattr__(self, name, writable(getattr(self, name)))
+
     def to_dict(self) -> dict[str, Any]:
         """The record as plain dictionaries and lists."""
         return {
@@ -119,6 +123,13 @@ class RunInfo:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunInfo:
         return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
+
+
+def writable(text: str) -> str:
+    """``text`` as every file and database takes it: lone surrogates and NULs are written as escapes."""
+    if "\0" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text)):
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 _ENCODE = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

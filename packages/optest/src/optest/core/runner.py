@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from ..backends.driver import BackendDriver
-from ..errors import BackendError, OptestError
+from ..errors import BackendError, OptestError, told
 from ..plan.rerun import rerun_command
 from ..reporting.manager import Reporter, ReportManager
 from .case import BackendTarget, TestCase
 from .environment import describe_run
 from .execution import DriverHandle, record, run_case, run_in_worker, set_up, start_worker, tail
 from .executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
+from .interrupt import is_ctrl_c, watched
 from .journal import Journal
 from .result import CaseResult, RunInfo, Status
 from .summary import Summary
@@ -82,14 +83,15 @@ class TestRunner:
         with ReportManager(self.reporters, summary) as reports:
             flow = _Flow(self, summary)
             try:
-                flow.open()  # a backend that is not there costs no report
-                reports.on_start(info, total)
-                for result, fresh in flow.results(cases):
-                    summary.add(result)
-                    reports.on_case_result(result)
-                    if self.fail_fast and fresh and result.status.failed:
-                        summary.stopped = True
-                        break
+                with watched():
+                    flow.open()  # a backend that is not there costs no report
+                    reports.on_start(info, total)
+                    for result, fresh in flow.results(cases):
+                        summary.add(result)
+                        reports.on_case_result(result)
+                        if self.fail_fast and fresh and result.status.failed:
+                            summary.stopped = True
+                            break
                 complete = not summary.stopped
             except KeyboardInterrupt:
                 summary.interrupted = True
@@ -143,9 +145,11 @@ class _Flow:
         else:
             try:
                 self.runner.driver.teardown()
-            except Exception as error:  # noqa: BLE001  # what has run keeps its results
-                told = f"teardown of the driver {self.runner.driver.name}: {type(error).__name__}: {error}"
-                self.summary.problems.append(told)
+            except BaseException as error:  # what has run keeps its results
+                if is_ctrl_c(error):
+                    raise
+                name = self.runner.driver.name
+                self.summary.problems.append(f"teardown of the driver {name}: {told(error)}")
 
     def results(self, cases: Iterable[TestCase]) -> Iterator[tuple[CaseResult, bool]]:
         """Results as they come, in any order; and whether they are of this run, not a resumed one."""
@@ -242,8 +246,10 @@ class _Flow:
             raise
         except OptestError as error:
             return record(case, Status.ERROR, error.message)
-        except (Exception, CancelledError) as error:  # noqa: BLE001  # another executor's own
-            return record(case, Status.ERROR, f"{type(error).__name__}: {error}")
+        except BaseException as error:  # another executor's own
+            if is_ctrl_c(error):
+                raise
+            return record(case, Status.ERROR, told(error))
 
     def _broken(self, error: BrokenExecutor) -> BackendError:
         cause = error.__cause__

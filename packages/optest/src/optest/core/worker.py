@@ -19,6 +19,8 @@ from concurrent.futures import Executor
 from multiprocessing.connection import Connection
 from typing import Any
 
+from ..errors import told
+
 READY, FAILED_START, STARTED, DONE, RAISED = b"r", b"f", b"s", b"d", b"x"
 """The first byte of a message to the parent; the rest is a pickle, or a position in the stderr file."""
 
@@ -132,8 +134,8 @@ def _pickled_error(error: BaseException) -> bytes:
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except Exception:  # noqa: BLE001  # its own __reduce__ may raise anything
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    except BaseException:  # noqa: BLE001  # its own __reduce__ may raise anything
+        return pickle.dumps(RuntimeError(told(error)))
     return data
 
 

@@ -112,6 +112,8 @@ class OperatorDescriptor:
     ``rounding`` is the rule that bounds the rounding errors of an operator made of many
     operations (see ``core.roundoff``).
     ``aliases`` are other names for inputs and outputs in plans: ``{"weight": "input1"}``.
+    ``mutates`` names the inputs that a backend may update (running statistics); it must only
+    read all others.
     """
 
     name: str
@@ -131,6 +133,7 @@ class OperatorDescriptor:
     setups: tuple[Setup, ...] = ()
     doc: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict)
+    mutates: tuple[str, ...] = ()
 
     def __reduce__(self) -> Any:
         """By name where the registry holds this very descriptor: rules need not pickle."""

@@ -92,22 +92,37 @@ class TorchCompile(TorchDriver):
         import torch
         from torch._dynamo.utils import counters
 
-        from .opinfo.calls import FORWARD, GRADIENT, Answer, copied, evaluate, merged, together
+        from .opinfo.calls import (
+            FORWARD,
+            GRADIENT,
+            Answer,
+            copied,
+            evaluate,
+            merged,
+            require_unwritten,
+            together,
+        )
 
         torch.compiler.reset()
         counters.clear()
         started = time.perf_counter()
         with _recorders.get(self.backend, _no_record)() as left:
+            runs = []
             if calls[0].kind == GRADIENT:
-                whole = merged([call.map(copied) for call in calls])
-                compiled = torch.compile(whole.function, backend=self.backend, dynamic=False)
-                runs = [evaluate(replace(whole, function=compiled)) for _ in range(repeats)]
+                compiled = torch.compile(merged(calls).function, backend=self.backend, dynamic=False)
             else:
-                every, _ = together(calls)
-                compiled = torch.compile(every, backend=self.backend, dynamic=bool(calls[0].resized))
-                given = [one for call in calls for one in call.run.operands]
-                with torch.no_grad() if calls[0].kind == FORWARD else nullcontext():
-                    runs = [list(compiled(*map(copied, given))) for _ in range(repeats)]
+                compiled = torch.compile(
+                    together(calls)[0], backend=self.backend, dynamic=bool(calls[0].resized)
+                )
+            for _ in range(repeats):
+                given = [call.map(copied) for call in calls]
+                if calls[0].kind == GRADIENT:
+                    runs.append(evaluate(replace(merged(given), function=compiled)))
+                else:
+                    with torch.no_grad() if calls[0].kind == FORWARD else nullcontext():
+                        runs.append(list(compiled(*(one for call in given for one in call.run.operands))))
+                for call, original in zip(given, calls, strict=True):
+                    require_unwritten("the compiled call", call, original)
         fallback = Counter(left)
         fallback.update({f"graph break: {_first(why)}": n for why, n in counters["graph_break"].items()})
         if not counters["stats"]["unique_graphs"]:
@@ -121,7 +136,7 @@ class TorchCompile(TorchDriver):
         )
 
 
-def _failed(error: Exception) -> Answer:
+def _failed(error: BaseException) -> Answer:
     from .opinfo.calls import Answer
 
     if "does not currently support double backward" in str(error):

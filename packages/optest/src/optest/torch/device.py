@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ..backends.driver import BackendDriver, Unsupported
+from ..core.inputs import require_unwritten
+from ..core.interrupt import is_ctrl_c
 from ..errors import BackendError, MissingExtra
 
 if TYPE_CHECKING:
@@ -54,27 +56,31 @@ class TorchDriver(BackendDriver):
             raise Unsupported(_first_line(error)) from None
         try:
             with torch.no_grad():
-                outputs = self.prepare(call_of(case))(*tensors)
-                return tuple(to_array(one) for one in outputs)
+                outputs = tuple(to_array(one) for one in self.prepare(call_of(case))(*tensors))
         except NotImplementedError as error:
             raise Unsupported(_first_line(error)) from None
+        after = [to_array(one) for one in tensors]
+        require_unwritten(f"{case.op} of the driver {self.name}", case, after, inputs, case.written)
+        return outputs
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         """One answer per call of a suite (see ``optest.torch.opinfo``)."""
-        from .opinfo.calls import Answer, evaluate, placed
+        from .opinfo.calls import Answer, evaluate, placed, require_unwritten
 
         answers = []
         for call in calls:
             started = time.perf_counter()
             try:
-                outputs = [
-                    one
-                    for _ in range(repeats)
-                    for one in evaluate(call.run.map(partial(placed, device=self.device)))
-                ]
+                outputs = []
+                for _ in range(repeats):
+                    given = call.map(partial(placed, device=self.device))
+                    outputs += evaluate(given.run)
+                    require_unwritten(f"the call on {self.device}", given, call)
             except NotImplementedError as error:
                 answers.append(Answer(unsupported=_first_line(error), error=error))
-            except Exception as error:  # noqa: BLE001  # whatever the device raises is its answer
+            except BaseException as error:  # whatever the device raises is its answer
+                if is_ctrl_c(error):
+                    raise
                 answers.append(Answer(error=error))
             else:
                 elsewhere = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtra, UsageError
+from ..errors import MissingExtra, UsageError, told
 
 _HINT = (
     "give MODULE:FUNCTION, a function without arguments that returns (model, args); or a file of torch.export"
@@ -44,8 +44,10 @@ def count_calls(model: str) -> Counter[str]:
     try:
         with torch.no_grad(), watch:
             called(*arguments)
-    except Exception as error:
-        raise UsageError(f"the model {model} raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise UsageError(f"the model {model} raised {told(error)}") from error
     return watch.calls
 
 
@@ -60,8 +62,10 @@ def _made(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         made = getattr(importlib.import_module(module), function)()
         called, arguments = made
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"{model!r} gives no model: {error}", _HINT) from error
+    except BaseException as error:  # the user's module may raise anything, also SystemExit
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise UsageError(f"{model!r} gives no model: {told(error)}", _HINT) from error
     finally:
         if added:
             sys.path.remove(here)

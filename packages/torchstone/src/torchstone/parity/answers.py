@@ -20,7 +20,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, together
+from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, require_unwritten, together
 
 from ..api import Program, draw_seed
 from ..artifact import load_artifact, save_artifact
@@ -105,7 +105,7 @@ def _charged(answers: list[Answer], lost: Parts) -> list[Answer]:
     return answers
 
 
-def _failed(error: Exception) -> Answer:
+def _failed(error: BaseException) -> Answer:
     if isinstance(error, IndexOutOfRange):  # calls that must raise run with the checks
         return Answer(
             unsupported=f"raised with config.check_indices only, not in PyTorch's words: {error.message}"
@@ -126,7 +126,7 @@ def _exported(
     capture: Capture, repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts
 ) -> _Outcome:
     """All outputs of every run of the loaded artifact; ``seconds`` is filled in."""
-    given = [one for call in calls for one in call.run.operands]
+    runs = []
     with torch.no_grad():
         with _timed(seconds, "capture"):
             exported = capture(calls)
@@ -137,7 +137,11 @@ def _exported(
             artifact = load_artifact(save_artifact(Path(folder, "calls.stone"), artifact))
         program = Program(artifact, engine=engine)
         with _timed(seconds, "running"):
-            runs = [list(program(*map(copied, given))) for _ in range(repeats)]
+            for _ in range(repeats):
+                given = [call.map(copied) for call in calls]
+                runs.append(list(program(*(one for call in given for one in call.run.operands))))
+        for call, original in zip(given, calls, strict=True):
+            require_unwritten("the artifact", call, original)
     return runs, Answer(form=_form(artifact.module), seconds=seconds)
 
 

@@ -137,6 +137,7 @@ def operator(
     rounding: Rounding | None = None,
     tags: Iterable[str] = (),
     aliases: Iterable[str] = (),
+    mutates: tuple[str, ...] = (),
 ) -> OperatorDescriptor:
     """A built-in descriptor.
 
@@ -174,6 +175,7 @@ def operator(
         setups=setups,
         doc=doc,
         aliases=dict(zip(aliases, inputs, strict=False)),
+        mutates=mutates,
     )
 
 

@@ -22,6 +22,7 @@ def _normalization(
     attributes: dict[str, AttributeSpec],
     *,
     domain: dict[str, Domain] | None = None,
+    mutates: tuple[str, ...] = (),
 ) -> OperatorDescriptor:
     return operator(
         name,
@@ -36,6 +37,7 @@ def _normalization(
         rounding=Stages(),
         tags=("reduction", "differentiable", "edge:nan-only"),
         aliases=aliases,
+        mutates=mutates,
     )
 
 
@@ -121,6 +123,7 @@ OPERATORS = (
             "eps": _EPS,
         },
         domain={"input2": _POSITIVE},
+        mutates=("input1", "input2"),
     ),
     _normalization(
         "layer_norm",

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
+from ...core.interrupt import is_ctrl_c
+from ...errors import InputWritten, told
+
 Tensor = torch.Tensor
 Function = Callable[..., Sequence[Tensor]]
 
@@ -40,6 +43,8 @@ class Call:
     resized: tuple[Tensor, ...] = ()
     results: int | None = None
     """How many tensors the answer has; None where that is unknown, such as for a call that must raise."""
+    writes: tuple[int, ...] = ()
+    """The places among the operands that eager PyTorch writes into, such as running statistics."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -80,6 +85,13 @@ class Answer:
     fallback: tuple[str, ...] = ()
     form: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def error_text(self) -> str:
+        """Why there are no outputs, for a record."""
+        return (
+            "the driver gave neither outputs nor an error" if self.error is None else told(self.error).strip()
+        )
 
 
 class AnswersCalls(Protocol):
@@ -200,7 +212,7 @@ def merged(calls: Sequence[Call]) -> Call:
 def halved(
     calls: Sequence[Call],
     run: Callable[[Sequence[Call]], tuple[Sequence[Sequence[Any]], Answer]],
-    failed: Callable[[Exception], Answer],
+    failed: Callable[[BaseException], Answer],
 ) -> list[Answer]:
     """Answers of calls that ``run`` answers as one program, each half by itself where that fails.
 
@@ -213,10 +225,12 @@ def halved(
     sizes = [call.results for call in calls if call.results is not None]
     if len(calls) > 1 and len(sizes) < len(calls):
         return [one for call in calls for one in halved([call], run, failed)]
-    problem: Exception | None = None
+    problem: BaseException | None = None
     try:
         runs, shared = run(calls)
-    except Exception as error:  # noqa: BLE001  # whatever a backend raises is its answer
+    except BaseException as error:  # whatever a backend raises is its answer
+        if is_ctrl_c(error):
+            raise
         problem = error
     else:
         sizes = sizes or [len(runs[0])]
@@ -236,6 +250,36 @@ def halved(
         answers.append(replace(shared, outputs=mine, seconds=seconds))
         start += size
     return answers
+
+
+def written(call: Call, original: Call) -> list[int]:
+    """The places of operands that differ from the original's in any bit."""
+    pairs = zip(call.run.operands, original.run.operands, strict=True)
+    return [place for place, pair in enumerate(pairs) if not _same_bits(*pair)]
+
+
+def require_unwritten(whose: str, call: Call, original: Call) -> None:
+    """Raise :class:`InputWritten` where ``call`` ran and changed operands that eager PyTorch only reads."""
+    places = [place for place in written(call, original) if place not in original.writes]
+    if places:
+        raise InputWritten(
+            f"{whose} wrote into {' and '.join(f'operand {place}' for place in places)}, "
+            "which eager PyTorch only reads"
+        )
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_meta or other.is_meta:
+        return True
+    return torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """A strided tensor's bits, another one's values, on the CPU."""
+    plain = (tensor.int_repr() if tensor.is_quantized else dense(tensor)).detach().cpu()
+    return plain.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def copied(tensor: Tensor) -> Tensor:

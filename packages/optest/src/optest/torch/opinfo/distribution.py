@@ -19,6 +19,7 @@ from scipy import stats
 from ...core.comparator import compare
 from ...core.result import Status
 from ...core.tolerance import default_tolerance
+from .asking import asked
 from .calls import Answer, AnswersCalls, Call, copied, evaluate
 from .phases import Case
 from .verdict import Fields, array_of, by_form, mismatch
@@ -67,7 +68,7 @@ def by_distribution(driver: AnswersCalls, cases: Sequence[Case]) -> list[Fields]
         return []
     repeats = max(map(_repeats_of, cases))
     torch.manual_seed(3)
-    answers = iter(driver.answer([case.call for case in cases for _ in range(_TWINS)], repeats))
+    answers = iter(asked(driver, [case.call for case in cases for _ in range(_TWINS)], repeats))
     found = [_judged(case, [next(answers) for _ in range(_TWINS)]) for case in cases]
     again = _first_that_differs(driver, [case.call for case in cases[:_SEEDED]])
     if again is not None:
@@ -86,7 +87,7 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
         if answer.unsupported:
             return {"status": Status.UNSUPPORTED, "reason": answer.unsupported}
         if answer.outputs is None:
-            return {"status": Status.ERROR, "reason": f"{type(answer.error).__name__}: {answer.error}"}
+            return {"status": Status.ERROR, "reason": answer.error_text}
     size = len(case.expected)
     flat = [answer.outputs or () for answer in answers]
     runs = [outputs[start : start + size] for start in range(0, len(flat[0]), size) for outputs in flat]
@@ -114,7 +115,7 @@ def _first_that_differs(driver: AnswersCalls, calls: Sequence[Call]) -> int | No
     for _ in range(2):
         torch.manual_seed(5)
         found.append(
-            [[array_of(one).tobytes() for one in answer.outputs or ()] for answer in driver.answer(calls)]
+            [[array_of(one).tobytes() for one in answer.outputs or ()] for answer in asked(driver, calls)]
         )
     return next((place for place, pair in enumerate(zip(*found, strict=True)) if pair[0] != pair[1]), None)
 

@@ -20,6 +20,7 @@ from ...core.case import BackendTarget
 from ...core.execution import DriverHandle, tail
 from ...core.result import CaseResult, Status
 from ...core.worker import captured
+from .asking import asked
 from .bounded import formed
 from .calls import FORWARD, Answer, AnswersCalls, copied, evaluate
 from .classes import Class, class_of
@@ -141,7 +142,9 @@ def _judged(
         seconds["distributions"] += time.perf_counter() - started
         left = [case for case in left if case not in random]
     repeats = _REPEATS.get(group.phase, 1)
-    answers = _answers(driver, left, repeats, seconds)
+    answers = asked(driver, [case.call for case in left], repeats)
+    for answer in answers:
+        add(seconds, answer.seconds)
     started = time.perf_counter()
     for case, answer in zip(left, answers, strict=True):
         runs = _runs(case, answer, repeats)
@@ -176,18 +179,6 @@ def _runs(case: Case, answer: Answer, repeats: int) -> list[Sequence[Any]]:
     return [outputs[start : start + size] for start in range(0, len(outputs), size)]
 
 
-def _answers(
-    driver: AnswersCalls, cases: Sequence[Case], repeats: int, seconds: dict[str, float]
-) -> list[Answer]:
-    try:
-        answers = driver.answer([case.call for case in cases], repeats) if cases else []
-    except Exception as error:  # noqa: BLE001  # a driver that raises has answered nothing
-        answers = [Answer(error=error) for _ in cases]
-    for answer in answers:
-        add(seconds, answer.seconds)
-    return answers
-
-
 def _own(answer: Answer) -> float:
     """What the backend took: all but PyTorch's capture."""
     return sum(taken for name, taken in answer.seconds.items() if name != "capture")
@@ -200,7 +191,7 @@ def _verdict(case: Case, answer: Answer, kind: str) -> Fields:
         return {"status": Status.UNSUPPORTED, "reason": answer.unsupported}
     if answer.outputs is None:
         error = answer.error
-        text = f"{type(error).__name__}: {error}".strip()
+        text = answer.error_text
         trace = "" if error is None else tail("".join(traceback.format_exception(error)))
         return {"status": Status.ERROR, "reason": text, "stderr_tail": trace}
     try:

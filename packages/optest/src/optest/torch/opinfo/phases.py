@@ -21,8 +21,9 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from ...errors import text_of
 from .additions import additions
-from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate
+from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate, written
 from .databases import entries_of
 from .groups import Group
 from .modules import modules, optimizers
@@ -147,7 +148,9 @@ def _case(
         case.call = _weighted(case, generator)
         if group.phase == "dynamic_batch":
             case.call = _resized(case.call)
-        case.expected = [one.detach() for one in evaluate(case.call.run.map(copied))]
+        given = case.call.map(copied)
+        case.expected = [one.detach() for one in evaluate(given.run)]
+        case.call = replace(case.call, writes=tuple(written(given, case.call)))
     except Exception as error:  # noqa: BLE001  # whatever eager raises: it has no answer to compare with
         case.skipped = (
             f"eager PyTorch raises {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
@@ -182,7 +185,7 @@ def _not_raised(case: Case) -> str:
 def raised(error: BaseException | None, kind: type[BaseException], pattern: str) -> bool:
     """Whether ``error``, or one of those that it came from, has the type and a message that matches."""
     while error is not None:
-        if isinstance(error, kind) and re.search(pattern, str(error)):
+        if isinstance(error, kind) and re.search(pattern, text_of(error)):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -18,10 +18,11 @@ from ...backends.driver import BackendDriver
 from ...core.case import BackendTarget
 from ...core.execution import DriverHandle, start_worker, tail
 from ...core.executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
+from ...core.interrupt import is_ctrl_c, watched
 from ...core.journal import Journal
 from ...core.result import CaseResult, RunInfo, Status
 from ...core.summary import Summary
-from ...errors import BackendError
+from ...errors import BackendError, told
 from ...reporting.manager import Reporter, ReportManager
 from .execution import GroupOutcome, Request, add, record, run_in_worker
 from .groups import Group
@@ -66,13 +67,14 @@ class SuiteRunner:
         with ReportManager(self.reporters, summary) as reports:
             try:
                 reports.on_start(info, None)
-                for result, fresh in self._results(executor, handle, requests, summary):
-                    judged = self.judge(result) if self.judge else result
-                    summary.add(judged)
-                    reports.on_case_result(judged)
-                    if self.fail_fast and fresh and judged.status.failed:
-                        summary.stopped = True
-                        break
+                with watched():
+                    for result, fresh in self._results(executor, handle, requests, summary):
+                        judged = self.judge(result) if self.judge else result
+                        summary.add(judged)
+                        reports.on_case_result(judged)
+                        if self.fail_fast and fresh and judged.status.failed:
+                            summary.stopped = True
+                            break
                 complete = not summary.stopped
             except KeyboardInterrupt:
                 summary.interrupted = True
@@ -142,8 +144,10 @@ class SuiteRunner:
             raise BackendError(
                 f"the worker process of the driver {self.driver.name!r} did not start: {error}"
             ) from error
-        except Exception as error:  # noqa: BLE001  # a defect of the suite itself is one result, not the end
-            fields = {"status": Status.ERROR, "reason": f"{type(error).__name__}: {error}"}
+        except BaseException as error:  # a defect of the suite itself is one result, not the end
+            if is_ctrl_c(error):
+                raise
+            fields = {"status": Status.ERROR, "reason": told(error)}
             return GroupOutcome([record(request, "group", None, "", fields)]), []
 
 

@@ -62,8 +62,8 @@ def by_error(case: Case, answer: Answer) -> Fields:
         return mismatch(f"nothing was raised; there must be a {wanted}")
     if raised(answer.error, kind, pattern):
         return {"status": Status.PASSED}
-    first = str(answer.error).strip().partition("\n")[0]
-    return mismatch(f"{type(answer.error).__name__}: {first}; there must be a {wanted}")
+    first = answer.error_text.partition("\n")[0]
+    return mismatch(f"{first}; there must be a {wanted}")
 
 
 def told(found: Sequence[Comparison]) -> Fields:

@@ -1,0 +1,47 @@
+"""Inputs are only read: copies to compare with, and the error that names who wrote into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputWritten
+
+if TYPE_CHECKING:
+    from .case import TestCase
+
+Array = NDArray[Any]
+
+
+def copies(arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Each array in memory of its own, with its order of dimensions."""
+    return tuple(one.copy(order="K") for one in arrays)
+
+
+def require_unwritten(
+    writer: str,
+    case: TestCase,
+    arrays: Sequence[Array],
+    originals: Sequence[Array],
+    allowed: Sequence[str] = (),
+) -> None:
+    """Raise :class:`InputWritten` where a bit of the case's inputs is not what it is in ``originals``.
+
+    ``allowed`` are the inputs that may be written.
+    """
+    written = [
+        name
+        for name, one, original in zip(case.descriptor.inputs, arrays, originals, strict=True)
+        if name not in allowed and not np.array_equal(_bits(one), _bits(original))
+    ]
+    if written:
+        raise InputWritten(
+            f"{writer} wrote into {' and '.join(written)}, which it must only read", "let it work on a copy"
+        )
+
+
+def _bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,90 @@
+"""Calls of a suite leave their operands alone, unless eager PyTorch writes into them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from optest.core.case import BackendTarget  # noqa: E402
+from optest.core.result import Status  # noqa: E402
+from optest.torch.compiled import TorchCompile  # noqa: E402
+from optest.torch.device import TorchDevice  # noqa: E402
+from optest.torch.opinfo.asking import asked  # noqa: E402
+from optest.torch.opinfo.calls import Answer, Call, evaluate  # noqa: E402
+from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
+from optest.torch.opinfo.groups import Group  # noqa: E402
+from optest.torch.opinfo.phases import cases_of  # noqa: E402
+
+
+def clamping() -> Call:
+    """A wrong kernel: right results, and its operand is changed."""
+    return Call(lambda x: [x.relu_().clone()], (torch.tensor([-1.0, 0.0, 2.0]),), results=1)
+
+
+@pytest.mark.parametrize(
+    ("driver", "whose"),
+    [(TorchDevice("cpu"), "the call on cpu"), (TorchCompile("aot_eager"), "the compiled call")],
+    ids=["eager", "compiled"],
+)
+def test_an_operator_that_writes_is_named(driver: Any, whose: str) -> None:
+    call = clamping()
+    [answer] = driver.answer([call])
+    assert answer.error_text.partition("\n")[0] == (
+        f"InputWritten: {whose} wrote into operand 0, which eager PyTorch only reads"
+    )
+    assert call.tensors[0].tolist() == [-1.0, 0.0, 2.0]
+    [allowed] = driver.answer([replace(call, writes=(0,))])
+    assert allowed.outputs[0].tolist() == [0.0, 0.0, 2.0]
+
+
+class Scribbling:
+    """Runs on the very tensors of a call, and spoils them."""
+
+    name = "scribbling"
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        answers = [Answer(evaluate(call)) for call in calls]
+        calls[0].tensors[0].fill_(7)
+        return answers
+
+
+class Short(Scribbling):
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        return []
+
+
+class Leaving(Scribbling):
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        raise SystemExit(0)
+
+
+def statuses(driver: Any, entry: str, phase: str = "forward") -> list[tuple[Status, str]]:
+    request = Request(Group("opinfo", entry, "float32", phase), BackendTarget("x"), most=2)
+    return [(one.status, one.reason) for one in run_group(driver, request).results]
+
+
+def test_what_a_driver_does_instead_of_answering() -> None:
+    first, second = statuses(Scribbling(), "exp")
+    assert first[0] is Status.ERROR
+    assert "the driver scribbling wrote into tensors of the call (operand 0)" in first[1]
+    assert second[0] is Status.PASSED
+    assert {one for one, _ in statuses(Short(), "exp")} == {Status.ERROR}
+    assert "gave 0 answers to 2 calls" in statuses(Short(), "exp")[0][1]
+    assert statuses(Leaving(), "exp") == [(Status.ERROR, "SystemExit: 0")] * 2
+    assert {one for one, _ in statuses(Leaving(), "bernoulli")} == {Status.ERROR}
+
+
+def test_what_eager_writes_may_be_written() -> None:
+    """Running statistics."""
+    cases = list(cases_of(Group("opinfo", "nn.functional.batch_norm", "float32", "forward"), most=99))
+    assert any(case.call.writes for case in cases)
+    assert {one for one, _ in statuses(TorchDevice("cpu"), "nn.functional.batch_norm")} == {Status.PASSED}
+
+
+def test_asking_nothing() -> None:
+    assert asked(Short(), []) == []
