@@ -24,6 +24,7 @@ from operator_samples import Sample, load_samples
 from torchstone import dtypes, hlo, lowering
 from torchstone.compiler.index_checks import RULES
 from torchstone.compiler.lower import lower_graph
+from torchstone.compiler.normalize import mended_operators
 from torchstone.compiler.support import needs_seed, unsupported_reason
 from torchstone.lowering import Lowering
 
@@ -171,7 +172,7 @@ def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list
         fake = sample.map(mode.from_tensor)
         try:
             entry.overload(*sample.args, **sample.kwargs)
-            with mode:
+            with mended_operators(), mode:
                 value = entry.overload(*fake.args, **fake.kwargs)
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             continue  # PyTorch does not take this sample in this dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from torch.export import exported_program
 
 from torchstone.compiler.capture import capture
 from torchstone.compiler.normalize import normalize
-from torchstone.compiler.overrides import _tables, composites, overriding
+from torchstone.compiler.overrides import overriding
+from torchstone.torch_internals import export
+from torchstone.torch_internals.dispatch import python_kernels
+from torchstone.torch_internals.export import composites
+from torchstone.torch_internals.fake import fake_rules
 
 aten = torch.ops.aten
 OPERATORS = (aten.linear.default, aten.einsum.default, aten.cross_entropy_loss.default)
@@ -26,10 +31,15 @@ def decompose(*_: Any, **__: Any) -> Any:
     return None
 
 
+def _tables(operator: torch._ops.OpOverload) -> Any:
+    return dict(python_kernels(operator)), fake_rules().get(operator)
+
+
 def described(tables: Any) -> Any:
     """Tables that can be compared: PyTorch makes most of their functions anew each time."""
     kernels, rule = tables
-    return {key: getattr(one, "__qualname__", type(one)) for key, one in kernels.items()}, rule is None
+    functions = {key: unwrap(one) for key, one in kernels.items()}
+    return {key: getattr(one, "__qualname__", type(one)) for key, one in functions.items()}, rule is None
 
 
 @pytest.mark.parametrize("expansion", [keep, decompose])
@@ -42,7 +52,7 @@ def test_tables_are_pytorchs_own(expansion: Callable[..., Any]) -> None:
         with overriding(expansions):
             assert [described(_tables(operator)) for operator in OPERATORS] == theirs
             implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-            assert all(operator.py_kernels[implicit] is expansion for operator in OPERATORS)
+            assert all(operator.py_kernels[implicit].__wrapped__ is expansion for operator in OPERATORS)
         assert [_tables(operator) for operator in OPERATORS] == before
 
 
@@ -75,9 +85,9 @@ def test_an_export_makes_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     normalize(program)
     made: list[Any] = []
     looked_up: list[None] = []
-    overridden, look_up = torch._ops.OpOverload.py_impl, utils._materialize_cpp_cia_ops
+    overridden, look_up = torch._ops.OpOverload.py_impl, export._materialize
     monkeypatch.setattr(torch._ops.OpOverload, "py_impl", lambda *a: made.append(a) or overridden(*a))
-    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: looked_up.append(None) or look_up())
+    monkeypatch.setattr(export, "_materialize", lambda: looked_up.append(None) or look_up())
     normalize(program)
     assert len(made) < 100
     assert len(looked_up) == 1

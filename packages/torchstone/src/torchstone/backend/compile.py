@@ -15,9 +15,9 @@ from torch.fx import GraphModule
 
 from ..compiler.normalize import (
     decompositions,
+    mended_operators,
     passing_value_checks,
     without_factorization_checks,
-    without_wrong_expansions,
 )
 from ..torch_internals.dynamo import TracingContext, aot_autograd, min_cut_partition
 from .options import Options
@@ -36,7 +36,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with without_factorization_checks(), passing_value_checks(), without_wrong_expansions():
+    with without_factorization_checks(), passing_value_checks(), mended_operators():
         return compiler(module, example_inputs)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..compiler.graphs import settle_inplace_views
+from ..compiler.normalize import mended_operators
 from ..torch_internals.fake import FakeTensorMode
 from ..torch_internals.tracing import make_fx
 from .options import Options
@@ -69,7 +70,7 @@ class SpecializingRegion:
             feed = iter(tensors)
             return self._module(*[next(feed) if isinstance(v, torch.Tensor) else v for v in inputs])
 
-        with mode, torch.no_grad():
+        with mended_operators(), mode, torch.no_grad():
             traced = make_fx(concrete, tracing_mode="real")(*fakes)
         settle_inplace_views(traced)  # matmul of a vector makes one
         return traced

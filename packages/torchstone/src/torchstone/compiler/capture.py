@@ -14,7 +14,9 @@ from torch.export import ExportedProgram
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..lowering.operators import standing_in
 from ..torch_internals import pytree
-from .normalize import without_wrong_expansions
+from ..torch_internals.export import exporting_here
+from ..torch_internals.patches import patched, tracing
+from .normalize import mended_operators
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
 
@@ -97,7 +99,7 @@ def capture(
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     args, kwargs = _distinct(module, args, kwargs or {})
     try:
-        with standing_in(), without_wrong_expansions(), replacing(), _dense_results(module):
+        with _tracing(), _dense_results(module):
             return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
@@ -138,6 +140,12 @@ def _distinct(
         torch.Tensor, distinct, (tuple(args), dict(kwargs))
     )
     return given
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    with tracing(), patched(*exporting_here()), standing_in(), mended_operators(), replacing():
+        yield
 
 
 def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:

@@ -20,7 +20,7 @@ from ..torch_internals.dispatch import is_composite_implicit
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.tracing import aot_export_joint_simple
 from .graphs import bind, fake_arguments
-from .normalize import decompositions
+from .normalize import decompositions, mended_operators
 from .overrides import overriding
 
 _KEPT = "torchstone_expansion"
@@ -49,7 +49,7 @@ def _traced(node: Node, lowering: Lowering) -> GraphModule:
         return [result.to(dtype, copy=True) for result, dtype in zip(results, dtypes, strict=True)]
 
     inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not overload}
-    with overriding(inner):
+    with mended_operators(), overriding(inner):
         traced = aot_export_joint_simple(
             computed, tuple(fakes), trace_joint=False, decompositions=decompositions(training=True)
         )

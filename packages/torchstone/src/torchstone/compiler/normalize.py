@@ -9,20 +9,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
-from torch._library import simple_registry
-from torch._subclasses.fake_impls import op_implementations_dict
-from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export import ExportedProgram, default_decompositions
 
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from ..lowering.operators import traced_losses_and_solvers
+from ..torch_internals.decompositions import decomposition_table
+from ..torch_internals.dispatch import (
+    DispatchKey,
+    call_compiled,
+    is_composite_implicit,
+    kernels,
+    python_kernels,
+)
+from ..torch_internals.export import exporting_here, without_effect
+from ..torch_internals.fake import rules
 from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.patches import patched, tracing
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 from .overrides import quick_overrides
@@ -30,7 +37,7 @@ from .overrides import quick_overrides
 
 @cache
 def _all_decompositions() -> dict[Any, Callable[..., Any]]:
-    return {**decomposition_table, **dict(default_decompositions().items())}
+    return {**decomposition_table.get(), **dict(default_decompositions().items())}
 
 
 def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
@@ -42,7 +49,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
     """
     registry = load()
     native = registry.overloads()
-    table = decomposition_table if training else _all_decompositions()
+    table = decomposition_table.get() if training else _all_decompositions()
     theirs = {
         overload: function
         for overload, function in table.items()
@@ -57,9 +64,10 @@ def _mutates(overload: Any) -> bool:
 
 
 def _is_implicit(overload: Any) -> bool:
-    return isinstance(overload, OpOverload) and overload.has_kernel_for_dispatch_key(
-        torch._C.DispatchKey.CompositeImplicitAutograd
-    )
+    if not isinstance(overload, OpOverload):
+        return False
+    composite = DispatchKey.CompositeImplicitAutograd
+    return is_composite_implicit(overload) or composite in python_kernels(overload)
 
 
 @contextmanager
@@ -69,13 +77,8 @@ def without_factorization_checks() -> Iterator[None]:
     It is registered as one that must stay in order, which threads tokens through
     the whole graph; a program cannot raise, so that nothing would be kept by them.
     """
-    effect = simple_registry.singleton.find("aten::_linalg_check_errors").effect
-    before = effect.effect
-    effect.register(None)
-    try:
+    with tracing(), patched(without_effect("aten::_linalg_check_errors")):
         yield
-    finally:
-        effect.register(before)
 
 
 _PASSING = {
@@ -85,7 +88,6 @@ _PASSING = {
     torch.ops.aten.equal.default: False,
 }
 """What PyTorch's derivatives ask about values while they are traced, and the answer with which they go on."""
-_answering = ContextVar("answering", default=False)
 
 
 @contextmanager
@@ -94,19 +96,12 @@ def passing_value_checks() -> Iterator[None]:
 
     For graphs alone: to the same question in a user's code there is no answer.
     """
-    for operator in _PASSING:
-        op_implementations_dict.setdefault(operator, _answer)
-    token = _answering.set(True)
-    try:
+    with tracing(), patched(*rules(dict.fromkeys(_PASSING, _answer))):
         yield
-    finally:
-        _answering.reset(token)
 
 
 def _answer(_: Any, operator: OpOverload, *args: Any, **kwargs: Any) -> bool:
-    """A rule for fake tensors; outside :func:`passing_value_checks` it does what PyTorch does without one."""
-    if not _answering.get():
-        raise DataDependentOutputException(operator)
+    """A rule for fake tensors."""
     return _PASSING[operator]
 
 
@@ -153,30 +148,30 @@ _WRITING: dict[Any, Callable[..., Any]] = {
 
 
 @contextmanager
-def without_wrong_expansions() -> Iterator[None]:
-    """Trace these operators whole, with their own derivatives, although PyTorch would expand them wrongly.
+def mended_operators() -> Iterator[None]:
+    """Inside, this thread traces as they are meant the operators that PyTorch traces wrongly or not at all.
 
-    Operators that write and are traced wrongly, or not at all, have expansions of their own.
+    Those with wrong expansions stay whole and have their own derivatives; some that write have
+    expansions; some have rules for fake tensors.
     """
-    autograd, implicit = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
-    removed = {}
-    for operator in _WRONG_EXPANSIONS:
-        if autograd in operator.py_kernels:
-            removed[operator] = operator.py_kernels.pop(autograd)
-            operator._dispatch_cache.clear()
-    added = [one for one in _WRITING if implicit not in one.py_kernels]
-    for operator in added:
-        operator.py_kernels[implicit] = _WRITING[operator]
-        operator._dispatch_cache.clear()  # Dynamo has called it before
-    try:
+    implicit = DispatchKey.CompositeImplicitAutograd
+    with (
+        tracing(),
+        patched(
+            *(
+                kernels(one, {DispatchKey.Autograd: partial(call_compiled, one, DispatchKey.Autograd)})
+                for one in _WRONG_EXPANSIONS
+                if DispatchKey.Autograd in python_kernels(one)
+            ),
+            *(
+                kernels(one, {implicit: written})
+                for one, written in _WRITING.items()
+                if implicit not in python_kernels(one)
+            ),
+            *traced_losses_and_solvers(),
+        ),
+    ):
         yield
-    finally:
-        for operator, kernel in removed.items():
-            operator.py_kernels[autograd] = kernel
-            operator._dispatch_cache.clear()
-        for operator in added:
-            del operator.py_kernels[implicit]
-            operator._dispatch_cache.clear()
 
 
 def normalize(program: ExportedProgram) -> ExportedProgram:
@@ -208,7 +203,8 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
     with (
         torch.no_grad(),
         without_factorization_checks(),
-        without_wrong_expansions(),
+        patched(*exporting_here()),
+        mended_operators(),
         quick_overrides(),
         warnings.catch_warnings(),
     ):

@@ -7,13 +7,12 @@ sizes depend on values. Here every place is computed, and chosen by a mask. A fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
+from ..torch_internals.dispatch import DispatchKey, call_compiled
 from ..torch_internals.operators import OpOverload, schema_of
 
 aten = torch.ops.aten
@@ -71,22 +70,6 @@ _FORMS: dict[OpOverload, Callable[..., Tensor]] = {
 }
 
 
-@contextmanager
-def _own_derivative(overload: OpOverload) -> Iterator[None]:
-    """Inside, the overload has PyTorch's own kernel for ``Autograd``.
-
-    Asking it for that kernel by a device's key instead gives PyTorch's fallback, which has no derivative.
-    """
-    kernel = overload.py_kernels.pop(DispatchKey.Autograd, None)  # None where another thread is in here
-    overload._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        if kernel is not None:
-            overload.py_kernels[DispatchKey.Autograd] = kernel
-            overload._dispatch_cache.clear()
-
-
 def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The form as a kernel with a derivative; PyTorch's own where there is none."""
 
@@ -94,8 +77,7 @@ def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., 
         result = form(self, *args, **kwargs)
         if result is not NotImplemented:
             return self.copy_(result) if schema_of(overload).is_mutable else result
-        with _own_derivative(overload):
-            own: Tensor = overload(self, *args, **kwargs)
+        own: Tensor = call_compiled(overload, DispatchKey.Autograd, self, *args, **kwargs)
         return own
 
     return kernel

@@ -2,29 +2,31 @@
 
 :func:`standing_in` makes PyTorch trace recurrent networks as the operators of
 ``lowering.recurrent_operators``, covariances without their checks of values, and writes
-under a mask as ``lowering.masked_updates``.
-``_ctc_loss`` gets a shape rule (the width of its second result depends on the
-values of lengths, and is bounded by a shape here), and ``ctc_loss`` of Python
-lengths an expansion that reads no memory. ``linalg_lstsq`` gets one for matrices of full rank.
+under a mask as ``lowering.masked_updates``. :func:`traced_losses_and_solvers` gives
+``_ctc_loss`` a shape rule (the width of its second result depends on the values of lengths, and
+is bounded by a shape here), ``ctc_loss`` of Python lengths an expansion that reads no memory,
+and ``linalg_lstsq`` a shape rule for matrices of full rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
-from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 
+from ..torch_internals.dispatch import DispatchKey, kernels
+from ..torch_internals.fake import rules
 from ..torch_internals.operators import OpOverload
+from ..torch_internals.patches import Patch, patched, tracing
 from . import masked_updates, statistics
 from .recurrent_operators import STAND_INS, expansion
 
 aten = torch.ops.aten
 
-_EXPANSION = torch._C.DispatchKey.CompositeImplicitAutograd
-_AUTOGRAD = torch._C.DispatchKey.Autograd
+_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 Tensor = torch.Tensor
 
@@ -102,36 +104,31 @@ def _lstsq_shapes(
         )
 
 
-if aten.linalg_lstsq.default not in op_implementations_dict:
-    register_op_impl(aten.linalg_lstsq.default)(_lstsq_shapes)
-for _loss in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
-    if _loss not in op_implementations_dict:
-        register_op_impl(_loss)(_ctc_loss_shapes)
-for _key in (_EXPANSION, _AUTOGRAD):
-    if _key not in aten.ctc_loss.IntList.py_kernels:
-        aten.ctc_loss.IntList.py_impl(_key)(_ctc_loss_of_lists)
+_RULES: dict[OpOverload, Callable[..., Any]] = {
+    aten.linalg_lstsq.default: _lstsq_shapes,
+    aten._ctc_loss.default: _ctc_loss_shapes,
+    aten._ctc_loss.Tensor: _ctc_loss_shapes,
+}
+
+
+@cache
+def _stand_ins() -> dict[OpOverload, dict[Any, Callable[..., Any]]]:
+    """Kernels by operator and dispatch key."""
+    return {
+        **{original: {_COMPOSITE: expansion(original)} for original in STAND_INS},
+        **{original: {_COMPOSITE: function} for original, function in statistics.EXPANSIONS.items()},
+        **{original: {DispatchKey.Autograd: kernel} for original, kernel in masked_updates.KERNELS.items()},
+    }
 
 
 @contextmanager
 def standing_in() -> Iterator[None]:
-    """Inside, PyTorch traces stand-ins of operators that it would unroll or could not trace.
-
-    The dispatch tables of the originals are the process's: a trace in another
-    thread meets the stand-ins meanwhile, which have the same meaning.
-    """
-    replaced: dict[OpOverload, tuple[Any, Any]] = {
-        **{original: (_EXPANSION, expansion(original)) for original in STAND_INS},
-        **{original: (_EXPANSION, function) for original, function in statistics.EXPANSIONS.items()},
-        **{original: (_AUTOGRAD, kernel) for original, kernel in masked_updates.KERNELS.items()},
-    }
-    before = {original: dict(original.py_kernels) for original in replaced}
-    for original, (key, function) in replaced.items():
-        original.py_kernels[key] = function
-        original._dispatch_cache.clear()
-    try:
+    """Inside, this thread traces stand-ins of operators that PyTorch would unroll or could not trace."""
+    with tracing(), patched(*(kernels(original, found) for original, found in _stand_ins().items())):
         yield
-    finally:
-        for original, kernels in before.items():
-            original.py_kernels.clear()
-            original.py_kernels.update(kernels)
-            original._dispatch_cache.clear()
+
+
+def traced_losses_and_solvers() -> list[Patch]:
+    """With these, PyTorch traces ``ctc_loss`` and ``linalg_lstsq``."""
+    ctc_loss = dict.fromkeys((_COMPOSITE, DispatchKey.Autograd), _ctc_loss_of_lists)
+    return [kernels(aten.ctc_loss.IntList, ctc_loss), *rules(_RULES)]

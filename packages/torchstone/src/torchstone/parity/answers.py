@@ -27,9 +27,9 @@ from ..artifact import load_artifact, save_artifact
 from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import (
     decompositions,
+    mended_operators,
     normalize,
     passing_value_checks,
-    without_wrong_expansions,
 )
 from ..compiler.program import lower_program
 from ..compiler.rules import replacing
@@ -169,7 +169,7 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
         """A call may write into what it is given (running statistics); programs do not."""
         return function(*(one.clone() for one in given))
 
-    with passing_value_checks(), without_wrong_expansions():
+    with passing_value_checks(), mended_operators():
         with replacing():
             differentiated = make_fx(on_copies, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
         _refuse_other_memory(differentiated, operands)

@@ -22,7 +22,7 @@ from optest.core.comparison import Comparison
 from .. import dtypes, hlo
 from ..compiler.graphs import output_values, settle_inplace_views, to_numpy
 from ..compiler.lower import lower_graph
-from ..compiler.normalize import decompositions
+from ..compiler.normalize import decompositions, mended_operators
 from ..compiler.support import find_unsupported, needs_seed
 from ..errors import UnsupportedOperators
 from ..runtime import get_engine
@@ -131,13 +131,14 @@ def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outc
     # Cotangents are inputs, not constants: only so is a mutation of what derives from them taken out.
     inputs = [tensor for plan in plans for tensor in (*plan.leaves, *plan.cotangents)]
     # Autograd first, then its graph without mutation: requires_grad_ is not allowed under functionalize.
-    differentiated = make_fx(every, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-    traced = make_fx(
-        torch.func.functionalize(differentiated, remove="mutations_and_views"),
-        decomposition_table=decompositions(),
-        tracing_mode="fake",
-        _allow_non_fake_inputs=True,
-    )(*inputs)
+    with mended_operators():
+        differentiated = make_fx(every, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        traced = make_fx(
+            torch.func.functionalize(differentiated, remove="mutations_and_views"),
+            decomposition_table=decompositions(),
+            tracing_mode="fake",
+            _allow_non_fake_inputs=True,
+        )(*inputs)
     traced.graph.eliminate_dead_code()
     found = iter(run_graph(traced, inputs))
     return [
@@ -224,7 +225,7 @@ def graph_of_calls(calls: Sequence[Call]) -> tuple[GraphModule, list[torch.Tenso
     for overload, sample in placed:
         node = graph.call_function(overload, sample.args, sample.kwargs)
         args, kwargs = pytree.tree_map_only(Node, lambda n: n.meta["val"], (sample.args, sample.kwargs))
-        with mode:
+        with mended_operators(), mode:
             node.meta["val"] = overload(*args, **kwargs)
         outputs.append(node)
     flat: list[Node] = []

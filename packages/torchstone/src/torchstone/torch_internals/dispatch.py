@@ -1,13 +1,20 @@
-"""PyTorch's dispatcher: keys, kernels, and what a thread leaves out of it."""
+"""PyTorch's dispatcher: keys, kernels, and what a thread leaves out of it.
+
+Beside compiled kernels an overload has kernels in Python. They run where PyTorch traces, and
+where :func:`kernels` puts one of ours the other threads get what they had without it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 from .operators import OpOverload
+from .patches import Patch, for_tracing_thread
 from .probing import Internal
 
 DispatchKey = torch._C.DispatchKey
@@ -44,3 +51,29 @@ def is_composite_implicit(overload: OpOverload) -> bool:
 def versions_uncounted() -> Any:
     """A context in which writes into tensors do not count as changes for autograd."""
     return exclude_keys(torch._C.DispatchKeySet(DispatchKey.ADInplaceOrView))
+
+
+def python_kernels(overload: OpOverload) -> dict[Any, Callable[..., Any]]:
+    """The kernels of ``overload`` that are written in Python, by dispatch key: PyTorch's own table."""
+    return overload.py_kernels
+
+
+def call_compiled(overload: OpOverload, key: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Calls the compiled kernel for ``key``, else the composite one; NotImplemented if there is neither."""
+    for found in (key, DispatchKey.CompositeImplicitAutograd):
+        if has_kernel_for(overload, found):
+            return overload._op_dk(found, *args, **kwargs)
+    return NotImplemented
+
+
+def kernels(overload: OpOverload, functions: Mapping[Any, Callable[..., Any]]) -> Patch:
+    """Kernels in Python by dispatch key that ``overload`` has in the thread that traces."""
+    before = python_kernels(overload)
+    composite = before.get(DispatchKey.CompositeImplicitAutograd)
+    placed = {
+        key: for_tracing_thread(
+            function, before.get(key) or composite or partial(call_compiled, overload, key)
+        )
+        for key, function in functions.items()
+    }
+    return Patch(before, placed, overload._dispatch_cache.clear)

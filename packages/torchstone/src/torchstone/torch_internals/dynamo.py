@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .patches import Members, Patch
 from .probing import Internal
 
 _COMPILE = "torch.compile"
@@ -16,12 +21,36 @@ min_cut_partition = Internal(
 TracingContext = Internal("torch._guards.TracingContext", _COMPILE)
 config = Internal("torch._dynamo.config", _COMPILE)
 convert_frame = Internal("torch._dynamo.convert_frame", _COMPILE)
-innermost_backend = Internal("torch._dynamo.eval_frame.innermost_backend", _COMPILE)
-polyfilled_function_ids = Internal(f"{TRACE_RULES}._polyfilled_function_ids", _COMPILE)
-PolyfilledFunctionVariable = Internal("torch._dynamo.variables.PolyfilledFunctionVariable", _COMPILE)
+_innermost_backend = Internal("torch._dynamo.eval_frame.innermost_backend", _COMPILE)
+_polyfilled_ids = Internal(f"{TRACE_RULES}._polyfilled_function_ids", _COMPILE)
+_PolyfilledFunctionVariable = Internal("torch._dynamo.variables.PolyfilledFunctionVariable", _COMPILE)
 VariableTracker = Internal("torch._dynamo.variables.base.VariableTracker", "redirection in compiled code")
 TensorGuards = Internal("torch._C._dynamo.guards.TensorGuards", "quick calls of compiled code")
 TorchDynamoException = Internal("torch._dynamo.exc.TorchDynamoException", "verifying torch.compile")
 BackendCompilerFailed = Internal("torch._dynamo.exc.BackendCompilerFailed", "verifying torch.compile")
 counters = Internal("torch._dynamo.utils.counters", "counting graph breaks")
 reset = Internal("torch._dynamo.reset", "counting graph breaks")
+
+
+def is_backend(argument: Any, backend: Callable[..., Any]) -> bool:
+    """Whether ``argument`` is ``backend`` in the wrappers that PyTorch puts around backends."""
+    if not callable(argument):
+        return False
+    inner = _innermost_backend(argument)
+    return getattr(inner, "compiler_fn", inner) is backend
+
+
+def traced_instead(substitutes: Mapping[Callable[..., Any], Callable[..., Any]]) -> list[Patch]:
+    """Lets Dynamo trace functions of ours in place of PyTorch's.
+
+    A function that has a substitute already keeps it: the user's own, or that of a frame around this one.
+    """
+    handlers = _PolyfilledFunctionVariable.get()._get_polyfill_handlers()
+    added = {}
+    for function, substitute in substitutes.items():
+        if function not in handlers:
+            handler: Any = functools.partial(function)
+            handler.__torch_dynamo_polyfill__ = substitute
+            added[function] = handler
+    ids = {id(function): True for function in added}
+    return [Patch(handlers, added), Patch(Members(_polyfilled_ids()), ids)]

@@ -1,25 +1,79 @@
-"""``torch.export``: which composite operators it keeps whole, and how it overrides their expansion."""
+"""``torch.export``: which composite operators it keeps whole, how it overrides expansions, effects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._ops import _OpNamespace
 
+from .dynamo import traced_instead
+from .fake import fake_rules
 from .operators import OpOverload
+from .patches import Patch, attributes, for_tracing_thread, functions, is_tracing
 from .probing import Internal
 
 _EXPORT = "exporting"
-exported_program = Internal("torch.export.exported_program", _EXPORT)
-override_expansions = Internal("torch.export.exported_program._override_composite_implicit_decomp", _EXPORT)
-OVERRIDE, COLLECT = "_override_composite_implicit_decomp", "_collect_all_valid_cia_ops"
-"""Functions of ``torch.export.exported_program``."""
-
+_exported_program = Internal("torch.export.exported_program", _EXPORT)
+_override = Internal("torch.export.exported_program._override_composite_implicit_decomp", _EXPORT)
+_effects = Internal("torch._library.simple_registry.singleton", _EXPORT).get
 _materialize = Internal("torch._export.utils._materialize_cpp_cia_ops", _EXPORT)
 _collect_aten = Internal("torch._export.utils._collect_all_valid_cia_ops_for_aten_namespace", _EXPORT)
 _is_preservable = Internal("torch._export.utils._is_preservable_cia_op", _EXPORT)
+
+
+def quick_overrides(overriding: Callable[..., Any]) -> Patch:
+    """Lets an export use ``overriding`` and :func:`composites` in place of its own functions."""
+    _override.get()  # looked up before another function stands there
+    return functions(
+        _exported_program.get(),
+        _override_composite_implicit_decomp=overriding,
+        _collect_all_valid_cia_ops=composites,
+    )
+
+
+def exporting_here() -> list[Patch]:
+    """Lets other threads see no export: PyTorch would ignore ``torch.compile`` in them meanwhile."""
+
+    def flag() -> bool:
+        return torch.compiler._is_exporting_flag
+
+    is_exporting = for_tracing_thread(flag, lambda: False)
+    return [attributes(torch.compiler, is_exporting=is_exporting), *traced_instead({is_exporting: flag})]
+
+
+def overridden_tables(
+    operator: OpOverload, expansion: Callable[..., Any]
+) -> tuple[dict[Any, Callable[..., Any]], Callable[..., Any] | None]:
+    """The kernels in Python and the rule for fake tensors that let an export run ``expansion``.
+
+    No rule if ``operator`` has one. PyTorch writes into its tables; here it does so for a copy of
+    ``operator`` that calls the same code.
+    """
+    twin = copy.copy(operator)
+    twin.py_kernels, twin._dispatch_cache = dict(operator.py_kernels), {}
+    with _override({twin: expansion}):
+        rule = None if operator in fake_rules() else fake_rules()[twin]
+        return dict(twin.py_kernels), rule
+
+
+def without_effect(qualified_name: str) -> Patch:
+    """Lets the thread that traces treat an operator (``aten::name``) as one without effect."""
+    entry = _effects().find(qualified_name)
+    return attributes(entry, effect=_NoEffect(entry.effect))
+
+
+class _NoEffect:
+    """An operator's entry in PyTorch's table of effects; for the thread that traces it has none."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    @property
+    def effect(self) -> Any:
+        return None if is_tracing() else self._theirs.effect
 
 
 def composites() -> set[OpOverload]:

@@ -1,12 +1,25 @@
-"""Fake tensors, which carry shape, dtype and strides and have no values."""
+"""Fake tensors, which have shape, dtype and strides but no values, and rules for operators on them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from torch._subclasses import FakeTensor, FakeTensorMode
 
+from .patches import Patch, for_tracing_thread, functions
 from .probing import Internal
 
-__all__ = ["LOGGER", "DataDependentOutputException", "FakeTensor", "FakeTensorMode", "detect_fake_mode"]
+__all__ = [
+    "LOGGER",
+    "DataDependentOutputException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "detect_fake_mode",
+    "fake_rules",
+    "placed_rules",
+    "rules",
+]
 
 LOGGER = "torch._subclasses.fake_tensor"
 
@@ -14,3 +27,41 @@ detect_fake_mode = Internal("torch._guards.detect_fake_mode", "subgraphs of cont
 DataDependentOutputException = Internal(
     "torch._subclasses.fake_tensor.DataDependentOutputException", "tracing derivatives that look at values"
 )
+_rules = Internal("torch._subclasses.fake_impls.op_implementations_dict", "rules for fake tensors")
+_BypassDispatchCache = Internal(
+    "torch._subclasses.fake_tensor._BypassDispatchCache", "rules for fake tensors"
+)
+
+
+def fake_rules() -> dict[Any, Callable[..., Any]]:
+    """The rules by overload: PyTorch's own table."""
+    found: dict[Any, Callable[..., Any]] = _rules.get()
+    return found
+
+
+def placed_rules(added: Mapping[Any, Callable[..., Any]]) -> Patch:
+    """Rules ``(mode, overload, *args)`` for fake tensors, by overload, in the thread that traces."""
+    theirs = fake_rules()
+    return Patch(
+        theirs, {one: for_tracing_thread(rule, theirs.get(one, _no_rule)) for one, rule in added.items()}
+    )
+
+
+def _no_rule(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+def rules(added: Mapping[Any, Callable[..., Any]]) -> list[Patch]:
+    """As :func:`placed_rules`, for rules whose results differ from those that other threads get.
+
+    PyTorch remembers results for the whole process. It neither looks up nor keeps those of calls that
+    have such a rule.
+    """
+    check = FakeTensorMode._validate_cache_key
+
+    def refuse_ours(self: Any, overload: Any, args: Any, kwargs: Any) -> None:
+        if overload in added:
+            raise _BypassDispatchCache.get()("it has a rule for this trace")
+        check(self, overload, args, kwargs)
+
+    return [placed_rules(added), functions(FakeTensorMode, _validate_cache_key=refuse_ours)]

@@ -14,9 +14,10 @@ functions of modules. :func:`patched` puts entries of ours into them and takes t
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ ABSENT: Any = object()
 """The value of an entry that a table does not have."""
 
 _lock = Internal("torch._dynamo.convert_frame.compile_lock", "tracing")
+_compile_session = Internal("torch.compiler._compile_session_context", "tracing in several threads")
 
 
 _thread: int | None = None
@@ -38,12 +40,17 @@ def tracing() -> Iterator[None]:
 
     With a lock of its own, a thread that compiles (and holds Dynamo's) and one that exports
     (and compiles a branch of ``torch.cond``) could wait for each other.
+
+    Where ``torch.fx`` traces and nothing says that this is part of a compilation, PyTorch refuses calls
+    of compiled functions, in every thread. So this says it.
     """
     global _thread
     with _lock.get():
         before, _thread = _thread, threading.get_ident()
+        session = _compile_session() if before is None and _compile_session.is_there() else nullcontext()
         try:
-            yield
+            with session:
+                yield
         finally:
             _thread = before
 
@@ -53,34 +60,57 @@ def is_tracing() -> bool:
     return _thread == threading.get_ident()
 
 
-@dataclass(eq=False)
-class Patch:
-    """One entry of a table (of a dict, or an attribute of an object), and what is put there.
+class _Attributes:
+    """The attributes of a module, class or object, with what a dict offers to read and write them."""
 
-    ``value`` may be :data:`ABSENT`, which takes the entry out.
-    """
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def get(self, name: str, default: Any) -> Any:
+        return vars(self._owner).get(name, default)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._owner, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        delattr(self._owner, name)
+
+
+class Members:
+    """The members of a set, with what a dict offers: a member's value is True."""
+
+    def __init__(self, members: set[Any]) -> None:
+        self._members = members
+
+    def get(self, member: Any, default: Any) -> Any:
+        return True if member in self._members else default
+
+    def __setitem__(self, member: Any, value: Any) -> None:
+        self._members.add(member)
+
+    def __delitem__(self, member: Any) -> None:
+        self._members.remove(member)
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """Entries of one table, and what is put there; :data:`ABSENT` takes an entry out."""
 
     table: Any
-    key: Any
-    value: Any
-    is_attribute: bool = False
+    entries: Mapping[Any, Any]
     changed: Callable[[], Any] | None = None
     """Called after each change: for caches of the table."""
 
-    def read(self) -> Any:
-        table = vars(self.table) if self.is_attribute else self.table
-        return table.get(self.key, ABSENT)
+    def read(self) -> dict[Any, Any]:
+        """What the table has now under the keys of the entries."""
+        return {key: self.table.get(key, ABSENT) for key in self.entries}
 
-    def write(self, value: Any) -> None:
-        if not self.is_attribute:
-            if value is ABSENT:
-                self.table.pop(self.key, None)
-            else:
-                self.table[self.key] = value
-        elif value is ABSENT:
-            delattr(self.table, self.key)
-        else:
-            setattr(self.table, self.key, value)
+    def write(self, entries: Mapping[Any, Any]) -> None:
+        for key, value in entries.items():
+            if value is not ABSENT:
+                self.table[key] = value
+            elif self.table.get(key, ABSENT) is not ABSENT:
+                del self.table[key]
         if self.changed is not None:
             self.changed()
 
@@ -89,16 +119,16 @@ class Patch:
 def patched(*patches: Patch) -> Iterator[None]:
     """Inside, each patch is in place; see the module for what holds. Takes the tracing lock."""
     with tracing():
-        placed: list[tuple[Patch, Any]] = []
+        placed: list[tuple[Patch, dict[Any, Any]]] = []
         try:
             for patch in patches:
                 placed.append((patch, patch.read()))
-                patch.write(patch.value)
+                patch.write(patch.entries)
             yield
         finally:
             for patch, before in reversed(placed):
-                if patch.read() is patch.value:
-                    patch.write(before)
+                now = patch.read()
+                patch.write({key: before[key] for key, ours in patch.entries.items() if now[key] is ours})
 
 
 def for_tracing_thread(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +141,17 @@ def for_tracing_thread(function: Callable[..., Any], otherwise: Callable[..., An
     return chosen
 
 
-def replacing(owner: Any, name: str, function: Callable[..., Any]) -> Patch:
-    """``function`` in place of the one that ``owner``, a module or class, has under ``name``."""
-    before = vars(owner)[name]
-    return Patch(owner, name, for_tracing_thread(function, before), is_attribute=True)
+def attributes(owner: Any, **values: Any) -> Patch:
+    """``values`` as attributes of a module, class or object, for every thread."""
+    return Patch(_Attributes(owner), values)
+
+
+def functions(owner: Any, **replacements: Callable[..., Any]) -> Patch:
+    """Functions in place of those of a module or class, in the thread that traces."""
+    return attributes(owner, **{name: _in_place_of(owner, name, one) for name, one in replacements.items()})
+
+
+def _in_place_of(owner: Any, name: str, function: Callable[..., Any]) -> Any:
+    chosen = for_tracing_thread(function, getattr(owner, name))
+    is_bound = isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod)
+    return staticmethod(chosen) if is_bound else chosen

@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ...errors import CaptureError
 from ...torch_internals import pytree
+from ...torch_internals.patches import functions, patched, tracing
 from ...torch_internals.probing import Internal
 from ...torch_internals.tensors import submodules, version_of
 
@@ -48,7 +48,7 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
       So it is where the arguments do not fit the rule's signature.
     - a class of modules: the rule gets an instance, and returns what is called in its place.
     - ``(owner, "name")``, an attribute that is looked up when it is called: the
-      rule stands there meanwhile, for every thread.
+      rule stands there meanwhile, in this thread.
     """
 
     def register(function: Function) -> Function:
@@ -126,8 +126,11 @@ def replacing(rules: Rules = RULES) -> Iterator[None]:
     copies: list[_Copy] = []
     with ExitStack() as stack:
         stack.callback(_COPIES.reset, _COPIES.set(copies))
-        for (owner, name), function in rules.attributes.items():
-            stack.enter_context(patch.object(owner, name, _noted(function, name)))
+        stack.enter_context(tracing())
+        attributes = rules.attributes.items()
+        stack.enter_context(
+            patched(*(functions(owner, **{name: _noted(one, name)}) for (owner, name), one in attributes))
+        )
         stack.enter_context(_Calls(rules))
         yield
     for copied in copies:
