@@ -31,7 +31,7 @@ import inventory_docs  # noqa: E402
 import lowered_samples  # noqa: E402
 from markdown_tables import WRITTEN, code, table  # noqa: E402
 
-from optest.plan import driver_settings  # noqa: E402
+from optest import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, lowering  # noqa: E402
 from torchstone.compiler.index_checks import RULES  # noqa: E402

@@ -18,10 +18,7 @@ from .backends import BackendDriver, backend_manager
 from .console import ENVIRONMENT, FAILURES, INTERRUPTED, OK
 from .core.case import BackendTarget, TestCase
 from .core.environment import describe_run
-from .core.executors import opened
-from .core.journal import Journal
 from .core.result import CaseResult, RunInfo
-from .core.runner import TestRunner
 from .core.summary import Summary
 from .errors import BackendError, OptestError, UsageError, told
 from .ledger import Ledger, LedgerReporter
@@ -32,7 +29,10 @@ from .plan.loader import load
 from .plan.options import ReportRequest, RunOptions
 from .plan.rerun import rerun_command
 from .reporting import Reporter, TerminalReporter, make_reporter
-from .reporting.replay import write_script
+from .running.executors import opened
+from .running.journal import Journal
+from .running.replay import write_script
+from .running.runner import TestRunner
 
 
 @dataclass

@@ -14,10 +14,10 @@ import pytest
 
 from optest.backends import AscendBackendDriver, backend_manager
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import Status
 from optest.plan.loader import load
 from optest.plan.options import resolve
+from optest.running.execution import run_case
 
 ARTIFACTS = Path(__file__).parents[1] / "artifacts"
 TARGET = BackendTarget("npu", "ascend", "ascend310b")

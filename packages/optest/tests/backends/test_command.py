@@ -13,9 +13,9 @@ import pytest
 
 from optest.backends.command import CommandDriver
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import CaseResult, Status
 from optest.operators import operator_registry
+from optest.running.execution import run_case
 
 COPY = (
     "import os, shutil; os.makedirs('output', exist_ok=True); "

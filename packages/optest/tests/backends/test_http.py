@@ -14,9 +14,9 @@ import pytest
 
 from optest.backends.http import HttpDriver, pack, unpack
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import CaseResult, Status
 from optest.operators import operator_registry
+from optest.running.execution import run_case
 
 Answer = tuple[int, bytes]
 Serve = Callable[[Callable[[bytes], Answer]], str]

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from optest.backends import backend_manager
 from optest.cli.app import cli
 from optest.core.case import TestCase
-from optest.core.execution import run_case
 from optest.core.result import Status
 from optest.errors import UnknownName
 from optest.faults import FAULTS, FaultyDriver, Pair, Verdict, excluded, fault_kind, faults_of, run_faults
 from optest.faults.rules import EXCLUSIONS, Exclusion, cases_of
 from optest.operators import operator_registry
 from optest.operators.builtin import descriptors
+from optest.running.execution import run_case
 
 DESCRIPTORS = list(descriptors())
 CATEGORIES = sorted({one.category for one in DESCRIPTORS})

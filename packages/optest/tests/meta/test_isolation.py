@@ -13,14 +13,14 @@ import pytest
 
 from optest.backends import BackendDriver
 from optest.core.case import TestCase
-from optest.core.execution import DriverHandle
-from optest.core.executor import IsolatedExecutor, TaskTimedOut, WorkerDied, WorkerStartFailed
-from optest.core.journal import Journal
 from optest.core.result import CaseResult, Status
-from optest.core.runner import TestRunner
 from optest.core.summary import Summary
 from optest.errors import BackendError
 from optest.reporting import Reporter
+from optest.running.execution import DriverHandle
+from optest.running.executor import IsolatedExecutor, TaskTimedOut, WorkerDied, WorkerStartFailed
+from optest.running.journal import Journal
+from optest.running.runner import TestRunner
 
 Make = Callable[..., TestCase]
 

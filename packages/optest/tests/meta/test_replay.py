@@ -16,10 +16,10 @@ import pytest
 from optest.backends import BackendDriver
 from optest.core.case import BackendTarget, TestCase
 from optest.core.result import Status
-from optest.core.shrink import shrink
 from optest.errors import ReportError, UsageError
 from optest.operators import operator_registry
-from optest.reporting.replay import script, write_script
+from optest.running.replay import script, write_script
+from optest.running.shrink import shrink
 
 Make = Callable[..., TestCase]
 

@@ -207,7 +207,7 @@ def test_a_script_may_run_its_own_driver(tmp_path: Path, optest: Optest) -> None
         "import numpy as np\n"
         "from optest.backends import BackendDriver\n"
         "from optest.core.case import BackendTarget, TestCase\n"
-        "from optest.core.runner import TestRunner\n"
+        "from optest.running.runner import TestRunner\n"
         "from optest.operators import operator_registry\n"
         "class Mine(BackendDriver):\n"
         "    kind, name = 'cpu', 'mine'\n"

@@ -10,7 +10,6 @@ import pytest
 
 from optest.backends import BackendDriver, backend_manager
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import Status
 from optest.errors import BackendError
 from optest.operators import operator_registry
@@ -18,6 +17,7 @@ from optest.plan.entries import Flags
 from optest.plan.expectations import Expectations
 from optest.plan.loader import load
 from optest.plan.options import resolve
+from optest.running.execution import run_case
 
 torch = pytest.importorskip("torch")
 

@@ -10,12 +10,12 @@ import pytest
 
 from optest.backends import BackendDriver, backend_manager
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import CaseResult, Status
 from optest.operators import operator_registry
 from optest.plan.expectations import Expectations
 from optest.plan.loader import load
 from optest.plan.options import resolve
+from optest.running.execution import run_case
 
 EXPECTED = {Status.PASSED, Status.XFAILED}
 

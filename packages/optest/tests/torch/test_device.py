@@ -18,7 +18,8 @@ from optest.core.case import BackendTarget, TestCase
 from optest.errors import BackendError, MissingExtra
 from optest.operators import operator_registry
 from optest.operators.descriptor import OperatorDescriptor
-from optest.torch.device import GAPS, TorchDevice, need_torch
+from optest.torch.device import GAPS, TorchDevice
+from optest.torch.internals import need_torch
 
 torch = pytest.importorskip("torch")
 
@@ -67,7 +68,7 @@ def test_a_device_that_is_not_there() -> None:
 def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"'torch:cpu' needs PyTorch.*\n.*optest\[torch\]"):
-        need_torch("torch:cpu")
+        need_torch("the driver 'torch:cpu'")
 
 
 def test_selecting_imports_no_pytorch() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import Status
 from optest.operators import operator_registry
 from optest.plan.entries import Flags
 from optest.plan.loader import load
 from optest.plan.options import resolve
+from optest.running.execution import run_case
 from torchstone.parity.conformance import ArtifactDriver
 
 FEW = ("add", "batch_norm", "cast", "gather", "matmul", "scatter_reduce", "sort", "sum")

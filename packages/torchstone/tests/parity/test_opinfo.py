@@ -17,7 +17,8 @@ from optest.core.result import Status
 from optest.torch.compiled import TorchCompile, report_fallbacks
 from optest.torch.device import TorchDevice
 from optest.torch.opinfo.execution import Request, run_group
-from optest.torch.opinfo.groups import PHASES, Selection, plan
+from optest.torch.opinfo.groups import PHASES, Selection
+from optest.torch.opinfo.planning import plan
 from torchstone.parity.conformance import ArtifactDriver, fallbacks
 
 MOST = 2

@@ -12,30 +12,13 @@ from .manager import BackendManager, Family, backend_manager
 from .numpy_driver import NumpyDriver
 from .stub import StubDriver
 
-
-def _torch_device(name: str) -> BackendDriver:
-    from ..torch.device import TorchDevice
-
-    return TorchDevice(name)
-
-
-def _torch_compile(name: str) -> BackendDriver:
-    from ..torch.compiled import TorchCompile
-
-    return TorchCompile(name)
-
-
-def _faulty(name: str) -> BackendDriver:
-    from ..faults.driver import FaultyDriver
-
-    return FaultyDriver(name)
-
-
 for _driver in (StubDriver(), NumpyDriver(), CommandDriver(), AscendBackendDriver(), HttpDriver()):
     backend_manager.register(_driver)
-backend_manager.register_family(Family("torch", _torch_device, ("cpu", "cuda", "mps", "xpu")))
-backend_manager.register_family(Family("faulty", _faulty))
-backend_manager.register_family(Family("torch-compile", _torch_compile, ("inductor",)))
+backend_manager.register_family(
+    Family("torch", "optest.torch.device:TorchDevice", ("cpu", "cuda", "mps", "xpu"))
+)
+backend_manager.register_family(Family("faulty", "optest.faults.driver:FaultyDriver"))
+backend_manager.register_family(Family("torch-compile", "optest.torch.compiled:TorchCompile", ("inductor",)))
 
 __all__ = [
     "AscendBackendDriver",

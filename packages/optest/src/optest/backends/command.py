@@ -1,6 +1,6 @@
 """The driver ``command``: any program that reads and writes files is a backend.
 
-A case's ``backend_config.command`` says which files (``plan.driver_settings`` has the
+A case's ``backend_config.command`` says which files (``driver_settings`` has the
 schema). ``ascend`` is the same under another name, kind and key.
 """
 
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from ..driver_settings import COMMAND_FIELDS, check_settings
 from ..errors import InputWritten, UsageError
 from ..names import listing
-from ..plan.driver_settings import COMMAND_FIELDS, check_settings
 from .driver import BackendDriver, ProgramFailed
 from .process import run_program
 from .tensor_files import BadOutput, holds, make_room, read, stored, write

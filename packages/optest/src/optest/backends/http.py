@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ..plan.driver_settings import HTTP_FIELDS, check_settings
+from ..driver_settings import HTTP_FIELDS, check_settings
 from .command import case_facts
 from .driver import BackendDriver, ProgramFailed, Unsupported
 from .tensor_files import BadOutput, restored, stored

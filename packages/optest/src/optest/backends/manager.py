@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..dotted import load_object
 from ..errors import RegistrationError, UnknownName, UsageError
 from ..names import listing
 from .driver import BackendDriver
@@ -12,11 +13,21 @@ from .driver import BackendDriver
 
 @dataclass(frozen=True)
 class Family:
-    """Drivers named ``PREFIX:MEMBER`` and made on demand; ``members`` are those worth listing."""
+    """Drivers named ``PREFIX:MEMBER``, made on demand; ``members`` are those worth listing.
+
+    ``driver`` is a class that is called with the member's name, or its dotted path
+    ``module:class``, which is imported at the first use.
+    """
 
     prefix: str
-    make: Callable[[str], BackendDriver]
+    driver: Callable[[str], BackendDriver] | str
     members: tuple[str, ...] = ()
+
+    def make(self, member: str) -> BackendDriver:
+        """The driver of one member."""
+        make = load_object(self.driver, "driver") if isinstance(self.driver, str) else self.driver
+        made: BackendDriver = make(member)
+        return made
 
 
 _BROUGHT = ("gpu", "npu")

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from .. import __version__
+from .._version import __version__
 from .case import BackendTarget
 from .result import RunInfo
 

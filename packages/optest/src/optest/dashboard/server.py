@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from .. import __version__
+from .._version import __version__
 from ..core.result import FAILURES, RunInfo
 from ..errors import LedgerError, OptestError
 from ..ledger import Ledger

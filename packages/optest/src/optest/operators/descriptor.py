@@ -135,14 +135,6 @@ class OperatorDescriptor:
     aliases: Mapping[str, str] = field(default_factory=dict)
     mutates: tuple[str, ...] = ()
 
-    def __reduce__(self) -> Any:
-        """By name where the registry holds this very descriptor: rules need not pickle."""
-        from .registry import operator_registry, registered
-
-        if operator_registry.peek(self.name) is self:
-            return registered, (self.name,)
-        return super().__reduce__()
-
     def complete_attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` checked, with the defaults filled in, in the descriptor's order.
 

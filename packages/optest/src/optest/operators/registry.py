@@ -7,6 +7,7 @@ It loads the built-in operators at the first look, from ``descriptors()`` of
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -124,3 +125,13 @@ operator_registry = OperatorRegistry(_builtin_descriptors)
 def registered(name: str) -> OperatorDescriptor:
     """The operator ``name`` of this process's registry: how descriptors are unpickled."""
     return operator_registry.get(name)
+
+
+def _reduced(descriptor: OperatorDescriptor) -> Any:
+    """By name where the registry holds this very descriptor: rules need not pickle."""
+    if operator_registry.peek(descriptor.name) is descriptor:
+        return registered, (descriptor.name,)
+    return descriptor.__reduce_ex__(2)
+
+
+copyreg.pickle(OperatorDescriptor, _reduced)

@@ -16,12 +16,12 @@ from typing import Any
 from ..core.case import BackendTarget, TestCase
 from ..core.tolerance import Tolerance, ToleranceTable
 from ..dotted import load_reference
+from ..driver_settings import merge_config
 from ..errors import AttributeMismatch, OptestError, ShapeError, UsageError
 from ..generators.base import load_generator
 from ..operators.descriptor import DTypes, OperatorDescriptor, Shape
 from ..operators.registry import operator_registry
 from .document import Document, Keys
-from .driver_settings import merge_config
 
 Combination = tuple[dict[str, Shape], dict[str, Any], str]
 """Input shapes, complete attributes, a note."""

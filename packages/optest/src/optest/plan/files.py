@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.tolerance import ToleranceTable
+from ..driver_settings import merge_config
 from .document import Document, read_document
-from .driver_settings import merge_config
 from .entries import Entry, Place
 from .schema import check_plan
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..core.case import BackendTarget, TestCase
+from ..driver_settings import merge_config
 from ..errors import UsageError
-from .driver_settings import merge_config
 from .filters import Filter, nothing_matched
 from .options import RunOptions
 

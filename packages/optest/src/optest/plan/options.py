@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.tolerance import ToleranceTable
+from ..driver_settings import DRIVER_FIELDS, check_settings, merge_config
 from ..errors import UsageError
-from .driver_settings import DRIVER_FIELDS, check_settings, merge_config
 from .entries import Entry, Flags
 from .files import Plan, read_plan
 

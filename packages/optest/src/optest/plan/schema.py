@@ -11,9 +11,9 @@ import json
 from functools import cache
 from typing import Any
 
+from ..driver_settings import DRIVER_FIELDS, settings_schema
 from ..names import listing, near_misses
 from .document import Document, Keys
-from .driver_settings import DRIVER_FIELDS, settings_schema
 
 _STRING = {"type": "string", "minLength": 1}
 _DTYPE = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..backends.driver import Unsupported
 from ..errors import BackendError
 from ..names import listing, near_misses
-from .device import TorchDriver, gaps_of, need_torch
+from .device import TorchDriver, gaps_of
+from .internals import need_torch
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -47,7 +48,7 @@ class TorchCompile(TorchDriver):
 
     def setup(self) -> None:
         """Import PyTorch and look the backend up; raises :class:`BackendError` if there is none."""
-        need_torch(self.name)
+        need_torch(f"the driver {self.name!r}")
         import torch
 
         known = torch.compiler.list_backends(exclude_tags=())
@@ -63,7 +64,8 @@ class TorchCompile(TorchDriver):
     def prepare(self, call: Any) -> Any:
         """``call`` compiled for one set of shapes; what breaks the graph is unsupported."""
         import torch
-        from torch._dynamo.exc import Unsupported as GraphBreak
+
+        from .internals import GraphBreak
 
         torch.compiler.reset()  # one case's guards and limits are no business of the next
         compiled = torch.compile(call, backend=self.backend, fullgraph=True, dynamic=False)
@@ -90,8 +92,8 @@ class TorchCompile(TorchDriver):
     def _run_together(self, repeats: int, calls: Sequence[Call]) -> tuple[Sequence[Sequence[Any]], Answer]:
         """All outputs of the calls, from one compiled function; raises if several calls share fallbacks."""
         import torch
-        from torch._dynamo.utils import counters
 
+        from .internals import counters
         from .opinfo.calls import (
             FORWARD,
             GRADIENT,

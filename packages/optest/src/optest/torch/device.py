@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -14,19 +13,14 @@ from numpy.typing import NDArray
 from ..backends.driver import BackendDriver, Unsupported
 from ..core.inputs import require_unwritten
 from ..core.interrupt import is_ctrl_c
-from ..errors import BackendError, MissingExtra
+from ..errors import BackendError
+from .internals import need_torch
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
     from .opinfo.calls import Answer, Call
 
 GAPS = Path(__file__).with_name("gaps")
-
-
-def need_torch(name: str) -> None:
-    """Raise :class:`MissingExtra` unless PyTorch can be imported."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra(f"the driver {name!r} needs PyTorch, which is not installed", extra="torch")
 
 
 def gaps_of(name: str) -> Path | None:
@@ -111,7 +105,7 @@ class TorchDevice(TorchDriver):
 
     def setup(self) -> None:
         """Import PyTorch and touch the device; raises :class:`BackendError` where that fails."""
-        need_torch(self.name)
+        need_torch(f"the driver {self.name!r}")
         import torch
 
         try:

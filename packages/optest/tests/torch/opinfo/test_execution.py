@@ -21,8 +21,9 @@ from optest.torch.opinfo.additions import additions  # noqa: E402
 from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved, together  # noqa: E402
 from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
-from optest.torch.opinfo.groups import PHASES, Group, Selection, plan  # noqa: E402
+from optest.torch.opinfo.groups import PHASES, Group, Selection  # noqa: E402
 from optest.torch.opinfo.phases import cases_of, planned  # noqa: E402
+from optest.torch.opinfo.planning import plan  # noqa: E402
 
 CONTROL = TorchDevice("cpu")
 TARGET = BackendTarget("torch", "torch:cpu")

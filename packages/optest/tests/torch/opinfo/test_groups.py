@@ -11,8 +11,9 @@ pytest.importorskip("torch")
 from optest.coverage.stages import Operators, load_stages
 from optest.errors import UnknownName, UsageError
 from optest.torch.opinfo.databases import entries_of
-from optest.torch.opinfo.groups import PHASES, SUITES, Group, Selection, plan
+from optest.torch.opinfo.groups import PHASES, SUITES, Group, Selection
 from optest.torch.opinfo.phases import planned
+from optest.torch.opinfo.planning import plan
 
 
 def test_every_entry_and_dtype_of_the_cpu_counts() -> None:

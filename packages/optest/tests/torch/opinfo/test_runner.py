@@ -14,9 +14,9 @@ pytest.importorskip("torch")
 
 from optest.core.case import BackendTarget
 from optest.core.environment import describe_run
-from optest.core.executor import TaskTimedOut, WorkerDied
-from optest.core.journal import Journal
 from optest.core.result import CaseResult, Status
+from optest.running.executor import TaskTimedOut, WorkerDied
+from optest.running.journal import Journal
 from optest.torch.device import TorchDevice
 from optest.torch.opinfo import runner as runner_module
 from optest.torch.opinfo.execution import Request, run_group

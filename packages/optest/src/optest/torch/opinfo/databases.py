@@ -5,7 +5,7 @@ Not here: what the samples of an entry become (``phases``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import UnknownName
+from ..internals import database, leave_seeds_alone
 from .groups import PHASES, SUITES
 
 _SAMPLED = ("forward", "noncontiguous", "determinism", "dynamic_batch", "perf", "stress")
@@ -90,58 +91,30 @@ def _operators(suite: str, database: list[Any]) -> list[Entry]:
 
 
 def _op_db() -> list[Entry]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    _leave_seeds_alone()
-    return _operators("opinfo", op_db)
+    leave_seeds_alone()
+    return _operators("opinfo", database("op_db"))
 
 
 def _python_ref_db() -> list[Entry]:
-    from torch.testing._internal.common_methods_invocations import python_ref_db
-
-    return _operators("python_ref", python_ref_db)
+    return _operators("python_ref", database("python_ref_db"))
 
 
 def _hop_db() -> list[Entry]:
-    from torch.testing._internal.hop_db import hop_db
-
-    return _operators("hop", hop_db)
+    return _operators("hop", database("hop_db"))
 
 
 def _module_db() -> list[Entry]:
-    from torch.testing._internal.common_modules import module_db
-
     return [
         Entry("module", name, info, _names(info.dtypes), "module")
-        for name, info in _distinct([(info.formatted_name, info) for info in module_db])
+        for name, info in _distinct([(info.formatted_name, info) for info in database("module_db")])
     ]
 
 
 def _optim_db() -> list[Entry]:
-    from torch.testing._internal import common_optimizers
-
-    database: list[Any] = common_optimizers.optim_db
-
     return [
         Entry("optim", info.optim_cls.__name__, info, ("float32", "float64"), "optimizer")
-        for info in database
+        for info in database("optim_db")
     ]
-
-
-def _leave_seeds_alone() -> None:
-    """Have the database call random operators as they are.
-
-    It wraps them in a function that seeds PyTorch before every call, so that each answer
-    would be the same and a stream that stands still would go unseen.
-    """
-    from torch.testing._internal import common_methods_invocations
-
-    module: Any = common_methods_invocations
-
-    def plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    module.wrapper_set_seed = plain
 
 
 _LOADERS = {

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.case import BackendTarget
-from ...core.execution import DriverHandle, tail
 from ...core.result import CaseResult, Status
-from ...core.worker import captured
+from ...running.execution import DriverHandle, tail
+from ...running.worker import captured
+from ..internals import overloads_seen
 from .asking import asked
 from .bounded import formed
 from .calls import FORWARD, Answer, AnswersCalls, copied, evaluate
@@ -267,26 +267,14 @@ def record(
     )
 
 
-class _Seen(TorchDispatchMode):
-    """Notes the overloads that are called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
-
-
 def overloads_of(case: Case) -> list[str]:
     """The overloads that eager PyTorch calls for a forward case."""
     if case.skipped or case.raises is not None or case.call.kind != FORWARD:
         return []
     call = case.call.map(copied)
     try:
-        with _Seen() as seen:
+        with overloads_seen() as names:
             evaluate(call)
     except Exception:  # noqa: BLE001  # some operators refuse to be watched
         return []
-    return sorted(seen.names)
+    return sorted(names)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from ...errors import text_of
+from ..internals import tree_map_only
 from .additions import additions
 from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate, written
 from .databases import entries_of
@@ -319,17 +320,13 @@ class _IntoOut:
     function: Callable[..., Any]
 
     def __call__(self, template: Any, *args: Any, **kwargs: Any) -> Any:
-        from torch.utils import _pytree as pytree
-
-        target = pytree.tree_map_only(Tensor, lambda one: torch.ones_like(one), template)
+        target = tree_map_only(Tensor, lambda one: torch.ones_like(one), template)
         returned = self.function(*args, **kwargs, out=target)
         return target, returned
 
 
 def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    from torch.utils import _pytree as pytree
-
-    return pytree.tree_map_only(Tensor, lambda one: copied(one.detach()), args)
+    return tree_map_only(Tensor, lambda one: copied(one.detach()), args)
 
 
 def _inplace(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
@@ -346,9 +343,7 @@ class _OnCopy:
     function: Callable[..., Any]
 
     def __call__(self, first: Any, *args: Any, **kwargs: Any) -> Any:
-        from torch.utils import _pytree as pytree
-
-        target = pytree.tree_map_only(Tensor, lambda one: one.clone(), first)
+        target = tree_map_only(Tensor, lambda one: one.clone(), first)
         returned = self.function(target, *args, **kwargs)
         return target, returned
 

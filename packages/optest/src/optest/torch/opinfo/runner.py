@@ -16,14 +16,14 @@ from typing import Any
 
 from ...backends.driver import BackendDriver
 from ...core.case import BackendTarget
-from ...core.execution import DriverHandle, start_worker, tail
-from ...core.executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
 from ...core.interrupt import is_ctrl_c, watched
-from ...core.journal import Journal
 from ...core.result import CaseResult, RunInfo, Status
 from ...core.summary import Summary
 from ...errors import BackendError, told
 from ...reporting.manager import Reporter, ReportManager
+from ...running.execution import DriverHandle, start_worker, tail
+from ...running.executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
+from ...running.journal import Journal
 from .execution import GroupOutcome, Request, add, record, run_in_worker
 from .groups import Group
 from .phases import planned
@@ -39,7 +39,7 @@ class SuiteRunner:
     """Runs groups on one driver, as tasks of up to 96 cases, each in one of ``workers`` processes.
 
     A task of more than ``timeout`` seconds, or that kills its process, is halved until the
-    sample that does it is alone. Other arguments are those of ``optest.core.runner.TestRunner``;
+    sample that does it is alone. Other arguments are those of ``optest.running.runner.TestRunner``;
     ``most`` bounds how many samples of a group run, ``samples`` says which.
     """
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from torch.utils import _pytree as pytree
 
+from ..internals import tree_flatten, tree_leaves, tree_unflatten
 from .calls import Function, Tensor, dense
 
 WIDER = {
@@ -43,7 +43,7 @@ class Bound:
 
     @property
     def leaves(self) -> list[Any]:
-        return pytree.tree_leaves((tuple(self.args), dict(self.kwargs)))
+        return tree_leaves((tuple(self.args), dict(self.kwargs)))
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -52,14 +52,14 @@ class Bound:
 
     def function(self, *, wide: bool = False) -> Function:
         """The call as a function of its tensors; ``wide``: asked for wider dtypes throughout."""
-        leaves, spec = pytree.tree_flatten((tuple(self.args), dict(self.kwargs)))
+        leaves, spec = tree_flatten((tuple(self.args), dict(self.kwargs)))
         fixed = [_TENSOR if isinstance(leaf, Tensor) else _widened(leaf, wide) for leaf in leaves]
         target, then = self.target, self.then
 
         def function(*tensors: Tensor) -> list[Tensor]:
             feed = iter(tensors)
             filled = [next(feed) if leaf is _TENSOR else leaf for leaf in fixed]
-            args, kwargs = pytree.tree_unflatten(filled, spec)
+            args, kwargs = tree_unflatten(filled, spec)
             found = target(*args, **kwargs)
             return tensors_of(found if then is None else then(found))
 
@@ -69,7 +69,7 @@ class Bound:
 def tensors_of(result: Any) -> list[Tensor]:
     """The tensors in a result, dense; numbers in it as 0-d tensors."""
     found = []
-    for leaf in pytree.tree_leaves(result):
+    for leaf in tree_leaves(result):
         if isinstance(leaf, Tensor):
             found.append(dense(leaf))
         elif isinstance(leaf, _NUMBERS):

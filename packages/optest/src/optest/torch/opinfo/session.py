@@ -9,14 +9,14 @@ from pathlib import Path
 from ...backends import backend_manager
 from ...core.case import BackendTarget
 from ...core.environment import describe_run
-from ...core.executors import opened
-from ...core.journal import Journal
 from ...errors import UsageError
 from ...paths import state_dir
 from ...plan.expectations import Expectations
 from ...plan.options import ReportRequest
+from ...running.executors import opened
+from ...running.journal import Journal
 from ...session import Outcome, reporters_of
-from ..device import need_torch
+from ..internals import need_torch
 from .groups import Selection
 
 
@@ -43,7 +43,7 @@ def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = Tru
     Raises :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
     """
     selection = options.selection
-    need_torch(f"suite {selection.suite}")
+    need_torch(f"the suite {selection.suite}")
     if options.backend is None:
         raise UsageError(
             f"no backend is named for the suite {selection.suite}",
@@ -55,7 +55,7 @@ def run_suite(options: SuiteOptions, *, terminal: bool = True, color: bool = Tru
             f"the driver {driver.name!r} runs optest's own operators only, not calls of PyTorch's tensors",
             "--suite builtin runs on every driver; torch:DEVICE and torch-compile:BACKEND run them all",
         )
-    from .groups import plan
+    from .planning import plan
     from .runner import SuiteRunner
 
     groups = plan(selection)

@@ -18,6 +18,7 @@ from ...core.comparator import compare
 from ...core.comparison import Comparison
 from ...core.dtypes import kind_of
 from ...core.result import Status
+from ..internals import has_memory
 from ..tensors import to_array
 from .calls import Answer, Tensor
 from .phases import Case, raised
@@ -86,8 +87,8 @@ def array_of(value: Any) -> NDArray[Any]:
     """A tensor or array as an array; complex32 as pairs of float16, since NumPy has no such dtype."""
     if not isinstance(value, Tensor):
         return np.asarray(value)
-    if value._is_zerotensor():
-        value = value.clone()  # autograd's zeros have no memory
+    if not has_memory(value):
+        value = value.clone()
     return to_array(torch.view_as_real(value.resolve_conj()) if value.dtype is torch.complex32 else value)
 
 

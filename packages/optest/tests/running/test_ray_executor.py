@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from optest.core.executor import TaskTimedOut, WorkerDied
 from optest.errors import BackendError
 from optest.ledger import Ledger
+from optest.running.executor import TaskTimedOut, WorkerDied
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
@@ -44,7 +44,7 @@ def cluster() -> Iterator[Any]:
 
 def test_tasks_on_two_nodes_one_of_which_is_lost(cluster: Any, tmp_path: Path) -> None:
     """All comes back once; only what the lost node held ran twice. Crashes and hangs cost themselves."""
-    from optest.core.ray_executor import RayExecutor
+    from optest.running.ray_executor import RayExecutor
 
     with RayExecutor(timeout=5.0) as executor:
         assert executor.max_workers == 2
@@ -92,7 +92,7 @@ def test_a_run_on_a_cluster_is_that_of_one_machine(cluster: Any, monkeypatch: An
 
 
 def test_killing_cancels_what_has_no_result(cluster: Any) -> None:
-    from optest.core.ray_executor import RayExecutor
+    from optest.running.ray_executor import RayExecutor
 
     executor = RayExecutor(1)
     assert executor.submit(abs, -1).result(120) == 1
@@ -104,7 +104,7 @@ def test_killing_cancels_what_has_no_result(cluster: Any) -> None:
 
 
 def test_a_driver_that_cannot_be_set_up_is_told(cluster: Any) -> None:
-    from optest.core.ray_executor import RayExecutor
+    from optest.running.ray_executor import RayExecutor
 
     executor = RayExecutor(1, start=no_device)
     with pytest.raises(BrokenExecutor) as broken:

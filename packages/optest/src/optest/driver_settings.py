@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import UsageError
+from .errors import UsageError
 
 _TEXT = {"type": "string", "minLength": 1}
 _SECONDS = {"type": "number", "exclusiveMinimum": 0}

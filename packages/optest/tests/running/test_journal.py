@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import record
-from optest.core.journal import Journal
 from optest.core.result import Status
 from optest.core.tolerance import Tolerance
 from optest.errors import EnvironmentError_
 from optest.operators import operator_registry
+from optest.running.execution import record
+from optest.running.journal import Journal
 
 
 def case(size: int, **fields: Any) -> TestCase:

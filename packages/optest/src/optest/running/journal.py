@@ -16,9 +16,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from ..core.case import TestCase
+from ..core.result import CaseResult
 from ..errors import EnvironmentError_
-from .case import TestCase
-from .result import CaseResult
 
 _HINT = "OPTEST_HOME names the folder that optest keeps its files in"
 

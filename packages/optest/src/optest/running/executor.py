@@ -18,7 +18,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from .interrupt import is_ctrl_c
+from ..core.interrupt import is_ctrl_c
 from .process import START_TIMEOUT_S, Task, WorkerProcess
 from .worker import DONE, FAILED_START, RAISED, READY, STARTED, refuse_inside_import
 

@@ -18,14 +18,14 @@ import pytest
 
 from optest.backends import BackendDriver, ProgramFailed, Unsupported, backend_manager
 from optest.core.case import BackendTarget, TestCase
-from optest.core.journal import Journal
 from optest.core.result import CaseResult, RunInfo, Status
-from optest.core.runner import TestRunner
 from optest.core.summary import KEPT, Summary
 from optest.core.tolerance import Tolerance
 from optest.errors import BackendError, LedgerError
 from optest.operators import operator_registry
 from optest.reporting import Reporter
+from optest.running.journal import Journal
+from optest.running.runner import TestRunner
 
 
 def case(size: int = 4, op: str = "relu", **fields: Any) -> TestCase:

@@ -29,7 +29,9 @@ START_TIMEOUT_S = 600.0
 """Seconds that a process may take to start and to set up its driver."""
 _STOP_S = 10.0
 """Time for a process to tear its driver down."""
-_CODE = "import sys; sys.path[:] = {path!r}; from optest.core.worker import main; main({channel}, {lifeline})"
+_CODE = (
+    "import sys; sys.path[:] = {path!r}; from optest.running.worker import main; main({channel}, {lifeline})"
+)
 
 
 @dataclass(slots=True, eq=False)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__
+from .._version import __version__
 from ..core.dtypes import kind_of
 from ..core.result import Status
-from ..core.shrink import Shrunk, shrink
 from ..errors import ReportError
 from ..plugins import VARIABLE
-from .diagnostics import title
+from ..reporting.diagnostics import title
+from ..running.shrink import Shrunk, shrink
 
 if TYPE_CHECKING:
     from ..backends.driver import BackendDriver
@@ -47,7 +47,7 @@ import numpy as np
 from optest import bootstrap
 from optest.backends import backend_manager
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
+from optest.running.execution import run_case
 from optest.core.tolerance import Tolerance
 from optest.operators import operator_registry
 from optest.reporting.diagnostics import details

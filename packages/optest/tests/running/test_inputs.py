@@ -11,11 +11,11 @@ import pytest
 from optest.backends import BackendDriver
 from optest.backends.command import CommandDriver
 from optest.core.case import BackendTarget, TestCase
-from optest.core.execution import run_case
 from optest.core.result import CaseResult, Status
 from optest.dotted import load_object
 from optest.generators.base import load_generator
 from optest.operators import operator_registry
+from optest.running.execution import run_case
 
 Array = np.ndarray[Any, Any]
 

@@ -15,17 +15,17 @@ from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from ..backends.driver import BackendDriver
+from ..core.case import BackendTarget, TestCase
+from ..core.environment import describe_run
+from ..core.interrupt import is_ctrl_c, watched
+from ..core.result import CaseResult, RunInfo, Status
+from ..core.summary import Summary
 from ..errors import BackendError, OptestError, told
 from ..plan.rerun import rerun_command
 from ..reporting.manager import Reporter, ReportManager
-from .case import BackendTarget, TestCase
-from .environment import describe_run
 from .execution import DriverHandle, record, run_case, run_in_worker, set_up, start_worker, tail
 from .executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
-from .interrupt import is_ctrl_c, watched
 from .journal import Journal
-from .result import CaseResult, RunInfo, Status
-from .summary import Summary
 
 _IN_FLIGHT = 4
 """Cases per worker that are submitted and have no result: enough to keep every worker busy."""

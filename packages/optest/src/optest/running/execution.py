@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.driver import BackendDriver, ProgramFailed, Unsupported
+from ..core.case import TestCase
+from ..core.inputs import copies, require_unwritten
+from ..core.interrupt import is_ctrl_c
+from ..core.memory import free_bytes
+from ..core.reference import reference_outputs, rounded
+from ..core.result import CaseResult, Status
+from ..core.verdict import judge
 from ..errors import BackendError, InputWritten, OptestError, told
 from ..generators.base import load_generator
-from .case import TestCase
-from .inputs import copies, require_unwritten
-from .interrupt import is_ctrl_c
-from .memory import free_bytes
-from .reference import reference_outputs, rounded
-from .result import CaseResult, Status
-from .verdict import judge
 from .worker import captured
 
 Array = NDArray[Any]

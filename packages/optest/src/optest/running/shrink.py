@@ -1,7 +1,7 @@
 """A failing case made small: the smallest shapes and simplest values that still fail the same way.
 
 Candidates run in worker processes, so that crashes and hangs shrink too. Not here: the
-script that shows the result (``optest.reporting.replay``).
+script that shows the result (``optest.running.replay``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from functools import partial
 import numpy as np
 
 from ..backends.driver import BackendDriver
+from ..core.case import TestCase
+from ..core.dtypes import kind_of
+from ..core.result import CaseResult, Status
 from ..errors import OptestError, UsageError
 from ..operators.descriptor import Shape
 from ..operators.domain import ANY
-from .case import TestCase
-from .dtypes import kind_of
 from .execution import (
     Array,
     Arrays,
@@ -31,7 +32,6 @@ from .execution import (
     start_worker,
 )
 from .executor import IsolatedExecutor, TaskTimedOut, WorkerDied
-from .result import CaseResult, Status
 
 _ATTEMPTS = 400
 _SECONDS = 120.0

@@ -1,0 +1,115 @@
+"""The room for PyTorch's private names: no other module of optest uses one.
+
+A name is looked up when it is first needed. Where this PyTorch lacks it, the error says which
+PyTorch lacks what, and what does not work without it. Importing this module does not import PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import BackendError, MissingExtra
+
+
+def need_torch(name: str) -> None:
+    """Raise :class:`MissingExtra` unless PyTorch can be imported."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra(f"{name} needs PyTorch, which is not installed", extra="torch")
+
+
+def internal(path: str, feature: str) -> Any:
+    """What a dotted path names, ``module:attribute``; ``feature`` is what needs it.
+
+    Raises :class:`BackendError` if this PyTorch has no such module or attribute.
+    """
+    import torch
+
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise BackendError(
+            f"PyTorch {torch.__version__} has no {path.replace(':', '.')}, which {feature} needs: {error}",
+            "use a version of PyTorch that this optest was tested with",
+        ) from error
+    return found
+
+
+_TREES = "taking the tensors out of a call's arguments"
+_NAMES = {
+    "GraphBreak": ("torch._dynamo.exc:Unsupported", "telling graph breaks from errors"),
+    "counters": ("torch._dynamo.utils:counters", "finding out what torch.compile left to eager PyTorch"),
+    "tree_flatten": ("torch.utils._pytree:tree_flatten", _TREES),
+    "tree_leaves": ("torch.utils._pytree:tree_leaves", _TREES),
+    "tree_map_only": ("torch.utils._pytree:tree_map_only", _TREES),
+    "tree_unflatten": ("torch.utils._pytree:tree_unflatten", _TREES),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's own object, for whoever imports the name from here: ``torch.compile`` knows it."""
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return internal(*_NAMES[name])
+
+
+# Databases -------------------------------------------------------------------------------
+
+_OPERATORS = "torch.testing._internal.common_methods_invocations"
+_DATABASES = {
+    "op_db": f"{_OPERATORS}:op_db",
+    "python_ref_db": f"{_OPERATORS}:python_ref_db",
+    "hop_db": "torch.testing._internal.hop_db:hop_db",
+    "module_db": "torch.testing._internal.common_modules:module_db",
+    "optim_db": "torch.testing._internal.common_optimizers:optim_db",
+}
+
+
+def database(name: str) -> list[Any]:
+    """One of the databases of ``torch.testing``, by its own name."""
+    found: list[Any] = internal(_DATABASES[name], f"the suite over {name}")
+    return found
+
+
+def leave_seeds_alone() -> None:
+    """Have ``op_db`` call random operators as they are.
+
+    It wraps them in a function that seeds PyTorch before every call, so that each answer
+    would be the same and a stream that stands still would go unseen.
+    """
+
+    def plain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    internal(f"{_OPERATORS}:wrapper_set_seed", "comparing random operators by their distribution")
+    importlib.import_module(_OPERATORS).__dict__["wrapper_set_seed"] = plain
+
+
+# Dispatch and tensors --------------------------------------------------------------------
+
+
+@contextmanager
+def overloads_seen() -> Iterator[set[str]]:
+    """The names of the overloads that are called inside."""
+    mode: Any = internal("torch.utils._python_dispatch:TorchDispatchMode", "recording overloads")
+    names: set[str] = set()
+
+    class Seen(mode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            names.add(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        yield names
+
+
+def has_memory(tensor: Any) -> bool:
+    """Whether a tensor has memory: the zeros that autograd makes up have none."""
+    zero: Callable[[Any], bool] = internal("torch:Tensor._is_zerotensor", "reading gradients")
+    return not zero(tensor)
