@@ -18,6 +18,7 @@ from ..dtypes import scalar_type
 from ..errors import CaptureError
 from ..torch_internals.operators import OpOverload
 from .graphs import bind_schema, fake_arguments, location_text, operator_nodes
+from .rehearsal import refusal
 
 aten = torch.ops.aten
 Arguments = Mapping[str, Any]
@@ -28,10 +29,11 @@ Check = Callable[[Arguments], str | None]
 def check_arguments(module: GraphModule) -> None:
     """Raises :class:`CaptureError` with PyTorch's own words for the first call that eager PyTorch refuses."""
     for node in operator_nodes(module):
-        if not isinstance(node.target, OpOverload) or node.target.overloadpacket not in CHECKS:
+        if not isinstance(node.target, OpOverload):
             continue
-        check = CHECKS[node.target.overloadpacket]
-        refused = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs)))
+        check = CHECKS.get(node.target.overloadpacket)
+        refused = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None
+        refused = refused or refusal(node)
         if refused is not None:
             raise CaptureError(
                 f"{node.target} at {location_text(node) or 'an unknown source line'}: {refused}",
@@ -92,6 +94,13 @@ def _complex_parts(given: Arguments) -> str | None:
     return None
 
 
+def _dropout(given: Arguments) -> str | None:
+    p, train = given["p"], given["train"]
+    if train is False or 0 <= p <= 1:
+        return None
+    return f"dropout probability has to be between 0 and 1, but got {p:g}"
+
+
 def _masked_scatter(given: Arguments) -> str | None:
     mask = given["mask"].dtype
     if mask == torch.bool:
@@ -143,6 +152,11 @@ CHECKS: dict[Any, Check] = {
     aten.bernoulli_: _bernoulli,
     aten.bucketize: _boundaries,
     aten.complex: _complex_parts,
+    aten.alpha_dropout: _dropout,
+    aten.dropout: _dropout,
+    aten.feature_alpha_dropout: _dropout,
+    aten.feature_dropout: _dropout,
+    aten.native_dropout: _dropout,
     aten.index_add: _slices,
     aten.index_add_: _slices,
     aten.index_reduce: _slices,

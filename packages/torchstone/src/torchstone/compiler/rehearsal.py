@@ -1,0 +1,115 @@
+"""Calls that eager PyTorch is asked about when a program is made, on tensors of a few elements.
+
+Two kinds of refusals depend on no value of a tensor, and PyTorch's shape functions have
+neither: a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``,
+``int32 // 0``), and a call whose tensors are all empty (``empty(0).max()``). Such a call is
+made once, in eager PyTorch, on small tensors of the same dtypes; what PyTorch says against
+it is its refusal of the real call. That covers every overload without a list of them.
+
+Not here: checks that are written down for one operator (:mod:`.argument_checks`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ..torch_internals.dispatch import without_modes
+from ..torch_internals.operators import OpOverload
+from ..torch_internals.pytree import tree_leaves, tree_map_only
+from .graphs import bind_schema, fake_arguments
+
+Arguments = Mapping[str, Any]
+
+_ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
+"""What PyTorch says against a number, whatever the tensors hold."""
+_COMPUTED_WITH = frozenset(
+    wrapped for kind in ("number", "float", "Tensor") for wrapped in (kind, f"Optional[{kind}]")
+)
+"""Types of parameters whose Python numbers are computed with."""
+_SIZES = ("size", "steps")
+"""Parameters that only say how large a new tensor is."""
+_MOST_ELEMENTS = 1 << 16
+"""Of a result; a larger one is not made for an answer."""
+
+
+def refusal(node: Node) -> str | None:
+    """What eager PyTorch says against the call of ``node``; None if nothing, or if it need not be asked."""
+    overload = node.target
+    if not isinstance(overload, OpOverload) or overload.namespace != "aten":
+        return None
+    given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
+    tensors = _tensors(given)
+    results = _tensors(node.meta.get("val"))
+    if tensors and all(tensor.numel() == 0 for tensor in tensors) and all(map(_is_small, results)):
+        said = _rehearse(overload, given)
+        return None if isinstance(said, NotImplementedError) else _first_line(said)
+    dtypes = {tensor.dtype for tensor in tensors or results}
+    if all(_fits(number, dtype) for number in _numbers(overload, given) for dtype in dtypes):
+        return None
+    shrunk = {name: _shrunk(value) if name in _SIZES else value for name, value in given.items()}
+    if not tensors and "size" not in given and not all(map(_is_small, results)):
+        return None
+    text = _first_line(_rehearse(overload, shrunk))
+    return text if text and any(part in text for part in _ABOUT_NUMBERS) else None
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    count = tensor.numel()
+    return isinstance(count, int) and count <= _MOST_ELEMENTS
+
+
+def _numbers(overload: OpOverload, given: Arguments) -> Iterator[Any]:
+    """The Python numbers that a call computes with; sizes, dimensions and flags are none of them."""
+    for argument in overload._schema.arguments:
+        value = given.get(argument.name)
+        if str(argument.type) in _COMPUTED_WITH and isinstance(value, (int, float, complex)):
+            yield value
+
+
+def _fits(number: complex, dtype: torch.dtype) -> bool:
+    """True where no operator of ``dtype`` refuses ``number``; zero and negative numbers divide and raise."""
+    if isinstance(number, complex):
+        return dtype.is_complex
+    if dtype.is_floating_point or dtype.is_complex:
+        return not math.isfinite(number) or abs(number) <= torch.finfo(dtype).max
+    return dtype != torch.bool and isinstance(number, int) and 0 < number <= torch.iinfo(dtype).max
+
+
+def _rehearse(overload: OpOverload, given: Arguments) -> Exception | None:
+    """What eager PyTorch raises for the call on small tensors; None if it returns."""
+    try:
+        with (
+            without_modes(),
+            torch.no_grad(),
+            torch.random.fork_rng(devices=()),
+            warnings.catch_warnings(action="ignore"),
+        ):
+            overload(**tree_map_only(torch.Tensor, _small, dict(given)))
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        return error
+    return None
+
+
+def _small(like: torch.Tensor) -> torch.Tensor:
+    """Zeros of the same dtype and rank, with at most two elements along each axis."""
+    return torch.zeros([_shrunk(size) for size in like.shape], dtype=like.dtype, device="cpu")
+
+
+def _shrunk(size: Any) -> Any:
+    if isinstance(size, (list, tuple)):
+        return [_shrunk(one) for one in size]
+    return min(size, 2) if isinstance(size, int) else 2
+
+
+def _first_line(error: Exception | None) -> str | None:
+    return None if error is None else str(error).split("\n")[0]
