@@ -9,13 +9,13 @@ from __future__ import annotations
 from itertools import combinations
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ..errors import CaptureError
 from ..overlap import overlap
 from ..torch_internals import pytree
+from ..torch_internals.operators import OpOverload, schema_of
 from .graphs import bind_schema, flattened, location_text
 
 
@@ -54,7 +54,7 @@ def _writers(module: GraphModule) -> dict[str, Node]:
             origins[node] = node
         elif isinstance(node.target, OpOverload):
             given = bind_schema(node.target, node.args, node.kwargs)
-            for argument in node.target._schema.arguments:
+            for argument in schema_of(node.target).arguments:
                 if argument.alias_info is None:
                     continue
                 for value in flattened(given.get(argument.name)):

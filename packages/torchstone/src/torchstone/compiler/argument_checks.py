@@ -33,12 +33,13 @@ def check_arguments(module: GraphModule) -> None:
             continue
         check = CHECKS.get(node.target.overloadpacket)
         refused = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None
-        refused = refused or refusal(node)
-        if refused is not None:
+        cause = refusal(node) if refused is None else RuntimeError(refused)
+        if cause is not None:
+            said = str(cause).partition("\n")[0]
             raise CaptureError(
-                f"{node.target} at {location_text(node) or 'an unknown source line'}: {refused}",
+                f"{node.target} at {location_text(node) or 'an unknown source line'}: {said}",
                 hint="correct the arguments: eager PyTorch refuses them as well",
-            ) from RuntimeError(refused)
+            ) from cause
 
 
 _CPP_TYPES = {

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .. import dtypes, hlo
-from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedOperators
+from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedOperators, UnsupportedShape
 from ..hlo import Rng, Value
 from ..lowering import Lowering, Spec, load
 from ..lowering.registry import EXPANSIONS
@@ -173,6 +173,14 @@ class _Walker:
             return lowering.function(**arguments)
         except LoweringBug as error:
             raise LoweringBug(f"{lowering.name} at {location_text(node)}: {error.message}") from error
+        except UnsupportedShape as error:
+            message = f"{lowering.name} at {location_text(node)}: {error.message}"
+            raise UnsupportedShape(message, hint=error.hint) from error
+        except MemoryError as error:
+            raise UnsupportedShape(
+                f"{lowering.name} at {location_text(node)}: a program for these sizes does not fit in memory",
+                hint="correct the sizes of windows, padding and dilation",
+            ) from error
         except TorchstoneError:
             raise
         except Exception as error:

@@ -55,7 +55,26 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
         for overload, function in table.items()
         if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
     }
-    return theirs | registry.decompositions
+    own = registry.decompositions if training else _BY_HAND | registry.decompositions
+    return theirs | own
+
+
+def _scatter_2d(grad: torch.Tensor, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    return torch.ops.aten.adaptive_max_pool2d_backward(grad, x, arguments[-1])
+
+
+def _scatter_3d(grad: torch.Tensor, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    return torch.ops.aten.adaptive_max_pool3d_backward(grad, x, arguments[-1])
+
+
+_BY_HAND: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.max_pool2d_with_indices_backward.default: _scatter_2d,
+    torch.ops.aten.max_pool3d_with_indices_backward.default: _scatter_3d,
+}
+"""Operators whose lowerings rely on what autograd passes, as expansions that take what a user passes.
+
+The lowerings look for a window's maximum inside the window. In an export the indices may be any.
+"""
 
 
 def _mutates(overload: Any) -> bool:

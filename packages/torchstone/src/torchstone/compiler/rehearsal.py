@@ -20,7 +20,7 @@ import torch
 from torch.fx import Node
 
 from ..torch_internals.dispatch import without_modes
-from ..torch_internals.operators import OpOverload
+from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from .graphs import bind_schema, fake_arguments
 
@@ -38,7 +38,7 @@ _MOST_ELEMENTS = 1 << 16
 """Of a result; a larger one is not made for an answer."""
 
 
-def refusal(node: Node) -> str | None:
+def refusal(node: Node) -> Exception | None:
     """What eager PyTorch says against the call of ``node``; None if nothing, or if it need not be asked."""
     overload = node.target
     if not isinstance(overload, OpOverload) or overload.namespace != "aten":
@@ -46,31 +46,35 @@ def refusal(node: Node) -> str | None:
     given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
     tensors = _tensors(given)
     results = _tensors(node.meta.get("val"))
-    if tensors and all(tensor.numel() == 0 for tensor in tensors) and all(map(_is_small, results)):
+    if tensors and all(map(_is_empty, tensors)) and all(map(_is_small, results)):
         said = _rehearse(overload, given)
-        return None if isinstance(said, NotImplementedError) else _first_line(said)
-    dtypes = {tensor.dtype for tensor in tensors or results}
+        return None if isinstance(said, NotImplementedError) else said
+    dtypes = {tensor.dtype for tensor in (*tensors, *results)}
     if all(_fits(number, dtype) for number in _numbers(overload, given) for dtype in dtypes):
         return None
     shrunk = {name: _shrunk(value) if name in _SIZES else value for name, value in given.items()}
     if not tensors and "size" not in given and not all(map(_is_small, results)):
         return None
-    text = _first_line(_rehearse(overload, shrunk))
-    return text if text and any(part in text for part in _ABOUT_NUMBERS) else None
+    said = _rehearse(overload, shrunk)
+    return said if any(part in str(said) for part in _ABOUT_NUMBERS) else None
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return any(isinstance(size, int) and size == 0 for size in tensor.shape)
+
+
 def _is_small(tensor: torch.Tensor) -> bool:
-    count = tensor.numel()
-    return isinstance(count, int) and count <= _MOST_ELEMENTS
+    known = all(isinstance(size, int) for size in tensor.shape)
+    return known and tensor.numel() <= _MOST_ELEMENTS
 
 
 def _numbers(overload: OpOverload, given: Arguments) -> Iterator[Any]:
     """The Python numbers that a call computes with; sizes, dimensions and flags are none of them."""
-    for argument in overload._schema.arguments:
+    for argument in schema_of(overload).arguments:
         value = given.get(argument.name)
         if str(argument.type) in _COMPUTED_WITH and isinstance(value, (int, float, complex)):
             yield value
@@ -109,7 +113,3 @@ def _shrunk(size: Any) -> Any:
     if isinstance(size, (list, tuple)):
         return [_shrunk(one) for one in size]
     return min(size, 2) if isinstance(size, int) else 2
-
-
-def _first_line(error: Exception | None) -> str | None:
-    return None if error is None else str(error).split("\n")[0]

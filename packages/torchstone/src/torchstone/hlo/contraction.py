@@ -10,6 +10,7 @@ import numpy
 from ..dtypes import DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
+from .sizes import require_addressable
 from .value import Dim, Value, plain, tensor_type
 
 
@@ -76,11 +77,14 @@ def convolution(
         "b": x.shape[_place(lhs, "b")] // batch_groups,
         "f": kernel.shape[_place(rhs, "o")],
     }
+    padded: list[Dim] = [x.shape[_place(lhs, "b")], x.shape[_place(lhs, "f")]]
     for axis, digit in enumerate(digits):
         size = x.shape[_place(lhs, digit)]
         base = (size - 1) * dilate_x[axis] + 1 if dilate_x[axis] != 1 else size
         reach = (kernel.shape[_place(rhs, digit)] - 1) * dilate_k[axis] + 1
         sizes[digit] = (base + sum(padding[axis]) - reach) // strides[axis] + 1
+        padded.append(base + sum(padding[axis]))
+    require_addressable(plain(padded), dtype)
     shape = plain([sizes[letter] for letter in out])
     numbers = stablehlo.ConvDimensionNumbers.get(
         input_batch_dimension=_place(lhs, "b"),

@@ -11,6 +11,7 @@ from ..dtypes import DType
 from ._mlir import ir, stablehlo
 from .control import Body, build_region, results
 from .elementwise import maximum, minimum, optimization_barrier
+from .sizes import require_addressable
 from .value import Dim, Number, Value, plain, scalar, static_dim, tensor_type
 
 Reducer = Callable[[Value, Value], Value]
@@ -121,12 +122,16 @@ def reduce_window(
     base = list(base_dilations or [1] * rank)
     dilations = list(window_dilations or [1] * rank)
     shape: list[Dim] = []
+    padded: list[Dim] = []
     for axis, size in enumerate(values[0].shape):
         dilated = (size - 1) * base[axis] + 1 if base[axis] != 1 and size != 0 else size
         reach = (window[axis] - 1) * dilations[axis] + 1
-        span = dilated + sum(padding[axis]) - reach
+        padded.append(dilated + sum(padding[axis]))
+        span = padded[-1] - reach
         count = span // strides[axis] + 1
         shape.append(max(count, 0) if isinstance(count, int) else count)
+    for value in values:
+        require_addressable(plain(padded), value.dtype)
     out = plain(shape)
     starts = [i if isinstance(i, Value) else scalar(i, v.dtype) for i, v in zip(inits, values, strict=True)]
     operation = stablehlo.ReduceWindowOp(

@@ -22,6 +22,7 @@ import numpy
 from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT64, DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
+from .sizes import require_addressable
 
 Dim = Any
 """``int``, or a symbolic integer with a SymPy expression at ``.node.expr``."""
@@ -46,6 +47,7 @@ class Value:
     __slots__ = ("dtype", "ir", "shape")
 
     def __init__(self, ir_value: Any, shape: Sequence[Dim], dtype: DType) -> None:
+        require_addressable(shape, dtype)
         self.ir = ir_value
         self.shape: Shape = tuple(shape)
         self.dtype = dtype

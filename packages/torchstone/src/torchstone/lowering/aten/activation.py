@@ -10,6 +10,7 @@ floats in float32.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ..composites import Optional, composed
 from ..factories import lowers_unary
 from ..precise import expm1
 from ..promotion import broadcast, opmath
-from ..registry import Spec, lowers
+from ..registry import Spec, decomposes, lowers
 from ..series import choose
 
 aten = torch.ops.aten
@@ -51,11 +52,30 @@ def threshold(self: Value, threshold: Any, value: Any, out: Spec) -> Value:
     return _done(hlo.select(x <= threshold, hlo.full_like(x, value), x), out)
 
 
-@lowers(aten.threshold_backward.default, dtypes=REAL)
+def _refuses_mixed(arguments: Mapping[str, Any]) -> str | None:
+    grad, x = arguments["grad_output"].dtype, arguments["self"].dtype
+    return None if grad == x else f"its arguments differ in dtype, {grad} and {x}: convert one of them"
+
+
+@lowers(aten.threshold_backward.default, dtypes=REAL, refuses=_refuses_mixed)
 def threshold_backward(grad_output: Value, self: Value, threshold: Any, out: Spec) -> Value:
     """``grad_output`` where ``self`` is greater than ``threshold`` (or NaN), else 0."""
     grad, x = _wide(out, grad_output, self)
     return _done(hlo.select(x <= threshold, 0, grad), out)
+
+
+@decomposes(aten.glu_backward.default)
+def glu_backward(grad_output: torch.Tensor, self: torch.Tensor, dim: int) -> torch.Tensor:
+    """The gradient of ``a * sigmoid(b)``, halves of ``self``; eager rounds float16 after each operation.
+
+    Its sigmoid of -20 is 0 there, so that an infinite ``a`` has the gradient NaN.
+    """
+    wide = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
+    a, b = self.to(wide).chunk(2, dim)
+    grad = grad_output.to(wide)
+    gate = torch.sigmoid(b)
+    slope = (1.0 - gate) * gate * a * grad
+    return torch.cat([gate * grad, slope], dim).to(self.dtype)
 
 
 # Composites -------------------------------------------------------------------------

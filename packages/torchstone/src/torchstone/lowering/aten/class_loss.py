@@ -84,6 +84,8 @@ def nll_loss_backward(
         valid = hlo.ne(target, ignore_index)
         if reduction == Reduction.MEAN:
             grad = grad / hlo.reshape(total, grad.shape)
+        if target.rank == 0:
+            grad = hlo.reshape(grad, ())  # one element of any rank
         slope = -hlo.broadcast_to(grad, target.shape) * _class_weights(target, valid, weight, x)
         kept = [i for i in range(x.rank) if i != axis]
         here = hlo.eq(hlo.index_of(x, axis), hlo.broadcast_in_dim(target, x.shape, kept))

@@ -141,8 +141,9 @@ def embedding_bag(
     """Rows of ``weight`` summed, averaged or maximised bag by bag.
 
     Returns the result, the bag of each index, the size of each bag without its
-    padding and, for maxima, the row that each came from. PyTorch leaves the
-    bags of indices out where its own backward can do without.
+    padding and, for maxima, the row that each came from. As in PyTorch's kernel, sums
+    have zeros for both of the last, means have the sizes twice, and the bags of indices
+    are left out where its own backward can do without.
     """
     count = indices.shape[0]
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
@@ -162,6 +163,10 @@ def embedding_bag(
             result = _combined(weight, indices, where, scale, bags)
             if mode == MEAN:
                 result = result / _rowwise(hlo.maximum(sizes, 1), result)
+        if mode == SUM:
+            sizes = hlo.full((bags,), 0, INT64)
+        if mode == MEAN:
+            chosen = hlo.pad_axis(hlo.convert(sizes, INT64), 0, 0, 0, out[3].shape[0] - bags)
         left_out = hlo.same_dim(out[1].shape[0], 0)
         surplus = out[2].shape[0] - bags
         return [

@@ -9,7 +9,7 @@ convolutions, factorisations and solvers, attention.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -166,7 +166,19 @@ def addr(self: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1
 # Products of three -------------------------------------------------------------------
 
 
-@lowers(aten._trilinear.default, dtypes=DTYPES, ignores=("unroll_dim",))  # how eager loops
+def _refuses_surplus_axes(arguments: Mapping[str, Any]) -> str | None:
+    inserted = [set(arguments[f"expand{place}"]) for place in (1, 2, 3)]
+    if set.intersection(*inserted):
+        return "an axis is inserted into each of its tensors, and eager then sums over no elements"
+    return None
+
+
+@lowers(
+    aten._trilinear.default,
+    dtypes=DTYPES,
+    refuses=_refuses_surplus_axes,
+    ignores=("unroll_dim",),  # how eager loops
+)
 def _trilinear(
     i1: Value,
     i2: Value,
