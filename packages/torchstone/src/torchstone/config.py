@@ -58,6 +58,16 @@ class Config:
     specializations: int = _setting(
         16, "Shapes for which one compiled graph with symbolic dimensions keeps executables."
     )
+    keep_memory: bool = _setting(
+        True,
+        "Let the C library keep up to 1 GiB of freed memory for the next call of a program on the CPU. "
+        "Read once, when the CPU engine starts; holds for the whole process.",
+    )
+    pause_openmp: bool = _setting(
+        True,
+        "End PyTorch's waiting OpenMP threads before a program of a millisecond or more runs on the CPU. "
+        "They would keep cores from it; PyTorch's next parallel operator starts them again.",
+    )
     redirect: str = _setting(
         "auto",
         "Where redirected CUDA code runs if its target is `auto`: a device, `auto` (an accelerator that is "

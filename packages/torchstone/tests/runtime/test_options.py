@@ -11,7 +11,7 @@ import torch
 
 from torchstone.config import override
 from torchstone.errors import ConfigError, DeviceNotFound, EngineError
-from torchstone.runtime import CompileOptions, get_engine, pjrt
+from torchstone.runtime import CompileOptions, get_engine, modules, pjrt
 from torchstone.runtime.pjrt import PjrtEngine
 
 MAXIMUM = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
@@ -50,6 +50,28 @@ def test_a_default_that_this_xla_lacks_is_dropped(monkeypatch: pytest.MonkeyPatc
     engine.compile(MAXIMUM)
     with pytest.raises(EngineError, match="xla_cpu_of_the_past"):
         engine.compile(MAXIMUM, options=CompileOptions(xla={"xla_cpu_of_the_past": ""}))
+
+
+def test_products_and_reductions_go_to_ynn_and_convolutions_do_not() -> None:
+    """A product with a transposed weight, a sum and a convolution are all far slower elsewhere."""
+    text = """func.func @main(%x: tensor<64x64xf32>, %w: tensor<32x64xf32>, %i: tensor<1x8x8x4xf32>,
+                             %k: tensor<3x3x4x8xf32>)
+        -> (tensor<64x32xf32>, tensor<64xf32>, tensor<1x6x6x8xf32>) {
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+        : (tensor<64x64xf32>, tensor<32x64xf32>) -> tensor<64x32xf32>
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<64x64xf32>, tensor<f32>) -> tensor<64xf32>
+      %2 = stablehlo.convolution(%i, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}
+        {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<1x8x8x4xf32>, tensor<3x3x4x8xf32>) -> tensor<1x6x6x8xf32>
+      return %0, %1, %2 : tensor<64x32xf32>, tensor<64xf32>, tensor<1x6x6x8xf32>
+    }"""
+    optimized = PjrtEngine()._compile(modules.read(text).bytecode, CompileOptions()).get_hlo_text()
+    entry = optimized[optimized.index("ENTRY") :]
+    library = [line for line in entry.splitlines() if "__ynn_fusion" in line]
+    assert len(library) == 2
+    assert not any("6,6,8" in line for line in library)
 
 
 def test_nan_propagates() -> None:

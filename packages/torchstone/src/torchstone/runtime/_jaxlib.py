@@ -241,6 +241,14 @@ def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
     return run
 
 
+def cost(executable: Any) -> dict[str, float]:
+    """XLA's estimate of one run: ``flops``, ``bytes accessed``; a loop's body counts once."""
+    try:
+        return dict(executable.cost_analysis())
+    except (AttributeError, *RUNTIME_ERRORS):
+        return {}
+
+
 # --- arrays ----------------------------------------------------------------------------
 
 

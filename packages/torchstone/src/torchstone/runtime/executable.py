@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BufferDeleted, EngineError
-from . import _jaxlib
+from . import _jaxlib, host
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
 from .counters import counters
 
@@ -24,7 +24,10 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 class LoadedProgram:
-    """A compiled program on one device; the :class:`~.engine.Executable` of both engines."""
+    """A compiled program on one device; the :class:`~.engine.Executable` of both engines.
+
+    ``long``: it runs long enough on the CPU to have OpenMP's waiting threads ended before.
+    """
 
     def __init__(
         self,
@@ -34,11 +37,13 @@ class LoadedProgram:
         device: Device,
         *,
         donated: Iterable[int] = (),
+        long: bool = False,
     ) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.device = device
         self._execute = run
+        self._long = long
         self._donated = frozenset(donated)
         self._torch_call: TorchCall | None = None
 
@@ -79,6 +84,8 @@ class LoadedProgram:
         )
 
     def _run(self, arrays: list[Any]) -> list[Any]:
+        if self._long:
+            host.pause_openmp()
         try:
             return self._execute(arrays)
         except _jaxlib.RUNTIME_ERRORS as error:

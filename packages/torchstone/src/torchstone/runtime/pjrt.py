@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, modules
+from . import _jaxlib, host, modules
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -24,8 +24,11 @@ from .executable import LoadedProgram
 from .plugins import open_device
 
 CPU_DEFAULTS: Mapping[str, XlaValue] = {
-    # XLA's YNN convolutions are several times slower than the others.
-    "xla_cpu_experimental_ynn_fusion_type": "",
+    # YNN, XLA's library of kernels, is faster for matrix products and reductions, and slower for most
+    # convolutions and for elementwise work.
+    "xla_cpu_experimental_ynn_fusion_type": ",".join(
+        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
+    ),
 }
 """XLA options of every program on the embedded CPU, unless overridden.
 
@@ -54,6 +57,8 @@ class PjrtEngine:
         self._client, self.device = open_device(device, plugin)
         self.platform = self.device.platform
         self._defaults = dict(CPU_DEFAULTS if self.device.shares_host_memory else {})
+        if self.device.shares_host_memory:
+            host.keep_freed_memory()
         self._loaded: MemoryCache[_Compiled] = MemoryCache()
         self._disks: dict[Path, DiskCache] = {}
 
@@ -79,6 +84,7 @@ class PjrtEngine:
             compiled.outputs,
             self.device,
             donated=options.donate,
+            long=self.device.shares_host_memory and host.is_long(_jaxlib.cost(compiled.handle)),
         )
 
     def import_array(self, array: Any) -> Buffer:

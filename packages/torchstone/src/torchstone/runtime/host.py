@@ -1,0 +1,75 @@
+"""What else in the process slows programs on the embedded CPU down: waiting threads, and memory given back.
+
+Both measures change something of the whole process, so each has a setting that turns it off.
+Where the C library or the OpenMP library is another one, nothing happens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..config import config
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 1 << 30
+_LARGEST_THRESHOLD_OF_OLD = 32 << 20
+"""glibc refuses a larger threshold before 2.35."""
+
+_MUCH = {"flops": 2e8, "bytes accessed": 5e7}
+"""From here on a program takes about a millisecond or more, many times what a pause costs."""
+
+_PAUSE_SOFT = 1
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Let glibc keep what is freed, up to 1 GiB, for the next call; True if it does (the first call decides).
+
+    By default it returns large blocks to the system, which must then clear every page of a
+    program's results anew: up to a fifth of a training step.
+    """
+    if not config.keep_memory or not sys.platform.startswith("linux"):
+        return False
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is None:
+        return False
+    large = any(adjust(_M_MMAP_THRESHOLD, size) for size in (_KEPT_BYTES, _LARGEST_THRESHOLD_OF_OLD))
+    return bool(large and adjust(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+
+
+def is_long(cost: Mapping[str, float]) -> bool:
+    """Whether a program of this cost (XLA's estimate) runs long enough for :func:`pause_openmp` to pay."""
+    return any(cost.get(name, 0.0) >= least for name, least in _MUCH.items())
+
+
+@functools.cache
+def openmp_pause() -> Callable[[], object] | None:
+    """A function that ends the waiting threads of PyTorch's GNU OpenMP, or None where there is none.
+
+    After an operator these threads spin for milliseconds in wait of the next one and keep a core
+    from XLA's threads. Only the pool of the calling thread is ended; the next operator
+    starts a new one. Inside a parallel region the library refuses, and nothing happens.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or torch.__file__ is None:
+        return None
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            # Only a library that is loaded already: another copy would have threads of its own.
+            pause = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY).omp_pause_resource_all
+        except (OSError, AttributeError):
+            continue
+        return functools.partial(pause, _PAUSE_SOFT)
+    return None
+
+
+def pause_openmp() -> None:
+    """End waiting OpenMP threads, if :data:`config.pause_openmp` says so and PyTorch uses several."""
+    pause = openmp_pause()
+    if pause is not None and config.pause_openmp and sys.modules["torch"].get_num_threads() > 1:
+        pause()
