@@ -1,11 +1,16 @@
-"""``python -m benchmarks``: run the suites and print one table each; ``--json FILE`` keeps the figures."""
+"""``python -m benchmarks``: run the suites and print one table each; ``--json FILE`` keeps the figures.
+
+``speed`` measures whole models into a folder of JSON files, ``compare`` and ``page`` read such folders.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
 import json
+import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,7 @@ from rich.table import Table
 
 from optest.console import WIDTH_OF_A_FILE
 
-from . import call_overhead, compile_time, growth, models, optest_overhead, redirect_overhead
+from . import call_overhead, compile_time, growth, models, optest_overhead, redirect_overhead, speed
 from .measure import Row
 
 SUITES = {
@@ -31,6 +36,75 @@ SUITES = {
 
 
 def main() -> int:
+    command = {"speed": _speed, "compare": _compare, "page": _page}.get(*sys.argv[1:2] or [""])
+    return command(sys.argv[2:]) if command is not None else _suites()
+
+
+def _speed(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks speed", description=speed.__doc__)
+    parser.add_argument(
+        "--models", default="classic", help="names, `classic` or `all` (default: %(default)s)"
+    )
+    parser.add_argument("--modes", default=",".join(speed.MODES), help="default: %(default)s")
+    parser.add_argument("--batch", type=int, default=0, help="default: each model's training batch")
+    parser.add_argument("--processes", type=int, default=3, help="per model and mode (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="per process (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="folder of the figures (default: .benchmarks/COMMIT)")
+    options = parser.parse_args(arguments)
+    try:
+        models_chosen = speed.names_of(options.models)
+    except ValueError as error:
+        parser.error(str(error))
+    modes = options.modes.split(",")
+    if not set(modes) <= set(speed.MODES):
+        parser.error(f"modes are {', '.join(speed.MODES)}")
+    folder = options.out or Path(".benchmarks") / _commit()
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"the machine is busy (load {load:.1f}): times will be too long", file=sys.stderr)
+    speed.measure(
+        folder,
+        models_chosen,
+        modes,
+        batch=options.batch,
+        processes=options.processes,
+        seconds=options.seconds,
+    )
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+    for made in speed.tables(folder):
+        console.print(made)
+    print(f"figures: {folder}")
+    return 0
+
+
+def _compare(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=speed.compare.__doc__)
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    options = parser.parse_args(arguments)
+    slower = speed.compare(options.before, options.after)
+    print("\n".join(slower) or "nothing became slower")
+    return 1 if slower else 0
+
+
+def _page(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks page", description=speed.page.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/speed.md"))
+    options = parser.parse_args(arguments)
+    options.output.write_text(speed.page(options.folder), encoding="utf-8")
+    return 0
+
+
+def _commit() -> str:
+    """The short name of the commit that is checked out; `unknown` outside a repository."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _suites() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "suites", nargs="*", metavar="SUITE", help=f"any of {', '.join(SUITES)}; default: all"

@@ -1,16 +1,17 @@
-"""The classic seven: the networks by which speed is judged, at sizes that keep two cores busy.
+"""The networks by which speed is judged, at sizes that keep two cores busy.
 
 Each factory takes a batch size and returns ``(model, inputs)``: random weights, no downloads, dropout 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from torchstone.parity.zoo import networks
+from torchstone.parity.zoo import networks as zoo
 
 Case = tuple[nn.Module, tuple[Any, ...]]
 
@@ -55,20 +56,35 @@ def lstm(batch: int) -> Case:
 
 
 def resnet18(batch: int) -> Case:
-    model, _ = networks.resnet18()
+    model, _ = zoo.resnet18()
     return model, (torch.randn(batch, 3, 96, 96),)
 
 
 def vit(batch: int) -> Case:
-    model, _ = networks.vit()
+    model, _ = zoo.vit()
     return model, (torch.randn(batch, 3, 96, 96),)
 
 
 def bert(batch: int) -> Case:
-    model, _ = networks.bert()
+    model, _ = zoo.bert()
     return model, (torch.randint(0, model.config.vocab_size, (batch, 64)),)
 
 
 def gpt2(batch: int) -> Case:
-    model, _ = networks.gpt2()
+    model, _ = zoo.gpt2()
     return model, (torch.randint(0, model.config.vocab_size, (batch, 64)),)
+
+
+CLASSICS = ["mlp", "cnn", "lstm", "resnet18", "vit", "bert", "gpt2"]
+
+NETWORKS: dict[str, Callable[[int], Case]] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "lstm": lstm,
+    "resnet18": resnet18,
+    "vit": vit,
+    "bert": bert,
+    "gpt2": gpt2,
+}
+
+TRAINING_BATCH = {"mlp": 128, "cnn": 64, "lstm": 32, "resnet18": 8, "vit": 8, "bert": 8, "gpt2": 8}

@@ -1,0 +1,167 @@
+"""One model in one process: eager, Inductor and Torchstone in blocks of calls that take turns.
+
+``python -m benchmarks.candidate_run MODEL MODE BATCH SECONDS`` prints one JSON record. The machine's
+peaks are measured in the same process, so that a time can be judged against its limit.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
+
+from .networks import NETWORKS
+
+CANDIDATES = ("eager", "inductor", "torchstone")
+BLOCKS = 6
+_SETTLE_S = 0.05
+
+
+def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
+    """Figures of one model in ``mode`` (``inference`` or ``training``)."""
+    torch.manual_seed(0)
+    network, args = NETWORKS[model](batch)
+    network.train(mode == "training")
+    peaks = {"flops": _peak_of_products(), "bytes": _peak_of_memory()}
+    calls: dict[str, Callable[[], object]] = {}
+    first: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for name in CANDIDATES:
+        torch._dynamo.reset()
+        own = copy.deepcopy(network)
+        function = own if name == "eager" else torch.compile(own, backend=name)
+        call = _training(own, function, args) if mode == "training" else _inference(function, args)
+        started = time.perf_counter()
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - a candidate's failure is a result, whatever it raises
+            failed[name] = f"{type(error).__name__}: {error}"[:300]
+            continue
+        first[name] = time.perf_counter() - started
+        calls[name] = call
+    blocks = in_blocks(calls, seconds)
+    flops, moved = _work(network, args, mode)
+    return {
+        "model": model,
+        "mode": mode,
+        "batch": batch,
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "load_before": os.getloadavg()[0],
+        "peaks": peaks,
+        "flops": flops,
+        "bytes": moved,
+        "limit_s": max(flops / peaks["flops"], moved / peaks["bytes"]),
+        "seconds": blocks,
+        "single_s": _single_calls(calls, seconds / 4),
+        "first_call_s": first,
+        "failed": failed,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+    """Seconds per call of each block; a block settles first, so that the one before does not disturb it."""
+    share = seconds / BLOCKS / max(len(calls), 1)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        _repeat(call, share / 4)  # warm
+    for turn in range(BLOCKS):
+        order = list(calls) if turn % 2 == 0 else list(reversed(calls))
+        for name in order:
+            _repeat(calls[name], min(_SETTLE_S, share / 4))
+            samples[name].append(_repeat(calls[name], share))
+    return samples
+
+
+def _single_calls(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """Median seconds of single calls in turns: what threads and pages that another left behind cost too."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            samples[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in samples.items() if values}
+
+
+def _repeat(call: Callable[[], object], seconds: float) -> float:
+    """Seconds per call, over at least two calls and about ``seconds``."""
+    started, count = time.perf_counter(), 0
+    while count < 2 or time.perf_counter() - started < seconds:
+        call()
+        count += 1
+    return (time.perf_counter() - started) / count
+
+
+def _inference(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], object]:
+    def call() -> object:
+        with torch.no_grad():
+            return function(*args)
+
+    return call
+
+
+def _training(
+    network: torch.nn.Module, function: Callable[..., Any], args: tuple[Any, ...]
+) -> Callable[[], object]:
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        _loss(function(*args)).backward()
+        optimizer.step()
+
+    return step
+
+
+def _loss(outputs: Any) -> torch.Tensor:
+    leaves = [o for o in pytree.tree_leaves(outputs) if isinstance(o, torch.Tensor) and o.requires_grad]
+    return torch.stack([leaf.float().square().mean() for leaf in leaves]).sum()
+
+
+def _work(network: torch.nn.Module, args: tuple[Any, ...], mode: str) -> tuple[float, float]:
+    """FLOPs of one call (products and convolutions), and the fewest bytes of weights that it moves."""
+    copied = copy.deepcopy(network)
+    with FlopCounterMode(display=False) as counter:
+        outputs = copied(*args)
+        if mode == "training":
+            _loss(outputs).backward()
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    # A step reads weights, gradients and momentum, and writes all three.
+    return float(counter.get_total_flops()), float(weights * (6 if mode == "training" else 1))
+
+
+def _peak_of_products() -> float:
+    """FLOP/s of the best product of matrices, by PyTorch or XLA."""
+    x = torch.randn(1536, 1536)
+    ours = torch.compile(torch.mm, backend="torchstone")
+    calls: list[Callable[[], object]] = [lambda: x @ x, lambda: ours(x, x)]
+    for call in calls:
+        _repeat(call, 0.1)
+    return float(2 * 1536**3 / min(_repeat(call, 0.1) for call in calls * 3))
+
+
+def _peak_of_memory() -> float:
+    """Bytes/s of a copy that is too large for any cache."""
+    source = torch.ones(1 << 26)
+    target = torch.empty_like(source)
+    return float(2 * source.nbytes / min(_repeat(lambda: target.copy_(source), 0.05) for _ in range(4)))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(json.dumps(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))))
