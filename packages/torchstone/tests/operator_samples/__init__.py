@@ -113,8 +113,11 @@ class SampleSet:
     reason: str = ""
     random: bool = False
 
+    def maker(self, dtype: torch.dtype) -> Make:
+        return Make(dtype, zlib.crc32(f"{self.overload}{dtype}".encode()))
+
     def make(self, dtype: torch.dtype) -> list[Sample]:
-        return list(self.function(Make(dtype, zlib.crc32(f"{self.overload}{dtype}".encode()))))
+        return list(self.function(self.maker(dtype)))
 
 
 SAMPLES: dict[OpOverload, SampleSet] = {}

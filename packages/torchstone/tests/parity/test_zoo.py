@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 
+from stratified import stratified
 from torchstone.errors import EngineError
 from torchstone.parity import inventory, zoo
 from torchstone.parity.compilation import compiled
@@ -29,18 +29,12 @@ IN_DOUBLE = frozenset({"fft"})
 
 def some(models: list[zoo.ZooModel]) -> list[zoo.ZooModel]:
     """One in ``SHARE`` of each family, and those with something special."""
-    seen: Counter[str] = Counter()
-    chosen = []
-    for model in models:
-        if seen[model.family] % SHARE == 0 or (model.make().ruled and model in TRAINED):
-            chosen.append(model)
-        seen[model.family] += 1
-    return chosen
+    chosen = stratified(models, SHARE, name=lambda one: one.name, stratum=lambda one: one.family)
+    return [one for one in models if one in chosen or (one.make().ruled and one in TRAINED)]
 
 
 def third_of_each_family() -> list[zoo.ZooModel]:
-    families = dict.fromkeys(model.family for model in MODELS)
-    return [m for family in families for m in [m for m in MODELS if m.family == family][::3]]
+    return stratified(MODELS, 3, name=lambda one: one.name, stratum=lambda one: one.family)
 
 
 def named(models: list[zoo.ZooModel]) -> list[object]:

@@ -28,6 +28,7 @@ decomposed = torch.ops.quantized_decomposed
 
 INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 STORED = frozenset({INT8, UINT8, INT16, INT32})
+NOT_QUANTIZED = dict.fromkeys(EVERY - INPUTS, "PT2E quantizes float32, float16 and bfloat16")
 NOT_STORED = dict.fromkeys(EVERY - STORED, "PT2E stores integers of 8, 16 or 32 bits")
 
 
@@ -42,6 +43,7 @@ def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, o
 @lowers(
     decomposed.quantize_per_tensor.default,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_tensor(
@@ -81,6 +83,7 @@ def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec
 @lowers(
     decomposed.quantize_per_channel.default,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_channel(
@@ -137,6 +140,7 @@ def _everywhere(number: Value, like: Value) -> Value:
 @lowers(
     decomposed.quantize_per_tensor.tensor,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the result's own
 )
 def quantize_by_tensors(
@@ -192,6 +196,7 @@ def _extremes(x: Value) -> tuple[Value, Value]:
 @lowers(
     decomposed.choose_qparams.tensor,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the range says it
 )
 def choose_qparams(
@@ -209,7 +214,7 @@ def choose_qparams(
     return composed("choose_quantization", [input], kernel, out, attributes)
 
 
-@lowers(decomposed.choose_qparams_symmetric.tensor, dtypes=INPUTS)
+@lowers(decomposed.choose_qparams_symmetric.tensor, dtypes=INPUTS, gaps=NOT_QUANTIZED)
 def choose_qparams_symmetric(
     input: Value, quant_min: int, quant_max: int, eps: float, dtype: DType, out: Sequence[Spec]
 ) -> list[Optional]:

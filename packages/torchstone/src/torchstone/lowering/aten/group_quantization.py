@@ -18,7 +18,7 @@ from ...torch_internals.decompositions import quantized_decomposed
 from ..composites import Optional, composed
 from ..promotion import promote_dtypes
 from ..registry import Spec, decomposes, lowers
-from .exported_quantization import INPUTS, NOT_STORED, STORED, decomposed
+from .exported_quantization import INPUTS, NOT_QUANTIZED, NOT_STORED, STORED, decomposed
 
 _FAR = 2.0**40
 
@@ -62,6 +62,7 @@ def choose_qparams_per_token(input: torch.Tensor, dtype: torch.dtype) -> Any:
 @lowers(
     decomposed.quantize_per_token.default,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_token(
@@ -108,6 +109,7 @@ def _column(x: Value) -> Value:
 @lowers(
     decomposed.quantize_per_channel_group.default,
     dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
     ignores=("dtype",),  # the result's own
 )
 def quantize_per_channel_group(

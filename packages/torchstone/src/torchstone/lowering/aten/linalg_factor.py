@@ -126,7 +126,7 @@ def linalg_lu(A: Value, *, pivot: bool = True, out: Specs) -> Any:
     return composed("linalg_lu", [A], kernel, out, {"pivot": pivot})
 
 
-@lowers(aten.lu_unpack.default, dtypes=DTYPES)
+@lowers(aten.lu_unpack.default)
 def lu_unpack(
     LU_data: Value, LU_pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Specs
 ) -> Any:

@@ -18,7 +18,7 @@ import numpy
 import torch
 
 from ... import hlo
-from ...dtypes import FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
+from ...dtypes import EVERY, FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
 from ...hlo import Value
 from .. import interpolation
 from ..common import static_size
@@ -216,6 +216,11 @@ _lowers_vec("upsample_linear1d", interpolation.linear, FLOATING)
 _lowers_vec("upsample_trilinear3d", interpolation.linear, FLOATING)
 
 
+def _without_kernel(dtypes: frozenset[DType]) -> dict[DType, str]:
+    reason = "PyTorch has no kernel: it takes such a tensor only where its size stays"
+    return dict.fromkeys(EVERY - dtypes, reason)
+
+
 def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
     """Register the weighted resampling of the last two axes called ``name``, and its gradient."""
 
@@ -226,7 +231,7 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
         scales_h: float | None = None,
         scales_w: float | None = None,
     ) -> Value:
-        """Weighted neighbours along both axes of the plane."""
+        """A weighted sum of neighbors along both axes of the plane."""
         resampled = _resampled_bytes if self.dtype is UINT8 else _resampled
         return resampled(self, output_size, [scales_h, scales_w], _aligned(kernel, align_corners))
 
@@ -242,11 +247,15 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
             grad_output, input_size, [scales_h, scales_w], _aligned(kernel, align_corners)
         )
 
-    lowers(*aten_overloads([f"{name}.default"]), dtypes=dtypes | {UINT8})(plane)
-    _lowers_vec(name, kernel, dtypes | {UINT8})
-    lowers(*aten_overloads([f"{name}_backward.default"]), dtypes=dtypes, ignores=("output_size",))(
-        plane_backward
-    )
+    taken = dtypes | {UINT8}
+    lowers(*aten_overloads([f"{name}.default"]), dtypes=taken, gaps=_without_kernel(taken))(plane)
+    _lowers_vec(name, kernel, taken)
+    lowers(
+        *aten_overloads([f"{name}_backward.default"]),
+        dtypes=dtypes,
+        gaps=_without_kernel(dtypes),
+        ignores=("output_size",),
+    )(plane_backward)
 
 
 _lowers_plane("upsample_bilinear2d", interpolation.linear, FLOATING)

@@ -1,0 +1,33 @@
+"""Choosing a part of many cases, so that a new case never changes which of the others are chosen."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def stratified(
+    cases: Sequence[T], share: int, *, name: Callable[[T], str], stratum: Callable[[T], Hashable]
+) -> list[T]:
+    """About one in ``share`` of the cases of each stratum, and at least one, in the order of ``cases``.
+
+    A case is chosen by a hash of its name, whatever else there is. Only a stratum of which no hash
+    falls into the share depends on its members: the one with the lowest hash stands for it.
+    """
+    strata: dict[Hashable, list[T]] = defaultdict(list)
+    for case in cases:
+        strata[stratum(case)].append(case)
+
+    def rank(case: T) -> int:
+        return zlib.crc32(name(case).encode())
+
+    chosen = {
+        name(case)
+        for members in strata.values()
+        for case in ([one for one in members if rank(one) % share == 0] or [min(members, key=rank)])
+    }
+    return [case for case in cases if name(case) in chosen]
