@@ -27,6 +27,7 @@ from torchstone.errors import (
     TorchstoneError,
     UnsupportedDtype,
     UnsupportedLayout,
+    UnsupportedOperators,
 )
 
 
@@ -109,6 +110,22 @@ class TestExport:
     def test_dynamic_shapes_that_do_not_fit(self) -> None:
         with pytest.raises(CaptureError, match=r"^torch\.export cannot capture double: "):
             torchstone.export(double, (torch.ones(3),), dynamic_shapes=({3: torch.export.Dim("n")},))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x + n.item(),
+        lambda x, n: n.item(),
+        lambda x, n: x[: n.item()],
+        lambda x, n: x * n.tolist(),
+    ],
+    ids=["add", "result", "size", "tolist"],
+)
+def test_a_tensors_value_as_a_number(function: Callable[..., Any]) -> None:
+    with pytest.raises(UnsupportedOperators, match=r"_local_scalar_dense.*test_bad_input\.py:\d+") as raised:
+        torchstone.export(function, (torch.ones(4), torch.tensor(2)))
+    assert "compute with the tensor itself: index_select, torch.where" in str(raised.value)
 
 
 class Counting(torch.nn.Module):

@@ -351,3 +351,11 @@ def test_a_failed_demo_exits_with_1(torchstone: Torchstone, monkeypatch: pytest.
     assert "graph break: x" in done.stdout
     assert "passed" not in done.stdout
     assert torchstone("demo", "--json").code == 1
+
+
+def test_run_isolated(torchstone: Any, artifact: Path) -> None:
+    here, apart = (torchstone("run", artifact, *more, "--json") for more in ((), ("--isolated",)))
+    assert apart.json["outputs"] == here.json["outputs"]
+    stopped = torchstone("run", artifact, "--isolated", "--timeout", "0.1")
+    assert stopped.code == 1
+    assert "in a fresh process took longer than 0.1 s" in stopped.stderr

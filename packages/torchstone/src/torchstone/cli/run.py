@@ -49,6 +49,20 @@ def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="A .npz file for the outputs."
 )
+@click.option(
+    "--isolated",
+    is_flag=True,
+    help="Run in a child process that may crash or be stopped: for files that you do not trust.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1, max=86400),
+    metavar="SECONDS",
+    help="How long --isolated waits for the child process.",
+)
 @placed
 def run(
     artifact: Path,
@@ -56,6 +70,8 @@ def run(
     seed: int,
     sizes: dict[str, int],
     output: Path | None,
+    isolated: bool,
+    timeout_s: float,
     device: str | None,
     engine: str | None,
     as_json: bool,
@@ -69,14 +85,17 @@ def run(
         stage("loading")
         import numpy
 
-        from ..api import load
-        from ..parity.replay import call, random_inputs, read_inputs
+        from ..artifact import load_artifact
+        from ..parity.replay import random_inputs, read_inputs
 
-        program = load(artifact, device=device, engine=engine)
-        arrays = read_inputs(inputs) if inputs else random_inputs(program.signature, seed, sizes)
+        signature = load_artifact(artifact).signature
+        arrays = read_inputs(inputs) if inputs else random_inputs(signature, seed, sizes)
         stage("compiling and running")
         started = time.perf_counter()
-        outputs = call(program, arrays)
+        if isolated:
+            outputs = _call_isolated(artifact, arrays, timeout_s, device, engine)
+        else:
+            outputs = _call_here(artifact, arrays, device, engine)
         seconds = time.perf_counter() - started
         if output is not None:
             content = io.BytesIO()
@@ -90,6 +109,26 @@ def run(
         print_table(("output", "dtype", "shape", "smallest", "mean", "largest"), rows)
         click.echo(f"first call, with compilation: {seconds:.3f} s")
     return OK
+
+
+def _call_here(artifact: Path, arrays: Any, device: str | None, engine: str | None) -> dict[str, Any]:
+    from ..api import load
+    from ..parity.replay import call
+
+    return call(load(artifact, device=device, engine=engine), arrays)
+
+
+def _call_isolated(
+    artifact: Path, arrays: Any, timeout_s: float, device: str | None, engine: str | None
+) -> dict[str, Any]:
+    """The outputs of one call in a child process; a crash or a hang there is an :class:`EngineError`."""
+    from ..artifact import load_artifact
+    from ..config import config, override
+    from ..parity.replay import output_specs, run_fresh
+
+    with override(device=device or config.device, engine=engine or config.engine):
+        results = run_fresh(artifact, arrays, timeout_s=timeout_s)
+    return dict(zip(output_specs(load_artifact(artifact).signature), results, strict=True))
 
 
 def _cell(value: Any) -> str:

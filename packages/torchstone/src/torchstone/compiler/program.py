@@ -238,8 +238,11 @@ def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None
     for symbol, allowed in exported.range_constraints.items():
         if not symbol.is_Symbol:  # the range of an expression follows from its symbol's
             continue
-        upper = allowed.upper
-        ranges[str(symbol)] = (int(allowed.lower), int(upper) if upper.is_Integer else None)
+        lower, upper = allowed.lower, allowed.upper  # infinite where nothing is known
+        ranges[str(symbol)] = (
+            int(lower) if lower.is_Integer else 0,
+            int(upper) if upper.is_Integer else None,
+        )
     return ranges
 
 

@@ -32,6 +32,7 @@ NO_EFFECT = {
     tensors.check.get(),
     torch.sym_constrain_range,
 }
+_MAKE_NUMBERS = {aten._local_scalar_dense.default, aten.item.default}
 SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.get(), tracing.replay_rng_state.get()
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
@@ -58,7 +59,14 @@ def find_unsupported(module: GraphModule, registry: Registry | None = None) -> l
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
     """Why ``node`` cannot be lowered; None if it can."""
     target = node.target
-    if target in NO_EFFECT or target is operator.getitem or is_symbolic_number(node):
+    if target in NO_EFFECT or target is operator.getitem:
+        return None
+    if target in _MAKE_NUMBERS:
+        return (
+            "it turns a tensor's value into a Python number, and a program is made before values are known;"
+            " compute with the tensor itself: index_select, torch.where, arithmetic with a 0-d tensor"
+        )
+    if is_symbolic_number(node):
         return None
     if target in (SAVE_RNG, REPLAY_RNG):
         inner = node.args[0 if target is SAVE_RNG else 1]
