@@ -17,8 +17,9 @@ from torch.nn import functional as F
 
 import quantized_replacements
 import recurrent_replacements
+from torchstone.torch_internals.operators import namespace
 
-aten = torch.ops.aten
+aten = namespace("aten")
 own = torch.ops.torchstone
 
 Tensors = Sequence[torch.Tensor | None]

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed  # defines the operators
 
-aten = torch.ops.aten
+from torchstone.torch_internals.operators import namespace
+
+aten = namespace("aten")
 decomposed = torch.ops.quantized_decomposed
 own = torch.ops.torchstone
 

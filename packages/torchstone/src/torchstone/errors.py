@@ -67,8 +67,8 @@ class MissingInternal(TorchstoneError):
     def __init__(self, path: str, feature: str, version: str) -> None:
         self.path, self.feature = path, feature
         super().__init__(
-            f"PyTorch {version} has no {path}, so {feature} is off",
-            hint="use a PyTorch in the tested range, which `torchstone doctor` shows",
+            f"PyTorch {version} has no {path}, so this is off: {feature}",
+            hint="use a tested version of PyTorch: `torchstone doctor` lists them",
         )
 
 
@@ -202,3 +202,7 @@ class FallbackWarning(UserWarning):
 
 class RedirectWarning(UserWarning):
     """Redirected code used a part of CUDA that has no meaning on the target (policy ``warn``)."""
+
+
+class VersionWarning(UserWarning):
+    """This PyTorch is not among the tested versions; what has changed in it may be missing."""

@@ -14,6 +14,7 @@ import numpy
 import pytest
 
 from optest.core.comparator import compare
+from torchstone import lowering
 from torchstone.parity import demo as demo_module
 from torchstone.parity.compilation import Compilation
 from torchstone.parity.demo import Accuracy, DemoReport
@@ -257,6 +258,7 @@ def test_ops_lists_the_registry(torchstone: Torchstone) -> None:
         done.json,
         operators={"type": "array", "items": operator, "minItems": 200},
         higher_order={"type": "array", "items": named},
+        unavailable={"const": {}},
     )
     higher_order = [entry["operator"] for entry in done.json["higher_order"]]
     assert higher_order == ["cond", "scan", "while_loop"]
@@ -292,6 +294,8 @@ def test_doctor(torchstone: Torchstone) -> None:
         cache=cache,
         backend_registered={"const": True},
         backend_works={"const": True},
+        tested_pytorch={"type": "array", "minItems": 2},
+        unavailable={"const": {}},
         problems={"const": []},
     )
     assert done.json["platforms"][0]["devices"] == ["cpu:0"]
@@ -359,3 +363,14 @@ def test_run_isolated(torchstone: Any, artifact: Path) -> None:
     stopped = torchstone("run", artifact, "--isolated", "--timeout", "0.1")
     assert stopped.code == 1
     assert "in a fresh process took longer than 0.1 s" in stopped.stderr
+
+
+@pytest.mark.parametrize("command", ["ops", "doctor"])
+def test_what_this_pytorch_does_not_allow_is_listed(
+    torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    registry = lowering.load()
+    monkeypatch.setitem(registry.unavailable, "aten.gone.default", "PyTorch 9.9 has no such overload")
+    text = torchstone(command).stdout
+    assert "not available with this PyTorch" in text
+    assert "aten.gone.default" in text

@@ -20,7 +20,7 @@ cond = torch.ops.higher_order.cond
 
 def test_unknown_parameter() -> None:
     with pytest.raises(
-        LoweringDefinitionError, match=r"takes \['dimension'\], which aten.glu.default has not"
+        LoweringDefinitionError, match=r"takes \['dimension'\], which aten.glu.default does not have"
     ) as caught:
 
         @lowers(aten.glu.default, into=Registry())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
+from torchstone.torch_internals.operators import namespace
 
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def forward(make: Make, *parameters: Any, **options: Any) -> Iterator[Sample]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
+from torchstone.torch_internals.operators import namespace
 
 from . import Make, Sample, samples
 from .max_pooling import ties
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 SIZES_2D: list[tuple[str, tuple[int, ...], list[int]]] = [
     ("overlapping windows", (2, 3, 7, 10), [3, 4]),

@@ -7,10 +7,12 @@ from itertools import islice
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .elementwise import edge_pairs, number_with, pairs, singles, with_number
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor)

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 own = torch.ops.torchstone
 SMALL = {"low": -2, "high": 2}
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 # shape; kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
 WINDOWS_2D: list[tuple[str, tuple[int, ...], list[Any]]] = [

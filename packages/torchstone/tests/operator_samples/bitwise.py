@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .elementwise import edge_pairs, number_with, pairs, singles, with_number
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _LOGIC = (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor)
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .elementwise import edge_pairs, pairs, singles, with_number
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .loss import REDUCTIONS, forward, probabilities
 
-aten = torch.ops.aten
+aten = namespace("aten")
 own = torch.ops.torchstone
 NAMES = ("mean", "none", "sum")
 

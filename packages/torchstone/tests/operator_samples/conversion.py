@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .elementwise import singles
 
-aten = torch.ops.aten
+aten = namespace("aten")
 prims = torch.ops.prims
 
 _TARGETS = (

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Case = tuple[str, tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]
 """What is special, shape of the input, shape of the weight, whether it has a bias, the other arguments."""

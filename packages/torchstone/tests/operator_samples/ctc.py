@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 TIME, BATCH, CLASSES = 7, 3, 5
 
 

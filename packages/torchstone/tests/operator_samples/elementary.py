@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .elementwise import edge_pairs, number_with, singles, special_values
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 SUM, MEAN, MAX = 0, 1, 2
 INDICES = torch.tensor([4, 1, 4, 0, 3, 2])
 """Eager scales gradients by a wrong frequency unless the repeated row is the last one."""

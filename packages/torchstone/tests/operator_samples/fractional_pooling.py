@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .max_pooling import ties
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 # input, kernel, output sizes
 POOLS_2D: list[tuple[str, tuple[int, ...], list[int], list[int]]] = [

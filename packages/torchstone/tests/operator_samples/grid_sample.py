@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 MODES_2D = list(itertools.product((0, 1, 2), (0, 1, 2), (False, True)))
 MODES_3D = list(itertools.product((0, 1), (0, 1, 2), (False, True)))

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def general(make: Make, *shape: int) -> torch.Tensor:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .linalg import general, regular
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(aten.linalg_qr.default)

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .linalg import general
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Tensors = Sequence[torch.Tensor]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 WINDOWS_2D: list[tuple[str, tuple[int, ...], list[Any]]] = [
     ("overlapping, padded", (2, 3, 7, 6), [[3, 3], [2, 2], [1, 1], [1, 1], False]),

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .quantization import NOT_DIFFERENTIABLE
 
-aten = torch.ops.aten
+aten = namespace("aten")
 ROWS = (16, 64, 80, 192)
 """Less than a block of the kernels, one, one and a rest, three."""
 

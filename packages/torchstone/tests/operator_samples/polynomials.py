@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import torch
 
 from torchstone.lowering.aten.polynomials import NAMES
+from torchstone.torch_internals.operators import namespace
 
 from . import Make, Sample, samples
 from .special import spread
 
-aten = torch.ops.aten
+aten = namespace("aten")
 PACKETS = [getattr(aten, name) for name in NAMES]
 DEGREES = [-2, 0, 1, 2, 3, 6, 7, 9, 10, 30]
 

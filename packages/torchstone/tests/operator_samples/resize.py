@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from torchstone.lowering.registry import aten_overloads
+from torchstone.torch_internals.operators import namespace
 
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 # input sizes, output sizes, scale factors as the operator gets them
 SIZES: list[tuple[str, list[int], list[int], list[float | None]]] = [

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 from .extremum import with_ties
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def along(make: Make, low: float | None = None, high: float | None = None) -> Iterator[Sample]:

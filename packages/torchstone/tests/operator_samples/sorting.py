@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def distinct(make: Make, *shape: int) -> torch.Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
+from torchstone.torch_internals.operators import namespace
 
 from . import Make, Sample, samples
 from .elementwise import edge_pairs, pairs, singles
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(*(getattr(aten, name).default for name in ("sin", "cos", "tan", "sinh", "cosh", "asinh", "atan")))

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 # shape; kernel, dilation, padding, stride
 BLOCKS: list[tuple[str, tuple[int, ...], list[Any]]] = [

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import torch
 
+from torchstone.torch_internals.operators import namespace
+
 from . import Make, Sample, samples
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @samples(aten.alias.default, aten.alias_copy.default)

@@ -14,9 +14,10 @@ from torch.fx import GraphModule, Node
 from ..compiler.graphs import output_node, output_values
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
+from ..torch_internals.operators import namespace
 from ..torch_internals.tensors import storage_identity
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def complete_metadata(module: GraphModule) -> None:

@@ -42,6 +42,9 @@ def _print(found: Installation) -> None:
         [(one["name"], one["kind"], ", ".join(one["devices"]), one["source"]) for one in found.platforms],
     )
     print_table(("setting", "value"), list(found.settings.items()))
+    click.echo(f"tested with PyTorch {', '.join(found.tested_pytorch)}")
+    if found.unavailable:
+        print_table(("not available with this PyTorch", "why"), list(found.unavailable.items()))
     if found.cache is not None:
         used = f"{found.cache.programs} programs, {found.cache.bytes:,} of {found.cache.max_bytes:,} bytes"
         state = used if found.cache.enabled else "switched off"

@@ -107,11 +107,19 @@ def _registry(as_json: bool) -> int:
             {"operator": one.name, "family": one.family, "documentation": one.documentation}
             for one in higher_order
         ]
-        print_json({"operators": [_described(one) for one in lowerings], "higher_order": described})
+        print_json(
+            {
+                "operators": [_described(one) for one in lowerings],
+                "higher_order": described,
+                "unavailable": registry.unavailable,
+            }
+        )
         return OK
     rows = [(one.name, one.family, _short(one.dtypes), _gaps(one), one.documentation) for one in lowerings]
     rows += [(one.name, one.family, "", "", one.documentation) for one in higher_order]
     print_table(("overload", "family", "dtypes", "gaps", "what it does"), rows)
+    if registry.unavailable:
+        print_table(("not available with this PyTorch", "why"), list(registry.unavailable.items()))
     click.echo(f"{len(lowerings)} overloads and {len(higher_order)} higher-order operators")
     return OK
 

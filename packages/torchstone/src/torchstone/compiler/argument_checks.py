@@ -16,11 +16,11 @@ from torch.fx import GraphModule
 
 from ..dtypes import scalar_type
 from ..errors import CaptureError
-from ..torch_internals.operators import OpOverload
+from ..torch_internals.operators import OpOverload, namespace
 from .graphs import bind_schema, fake_arguments, location_text, operator_nodes
 from .rehearsal import refusal
 
-aten = torch.ops.aten
+aten = namespace("aten")
 Arguments = Mapping[str, Any]
 Check = Callable[[Arguments], str | None]
 """From the fake arguments by schema name to what PyTorch says against them; None if nothing."""

@@ -19,7 +19,7 @@ from ..torch_internals import pytree
 from ..torch_internals.dispatch import is_composite_implicit
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.tracing import aot_export_joint_simple
-from .graphs import bind, fake_arguments
+from .graphs import bind_schema, fake_arguments
 from .normalize import decompositions, mended_operators
 from .overrides import overriding
 
@@ -40,7 +40,7 @@ def expansion_of(node: Node, lowering: Lowering) -> GraphModule:
 
 def _traced(node: Node, lowering: Lowering) -> GraphModule:
     overload = lowering.overload
-    call, fakes = _expanded_call(overload, fake_arguments(bind(lowering, node.args, node.kwargs)))
+    call, fakes = _expanded_call(overload, fake_arguments(bind_schema(overload, node.args, node.kwargs)))
     dtypes = [result.dtype for result in pytree.tree_leaves(node.meta["val"])]
 
     def computed(*tensors: torch.Tensor) -> list[torch.Tensor]:

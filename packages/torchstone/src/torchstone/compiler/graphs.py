@@ -139,12 +139,13 @@ def to_numpy(tensor: torch.Tensor) -> Any:
 
 
 def bind(lowering: Lowering, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's arguments by schema name, defaults filled in."""
-    return bind_schema(lowering.overload, args, kwargs)
+    """A call's arguments by the names that the lowering gives them, defaults filled in."""
+    given = bind_schema(lowering.overload, args, kwargs)
+    return {lowering.respelled.get(name, name): value for name, value in given.items()}
 
 
 def bind_schema(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """As :func:`bind`, for a call of an operator whether or not it has a lowering."""
+    """A call's arguments by schema name, defaults filled in; the operator need not have a lowering."""
     schema = schema_of(overload).arguments
     given = dict(zip((argument.name for argument in schema), args, strict=False))
     given.update(kwargs)

@@ -21,10 +21,11 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..lowering import load
 from ..lowering.registry import aten_overloads
+from ..torch_internals.operators import namespace
 from .graphs import bind, fake_arguments, location_text, output_node, output_values
 from .nested_index_checks import check_subgraphs
 
-aten = torch.ops.aten
+aten = namespace("aten")
 Arguments = Mapping[str, Any]
 Axes = tuple[str, Sequence[int]]
 """An operand's name and some of its axes; the product of their sizes is a number of positions."""

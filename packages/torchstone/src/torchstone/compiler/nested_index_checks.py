@@ -17,9 +17,10 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..torch_internals.fake import detect_fake_mode
+from ..torch_internals.operators import namespace
 from .graphs import output_node, output_values
 
-aten = torch.ops.aten
+aten = namespace("aten")
 higher_order = torch.ops.higher_order
 
 Add = Callable[[GraphModule], tuple[GraphModule, list[str]]]

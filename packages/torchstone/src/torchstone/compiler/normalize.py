@@ -28,7 +28,7 @@ from ..torch_internals.dispatch import (
 )
 from ..torch_internals.export import exporting_here, without_effect
 from ..torch_internals.fake import rules
-from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
@@ -100,11 +100,13 @@ def without_factorization_checks() -> Iterator[None]:
         yield
 
 
+aten = namespace("aten")
+
 _PASSING = {
     # that a loss does not depend on the phases of complex singular vectors
-    torch.ops.aten.allclose.default: True,
+    aten.allclose.default: True,
     # that the windows of istft vanish somewhere
-    torch.ops.aten.equal.default: False,
+    aten.equal.default: False,
 }
 """What PyTorch's derivatives ask about values while they are traced, and the answer with which they go on."""
 
@@ -126,7 +128,7 @@ def _answer(_: Any, operator: OpOverload, *args: Any, **kwargs: Any) -> bool:
 
 _WRONG_EXPANSIONS = (
     # counts places behind the first -1 as targets (torch/_decomp/decompositions.py)
-    torch.ops.aten.multilabel_margin_loss_forward.default,
+    aten.multilabel_margin_loss_forward.default,
 )
 
 
@@ -146,11 +148,11 @@ def _polygamma_(self: torch.Tensor, n: int) -> torch.Tensor:
 def _batch_norm_out(
     *args: Any, out: torch.Tensor, save_mean: torch.Tensor, save_invstd: torch.Tensor, **kwargs: Any
 ) -> tuple[torch.Tensor, ...]:
-    made = torch.ops.aten._native_batch_norm_legit.default(*args, **kwargs)
+    made = aten._native_batch_norm_legit.default(*args, **kwargs)
     return tuple(into.copy_(one) for into, one in zip((out, save_mean, save_invstd), made, strict=True))
 
 
-_RANK = torch.ops.aten.linalg_matrix_rank
+_RANK = aten.linalg_matrix_rank
 _WRITING: dict[Any, Callable[..., Any]] = {
     # for tensor subclasses, which traced tensors are, the result goes to a local name and not into ``out``
     # (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl)
@@ -159,9 +161,9 @@ _WRITING: dict[Any, Callable[..., Any]] = {
     _RANK.out: _written(_RANK.default),
     _RANK.out_tol_tensor: _written(_RANK.tol_tensor),
     # functionalization hands the results out in the order of arguments: the output as running statistics
-    torch.ops.aten._native_batch_norm_legit.out: _batch_norm_out,
+    aten._native_batch_norm_legit.out: _batch_norm_out,
     # functionalization knows no polygamma_
-    torch.ops.aten.polygamma_.default: _polygamma_,
+    aten.polygamma_.default: _polygamma_,
 }
 """Overloads that write and that PyTorch traces wrongly or not at all, and their expansions."""
 

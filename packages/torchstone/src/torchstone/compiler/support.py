@@ -16,11 +16,11 @@ from ..errors import UnsupportedDtype, UnsupportedNode
 from ..lowering import load
 from ..lowering.registry import EXPANSIONS, Registry
 from ..torch_internals import tensors, tracing
-from ..torch_internals.operators import HigherOrderOperator, OpOverload
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, namespace
 from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 NO_EFFECT = {
     aten._assert_async.msg,
@@ -29,11 +29,11 @@ NO_EFFECT = {
     aten._linalg_check_errors.default,  # a program cannot raise: its results are NaN or infinite instead
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
-    tensors.check.get(),
+    tensors.check.find(),
     torch.sym_constrain_range,
 }
 _MAKE_NUMBERS = {aten._local_scalar_dense.default, aten.item.default}
-SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.get(), tracing.replay_rng_state.get()
+SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.find()
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
 
@@ -79,7 +79,12 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         return "the size of its result depends on the values of its inputs; a program's shapes do not"
     lowering = registry.get(target)
     if lowering is None:
-        return "no lowering and no decomposition is registered"
+        names = (
+            str(target),
+            str(node.meta.get("original_aten")),
+        )
+        known = [registry.unavailable[name] for name in names if name in registry.unavailable]
+        return known[0] if known else "no lowering and no decomposition is registered"
     try:
         subject = _subject_dtype(node)
         for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):

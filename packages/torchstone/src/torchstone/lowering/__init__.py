@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from functools import cache
 
+from ..torch_internals import versions
 from .factories import lowers_binary, lowers_compare, lowers_predicate, lowers_reduction, lowers_unary
 from .registry import Lowering, Registry, Spec, decomposes, lowers, lowers_higher_order, registry
 
@@ -40,7 +41,14 @@ def families() -> list[str]:
 
 @cache
 def load() -> Registry:
-    """The registry with every family imported."""
+    """The registry with every family imported; warns where PyTorch is not one of those tested."""
+    versions.warn_if_untested()
     for family in families():
-        importlib.import_module(f"{__name__}.aten.{family}")
+        try:
+            importlib.import_module(f"{__name__}.aten.{family}")
+        except Exception as error:
+            if versions.is_tested():
+                raise
+            # Whatever an untested PyTorch has changed costs what it concerns, and nothing else.
+            registry.unavailable[f"the rest of {family}"] = f"{type(error).__name__}: {error}"
     return registry

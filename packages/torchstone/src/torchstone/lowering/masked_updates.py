@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from ..torch_internals.dispatch import DispatchKey, call_compiled
-from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.operators import OpOverload, namespace, schema_of
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Tensor = torch.Tensor
 

@@ -19,12 +19,12 @@ import torch
 
 from ..torch_internals.dispatch import DispatchKey, kernels
 from ..torch_internals.fake import rules
-from ..torch_internals.operators import OpOverload
+from ..torch_internals.operators import OpOverload, namespace
 from ..torch_internals.patches import Patch, patched, tracing
 from . import masked_updates, statistics
 from .recurrent_operators import STAND_INS, expansion
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _COMPOSITE = DispatchKey.CompositeImplicitAutograd
 

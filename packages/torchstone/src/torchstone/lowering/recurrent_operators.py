@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 
 from ..torch_internals.dispatch import any_requires_grad, below_autograd
-from ..torch_internals.operators import OpOverload, overload_name, schema_of
+from ..torch_internals.operators import OpOverload, namespace, overload_name, schema_of
 from ..torch_internals.tensors import check
 from .cells import CELLS, lstm_exposed
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
@@ -320,7 +320,7 @@ def _stand_in(original: OpOverload) -> OpOverload:
 
 
 _ORIGINALS = [getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data")]
-STAND_INS = {original: _stand_in(original) for original in _ORIGINALS}
+STAND_INS = {one: _stand_in(one) for one in _ORIGINALS if isinstance(one, OpOverload)}
 """ATen's overload → Torchstone's."""
 
 

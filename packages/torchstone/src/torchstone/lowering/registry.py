@@ -36,7 +36,8 @@ import torch
 from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..errors import LoweringDefinitionError
-from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
+from ..torch_internals import versions
+from ..torch_internals.operators import HigherOrderOperator, MissingOverload, OpOverload, schema_of
 
 SPECIAL = frozenset({"out", "rng", "meta", "expand", "expand_wide"})
 EXPANSIONS = frozenset({"expand", "expand_wide"})
@@ -76,6 +77,8 @@ class Lowering:
     refuses: Refusal | None = None
     special: frozenset[str] = frozenset()
     parameters: tuple[str, ...] = ()
+    respelled: Mapping[str, str] = field(default_factory=dict)
+    """A parameter's name in this PyTorch's schema → the name that the lowering gives it, if they differ."""
 
     @property
     def name(self) -> str:
@@ -117,6 +120,8 @@ class Registry:
         self._higher_order: dict[Any, HigherOrderLowering] = {}
         self.decompositions: dict[OpOverload, Callable[..., Any]] = {}
         """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
+        self.unavailable: dict[str, str] = {}
+        """Overloads that this PyTorch lacks or declares otherwise than the lowering does, and what it is."""
 
     def __contains__(self, operator: object) -> bool:
         return operator in self._lowerings or operator in self._higher_order
@@ -171,6 +176,7 @@ def lowers(
     gaps: Mapping[DType, str] | None = None,
     ignores: Iterable[str] = (),
     refuses: Refusal | None = None,
+    renamed: Mapping[str, str] | None = None,
     into: Registry = registry,
 ) -> Callable[[Function], Function]:
     """Register a function as the lowering of one or more overloads.
@@ -179,6 +185,10 @@ def lowers(
     they matter elsewhere (say why beside it); layout, device, pinning and
     memory format never change values and are ignored everywhere. ``refuses`` is
     for calls that only their arguments tell apart from those that can be lowered.
+    ``renamed`` gives the other name that a parameter has in some supported versions of PyTorch.
+
+    An overload that this PyTorch lacks is left out, and so is one of Torchstone's own lowerings whose
+    schema an untested PyTorch has changed; ``Registry.unavailable`` says why.
 
     Raises :class:`LoweringDefinitionError` if it is no Python function of a module, if its
     parameters are not the schema's, if it does not use one, or if an overload is registered twice.
@@ -187,7 +197,19 @@ def lowers(
     def register(function: Function) -> Function:
         family = _family(function)
         for overload in overloads:
-            special, parameters = _check(function, overload, frozenset(ignores))
+            if isinstance(overload, MissingOverload):
+                into.unavailable[str(overload)] = f"PyTorch {versions.version()} has no such overload"
+                continue
+            try:
+                special, parameters, respelled = _check(function, overload, frozenset(ignores), renamed or {})
+            except LoweringDefinitionError as error:
+                if versions.is_tested() or not function.__module__.startswith(f"{__package__}."):
+                    raise
+                into.unavailable[str(overload)] = (
+                    f"its schema in PyTorch {versions.version()} is not the one that the lowering was"
+                    f" written for: {error.message}"
+                )
+                continue
             into.add(
                 Lowering(
                     overload=overload,
@@ -198,6 +220,7 @@ def lowers(
                     refuses=refuses,
                     special=special,
                     parameters=parameters,
+                    respelled=respelled,
                 )
             )
         return function
@@ -229,7 +252,7 @@ def decomposes(*overloads: OpOverload, into: Registry = registry) -> Callable[[F
     """
 
     def register(function: Function) -> Function:
-        for overload in overloads:
+        for overload in (one for one in overloads if not isinstance(one, MissingOverload)):
             if overload in into.decompositions:
                 raise LoweringDefinitionError(f"{overload} is decomposed twice")
             into.decompositions[overload] = function
@@ -250,16 +273,22 @@ def _family(function: Callable[..., Any]) -> str:
 
 
 def _check(
-    function: Callable[..., Any], overload: OpOverload, ignores: frozenset[str]
-) -> tuple[frozenset[str], tuple[str, ...]]:
+    function: Callable[..., Any], overload: OpOverload, ignores: frozenset[str], renamed: Mapping[str, str]
+) -> tuple[frozenset[str], tuple[str, ...], dict[str, str]]:
+    """Special parameters, those of the schema, and what this PyTorch calls otherwise."""
     schema = schema_of(overload)
-    known = {argument.name for argument in schema.arguments}
+    spelled = [argument.name for argument in schema.arguments]
+    respelled = {
+        theirs: ours for ours, theirs in renamed.items() if theirs in spelled and ours not in spelled
+    }
+    names = [respelled.get(name, name) for name in spelled]
+    known = set(names)
     taken = set(inspect.signature(function).parameters)
     special = frozenset((taken & SPECIAL) - known)
     unknown = taken - known - special
     if unknown:
         raise LoweringDefinitionError(
-            f"{_place(function)} takes {sorted(unknown)}, which {overload} has not",
+            f"{_place(function)} takes {sorted(unknown)}, which {overload} does not have",
             hint=f"schema: {schema}",
         )
     missing = known - taken - ignores - IGNORED
@@ -271,7 +300,7 @@ def _check(
     unused = taken - _loaded(function)
     if unused:
         raise LoweringDefinitionError(f"{_place(function)} never uses its parameter(s) {sorted(unused)}")
-    return special, tuple(name for name in (a.name for a in schema.arguments) if name in taken)
+    return special, tuple(name for name in names if name in taken), respelled
 
 
 def _loaded(function: Callable[..., Any]) -> set[str]:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from ..dtypes import scalar_type
+from ..torch_internals.operators import namespace
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Tensor = torch.Tensor
 

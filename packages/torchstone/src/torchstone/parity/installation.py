@@ -37,6 +37,9 @@ class Installation:
     cache: Cache | None = None
     backend_registered: bool = False
     backend_works: bool = False
+    tested_pytorch: tuple[str, ...] = ()
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Operators and features that this PyTorch does not allow, and why."""
     problems: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,6 +53,7 @@ def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -
     found.problems += [f"{name} is not installed" for name in PACKAGES if found.versions[name] is None]
     found.settings = {variable: value for _, variable, value, _ in describe()}
     for stage, look in (
+        ("looking at PyTorch", _look_at_pytorch),
         ("looking at the cache", _look_at_cache),
         ("looking for devices", _look_at_devices),
         ("compiling x + 1", _look_at_backend),
@@ -73,6 +77,15 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _look_at_pytorch(found: Installation) -> None:
+    from ..lowering import load
+    from ..torch_internals import TESTED, missing_internals
+
+    found.tested_pytorch = TESTED
+    missing = {one.feature: f"PyTorch has no {one.path}" for one in missing_internals()}
+    found.unavailable = {**load().unavailable, **missing}
 
 
 def _look_at_cache(found: Installation) -> None:

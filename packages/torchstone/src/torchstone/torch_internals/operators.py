@@ -1,17 +1,21 @@
-"""Operators: their classes and what their schemas say."""
+"""Operators: their classes, what their schemas say, and how one that this PyTorch lacks is named."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from .probing import Internal
+from .probing import Internal, missing
 
 __all__ = [
     "HigherOrderOperator",
+    "MissingOverload",
     "OpOverload",
     "OpOverloadPacket",
+    "namespace",
     "overload_name",
     "overload_of_custom_operator",
     "schema_of",
@@ -35,3 +39,71 @@ def overload_of_custom_operator(function: Any) -> OpOverload:
     """The overload that ``torch.library.custom_op`` made of a function."""
     found: OpOverload = function._opoverload
     return found
+
+
+class MissingOverload:
+    """Stands in tables for an overload that this PyTorch lacks: no graph contains it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.py_kernels: dict[Any, Any] = {}
+        self._dispatch_cache: dict[Any, Any] = {}
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise missing(f"torch.ops.{self._name}", f"what calls {self._name}")
+
+
+class Packet:
+    """All overloads of one operator, called or asked for one of them as PyTorch's own packet.
+
+    An overload that this PyTorch lacks is a :class:`MissingOverload`.
+    """
+
+    def __init__(self, name: str, theirs: Any) -> None:
+        self._name, self._theirs = name, theirs
+
+    def __getattr__(self, overload: str) -> Any:
+        found = getattr(self._theirs, overload, None)
+        if found is None:
+            _refuse_protocols(overload)
+            found = MissingOverload(f"{self._name}.{overload}")
+        self.__dict__[overload] = found
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return (self._theirs or self.default)(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (self._theirs is not None and other is self._theirs)
+
+    def __hash__(self) -> int:
+        return hash(self._theirs or self._name)
+
+
+class Namespace:
+    """``torch.ops.aten`` and the like; an operator that this PyTorch lacks has no overload."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, operator: str) -> Packet:
+        theirs = getattr(getattr(torch.ops, self._name), operator, None)
+        if theirs is None:
+            _refuse_protocols(operator)
+        found = self.__dict__[operator] = Packet(f"{self._name}.{operator}", theirs)
+        return found
+
+
+def _refuse_protocols(name: str) -> None:
+    """Raises where Python asks for one of its own methods, as ``copy`` and ``pickle`` do."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+
+
+@cache
+def namespace(name: str) -> Any:
+    """The operators of ``torch.ops.<name>``, with those that this PyTorch lacks named like the others."""
+    return Namespace(name)

@@ -47,9 +47,9 @@ def tracing() -> Iterator[None]:
     global _thread
     with _lock.get():
         before, _thread = _thread, threading.get_ident()
-        session = _compile_session() if before is None and _compile_session.is_there() else nullcontext()
+        session = (_compile_session.find() if before is None else None) or nullcontext
         try:
-            with session:
+            with session():
                 yield
         finally:
             _thread = before

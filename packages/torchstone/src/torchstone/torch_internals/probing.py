@@ -10,7 +10,6 @@ import torch
 from ..errors import MissingInternal
 
 _internals: list[Internal] = []
-_UNKNOWN: Any = object()
 
 
 class Internal:
@@ -19,24 +18,25 @@ class Internal:
     ``path`` is dotted, modules and attributes alike; ``feature`` is what does not work without it.
     """
 
+    _UNKNOWN: Any = object()
+
     def __init__(self, path: str, feature: str) -> None:
         self.path, self.feature = path, feature
-        self._value = _UNKNOWN
+        self._value = self._UNKNOWN
         _internals.append(self)
 
     def get(self) -> Any:
         """What the name stands for. Raises :class:`MissingInternal` if this PyTorch lacks it."""
-        if self._value is _UNKNOWN:
+        if self._value is self._UNKNOWN:
             self._value = resolve(self.path, self.feature)
         return self._value
 
-    def is_there(self) -> bool:
-        """Whether this PyTorch has the name."""
+    def find(self) -> Any:
+        """As :meth:`get`, None if this PyTorch lacks the name."""
         try:
-            self.get()
+            return self.get()
         except MissingInternal:
-            return False
-        return True
+            return None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.get()(*args, **kwargs)
@@ -51,9 +51,14 @@ def resolve(path: str, feature: str) -> Any:
             found = getattr(found, part, None) or importlib.import_module(".".join(parents[:depth]))
         return getattr(found, name) if hasattr(found, name) else importlib.import_module(path)
     except (AttributeError, ImportError) as error:
-        raise MissingInternal(path, feature, str(torch.__version__)) from error
+        raise missing(path, feature) from error
 
 
-def missing_internals() -> list[Internal]:
-    """The names that this PyTorch lacks, of those that the imported modules declare."""
-    return [internal for internal in _internals if not internal.is_there()]
+def missing(path: str, feature: str) -> MissingInternal:
+    """The error for a name that this PyTorch lacks."""
+    return MissingInternal(path, feature, str(torch.__version__))
+
+
+def known() -> list[Internal]:
+    """All that the imported modules of this package declare."""
+    return _internals

@@ -54,7 +54,7 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
     def register(function: Function) -> Function:
         for target in targets:
             if isinstance(target, Internal):
-                if target.is_there():
+                if target.find() is not None:
                     into.calls[target.get()] = function
             elif isinstance(target, tuple):
                 into.attributes[target] = function

@@ -18,6 +18,7 @@ import torch
 from ... import hlo
 from ...dtypes import COMPLEX, FLOATING, REAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
 from ..factories import lowers_unary
 from ..precise import expm1
@@ -25,7 +26,7 @@ from ..promotion import broadcast, opmath
 from ..registry import Spec, decomposes, lowers
 from ..series import choose
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _wide(out: Spec, *operands: Value) -> list[Value]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy
-import torch
 
 from ... import hlo
 from ...dtypes import BOOL, FLOATING, INT32, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import static_size
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -23,7 +23,7 @@ from ..taps import Taps
 from ..windows import first_maximum, places
 from .max_pooling import scattered
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps:

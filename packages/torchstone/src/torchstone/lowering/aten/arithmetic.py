@@ -15,13 +15,14 @@ import torch
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOAT32, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import magnitude, truncate
 from ..factories import lowers_binary, lowers_unary
 from ..precise import in_double
 from ..promotion import as_value, broadcast, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _ALL_NUMERIC = ALL_INTEGRAL | FLOATING | COMPLEX
 _ALL = STANDARD | UNSIGNED

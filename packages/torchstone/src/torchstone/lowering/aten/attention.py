@@ -19,12 +19,13 @@ from ... import hlo
 from ...dtypes import FLOATING, INT64
 from ...errors import LoweringBug
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import restore
 from ..composites import Expand, Optional, Specs, composed, expanded
 from ..implicit_operators import own
 from ..registry import Spec, decomposes, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 class _Heads:

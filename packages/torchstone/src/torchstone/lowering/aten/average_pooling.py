@@ -9,16 +9,15 @@ import functools
 import operator
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING, INT64, DType
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING
 from ...errors import LoweringBug
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, restore
 from ..composites import Optional, Specs, composed
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .normalization import affine
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _others(x: Value) -> list[int]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOAT32, FLOAT64, REAL, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from .. import bessel_tables as tables
 from ..common import is_infinite
 from ..factories import lowers_unary
@@ -22,7 +21,7 @@ from ..precise import in_double
 from ..registry import Spec, lowers
 from ..series import chebyshev, choose, epsilon, polynomial
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 INFINITY, NAN = math.inf, math.nan
 _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOL, BOOLEAN
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..factories import lowers_binary, lowers_unary
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _BITS = ALL_INTEGRAL | BOOLEAN
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..composites import Optional, Specs, composed
 from ..registry import Spec, lowers
 from .loss import Reduction, reduction_name
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _class_axis(scores: Value) -> int:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOL, BOOLEAN, COPYABLE, FLOAT8, FLOATING, STANDARD, UINT8, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_infinite
 from ..factories import lowers_compare, lowers_predicate
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _ALL = STANDARD | UNSIGNED
 _ORDERED = ALL_INTEGRAL | FLOATING | BOOLEAN

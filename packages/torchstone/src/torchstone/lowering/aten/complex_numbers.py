@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOAT16, FLOAT32, FLOAT64, NUMERIC, STANDARD, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..composites import composed_whole
 from ..factories import lowers_unary
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _PARTS = frozenset({FLOAT32, FLOAT64})
 _GAPS = {FLOAT16: "the result would be complex32, which StableHLO does not have"}

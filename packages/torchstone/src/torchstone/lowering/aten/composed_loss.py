@@ -7,16 +7,15 @@ computed in float32.
 
 from __future__ import annotations
 
-import torch
-
 from ...dtypes import FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..composites import Expand, Optional, expanded
 from ..implicit_operators import own
 from ..registry import Spec, lowers
 from .loss import reduction_name
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.cross_entropy_loss.default, dtypes=FLOATING)

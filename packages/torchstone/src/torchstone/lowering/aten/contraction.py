@@ -6,15 +6,14 @@ PyTorch expands these. Only exports have them whole.
 
 from __future__ import annotations
 
-import torch
-
 from ...dtypes import COPYABLE
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of
 from ..composites import Expand, expanded
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.einsum.default, dtypes=COPYABLE)

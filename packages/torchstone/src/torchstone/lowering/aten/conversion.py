@@ -7,16 +7,15 @@ another shape (``views``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, UINT8, DType
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
-prims = torch.ops.prims
+aten = namespace("aten")
+prims = namespace("prims")
 
 
 @lowers(

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, FLOAT8, FLOATING, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..correlation import correlate, kernel_gradient, spread
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

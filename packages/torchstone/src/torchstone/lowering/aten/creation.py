@@ -25,12 +25,13 @@ from ...dtypes import (
     SUB_BYTE,
 )
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
-prims = torch.ops.prims
+aten = namespace("aten")
+prims = namespace("prims")
 
 _RANGED = ALL_INTEGRAL | FLOATING
 _NO_NIBBLES = dict.fromkeys(SUB_BYTE, "PyTorch has no kernel that reads or writes 4-bit integers")

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = frozenset({FLOAT32, FLOAT64})
 NEGATIVE = float("-inf")

@@ -8,11 +8,10 @@ static shapes; they are reported as unsupported with that reason.
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOL, COPYABLE, INT32, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import Expand, expanded
 from ..implicit_operators import own
@@ -20,7 +19,7 @@ from ..registry import Spec, lowers
 from .masking import ordinal
 from .searching import insertion_points
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.nonzero_static.default, dtypes=COPYABLE, ignores=("size",))

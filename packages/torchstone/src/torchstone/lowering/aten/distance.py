@@ -8,17 +8,16 @@ where eager may use a matrix product and lose accuracy.
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOAT32, FLOAT64, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty, restore
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
 from .reduction import norm_of_magnitudes
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 WIDE = frozenset({FLOAT32, FLOAT64})
 
@@ -67,7 +66,7 @@ def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Optional]:
     return composed("cdist", [x1, x2], lambda a, b: _distances(a, b, p), out, {"p": p})
 
 
-@lowers(aten._cdist_backward.default, dtypes=WIDE)
+@lowers(aten._cdist_backward.default, dtypes=WIDE, renamed={"grad": "grad_output"})
 def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec) -> list[Optional]:
     """Gradient of :func:`cdist` to ``x1``, which without distances is not broadcast yet."""
     if is_empty(grad.shape):
@@ -106,7 +105,7 @@ def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
     return composed("pdist", [self], kernel, out, {"p": p})
 
 
-@lowers(aten._pdist_backward.default, dtypes=WIDE)
+@lowers(aten._pdist_backward.default, dtypes=WIDE, renamed={"grad": "grad_output"})
 def pdist_backward(grad: Value, self: Value, p: float, pdist: Value, out: Spec) -> list[Optional]:
     """Gradient of :func:`pdist`."""
 

@@ -17,6 +17,7 @@ from ... import hlo
 from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals import decompositions
+from ...torch_internals.operators import namespace
 from .. import infinities
 from ..common import truncate
 from ..factories import lowers_unary
@@ -24,7 +25,7 @@ from ..precise import expm1
 from ..promotion import broadcast, opmath
 from ..registry import Spec, decomposes, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _ALL = STANDARD | UNSIGNED
 _ALL_REAL = ALL_INTEGRAL | FLOATING

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, counter, is_empty
 from ..composites import composed
 from ..promotion import opmath
@@ -24,7 +23,7 @@ from ..registry import Spec, lowers
 from .index_updates import count_of_each
 from .scattering import add
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 SUM, MEAN, MAX = 0, 1, 2
 _MODES = ("sum", "mean", "max")

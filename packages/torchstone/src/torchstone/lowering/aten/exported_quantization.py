@@ -17,6 +17,7 @@ from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, DType
 from ...hlo import Value
 from ...torch_internals.decompositions import quantized_decomposed
+from ...torch_internals.operators import namespace
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..promotion import opmath
@@ -24,7 +25,7 @@ from ..registry import Spec, decomposes, lowers
 from .quantization import quotient
 
 quantized_decomposed.get()
-decomposed = torch.ops.quantized_decomposed
+decomposed = namespace("quantized_decomposed")
 
 INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 STORED = frozenset({INT8, UINT8, INT16, INT32})

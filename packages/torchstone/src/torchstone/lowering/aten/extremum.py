@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, INT64, REAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axes_of, axis_of, restore
 from ..composites import composed_whole
 from ..factories import finish, lowers_reduction
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 ORDERED = REAL | BOOLEAN
 Reduce = Callable[[Value, Sequence[int]], Value]

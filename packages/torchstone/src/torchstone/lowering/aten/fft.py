@@ -12,17 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOAT32, FLOAT64, FLOATING
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of, is_empty
 from ..composites import Expand, composed_whole, expanded
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Kind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
 

@@ -7,17 +7,16 @@ zero in arithmetic. Not here: rounding (``elementary``), classification
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOAT32, FLOAT64, FLOATING, INT32, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import copysign
 from ..factories import lowers_binary
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _REAL = ALL_INTEGRAL | FLOATING | BOOLEAN
 _MANTISSA_BITS = {FLOAT32: 23, FLOAT64: 52}

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING, INT32, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import first_maximum, places
 from .max_pooling import scattered
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.fractional_max_pool2d.default, dtypes=FLOATING)

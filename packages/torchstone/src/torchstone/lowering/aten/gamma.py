@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOAT32, FLOAT64, FLOATING, INT32, REAL, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_infinite
 from ..factories import lowers_binary, lowers_unary
 from ..gamma_tables import TEMME
@@ -23,7 +22,7 @@ from ..registry import Spec, lowers
 from ..series import chebyshev, choose, epsilon, polynomial, table
 from .special import erfc
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = REAL | UNSIGNED | BOOLEAN
 NO_HALF = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import at_least_1d, axis_of, flatten, is_empty
 from ..composites import Expand, composed_whole, expanded
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def wrapped(index: Value, size: hlo.Dim) -> Value:

@@ -16,15 +16,14 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING, INT32
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..promotion import opmath
 from ..registry import lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _NEAREST, _CUBIC = 1, 2  # interpolation modes; 0 is linear
 _ZEROS, _BORDER = 0, 1  # padding modes; 2 is reflection

@@ -8,15 +8,14 @@ Not here: batches of equal sizes (``matmul``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..registry import Spec, lowers
 from .matmul import product
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, COMPLEX, FLOATING, INT64, INTEGRAL, DType
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import fill, flatten, is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .scattering import add
 from .searching import insertion_points
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _edges(low: Value, high: Value, bins: int) -> Value:

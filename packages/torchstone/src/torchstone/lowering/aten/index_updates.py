@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64, REAL, STANDARD
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, flatten, is_empty
 from ..composites import composed_whole
 from ..promotion import as_value, opmath
@@ -20,7 +19,7 @@ from ..registry import Spec, lowers
 from .gathering import wrapped
 from .scattering import Combine, Write, add, assign, combined, multiply, reduced
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _slices(axis: int, index: Value) -> Write:

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, FLOAT32, FLOAT64, INT32
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import matrices
 from ..linear_algebra.matrices import adjoint, index, product, transposed
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = frozenset({FLOAT32, FLOAT64}) | COMPLEX
 """What LAPACK has routines for."""

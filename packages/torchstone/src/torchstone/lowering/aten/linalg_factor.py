@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import INT32
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import householder, ldl, lu, matrices
@@ -22,7 +21,7 @@ from ..linear_algebra.matrices import adjoint, transposed
 from ..registry import Spec, lowers
 from .linalg import DTYPES
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Specs = tuple[Spec, ...]
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, HALF, INT64, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import exponential, householder, jacobi, matrices, schur
@@ -23,7 +22,7 @@ from ..linear_algebra.matrices import adjoint, product
 from ..registry import Spec, lowers
 from .linalg import DTYPES
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Specs = tuple[Spec, ...]
 

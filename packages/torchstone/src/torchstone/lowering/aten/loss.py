@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, FLOATING, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import count_of, fill, mean_over
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 NO_INTEGER_LOSS = dict.fromkeys(
     INTEGRAL, "the loss itself takes no integers, so they have no gradient to take"

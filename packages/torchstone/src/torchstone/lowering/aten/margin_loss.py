@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOAT32, FLOAT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import restore
 from ..composites import Optional, Specs, composed
 from ..registry import Spec, lowers
 from .loss import reduced, reduction_name, spread
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 WIDE = frozenset({FLOAT32, FLOAT64})
 

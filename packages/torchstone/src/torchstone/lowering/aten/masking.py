@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOL, COPYABLE, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import flatten, is_empty
 from ..promotion import as_value
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def ordinal(mask: Value) -> Value:

@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, STANDARD, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .arithmetic import scaled
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = STANDARD | UNSIGNED | FLOAT8 - {FLOAT8_E8M0FNU}
 """Of these eager takes bool and the wider unsigned integers for empty sums only."""

@@ -12,16 +12,15 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING, INT64, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows, places
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

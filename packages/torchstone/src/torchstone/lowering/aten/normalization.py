@@ -15,11 +15,12 @@ import torch
 from ... import hlo
 from ...dtypes import COMPLEX, FLOATING
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
 from ..registry import lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def affine(x: Value, weight: Optional, bias: Optional, axes: Sequence[int]) -> Value:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, INT32, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..factories import lowers_binary
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _gcd(a: Value, b: Value) -> Value:

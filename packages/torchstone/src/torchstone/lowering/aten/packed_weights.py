@@ -15,10 +15,11 @@ import torch
 from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, INT32, UINT8
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, STANDARD
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, is_empty
 from ..composites import Expand, composed_whole, expanded
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 UNPADDED = dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO)
 OneAxis = Callable[[Value, int, int, int], Value]

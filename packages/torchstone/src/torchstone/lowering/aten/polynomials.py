@@ -13,16 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOAT32, FLOAT64, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..precise import in_double
 from ..promotion import broadcast
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}
 

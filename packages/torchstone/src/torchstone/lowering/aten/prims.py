@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOL, BOOLEAN, FLOAT64, STANDARD, UINT8
 from ...hlo import Value
 from ...torch_internals.decompositions import inductor_prims
+from ...torch_internals.operators import namespace
 from ..promotion import broadcast
 from ..registry import Spec, lowers
 
 inductor_prims.get()
-prims = torch.ops.prims
+prims = namespace("prims")
 
 
 @lowers(prims.fma.default, dtypes=STANDARD)

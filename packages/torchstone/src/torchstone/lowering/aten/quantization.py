@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy
-import torch
 
 from ... import hlo
 from ...dtypes import BOOL, EVERY, FLOAT32, FLOAT64, FLOATING, INT8, INT32, UINT8, DType
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from .. import quantized_operators
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..precise import in_double
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 own = quantized_operators.own
 
 _BYTES = frozenset({INT8, UINT8})

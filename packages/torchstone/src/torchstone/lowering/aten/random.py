@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import (
     ALL_INTEGRAL,
@@ -29,12 +27,13 @@ from ...dtypes import (
     DType,
 )
 from ...hlo import Rng, Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
-prims = torch.ops.prims
+aten = namespace("aten")
+prims = namespace("prims")
 
 _COUNTING = ALL_INTEGRAL | FLOATING
 _CONTINUOUS = FLOATING | COMPLEX

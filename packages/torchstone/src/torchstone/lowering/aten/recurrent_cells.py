@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ...dtypes import COMPLEX, FLOATING, INTEGRAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..composites import Expand, Optional, expanded
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.lstm_cell.default, dtypes=FLOATING | COMPLEX)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import (
     ALL_INTEGRAL,
@@ -29,12 +27,13 @@ from ...dtypes import (
     DType,
 )
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axes_of, cast, center, count_of, fill, mean_over, restore
 from ..factories import finish, lowers_reduction
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Dims = int | Sequence[int] | None
 SUMMABLE = STANDARD | UNSIGNED

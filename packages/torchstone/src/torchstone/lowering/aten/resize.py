@@ -15,18 +15,18 @@ from functools import partial
 from typing import Any
 
 import numpy
-import torch
 
 from ... import hlo
 from ...dtypes import EVERY, FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from .. import interpolation
 from ..common import static_size
 from ..promotion import opmath
 from ..registry import Spec, aten_overloads, lowers
 from ..taps import Taps
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 WIDE = frozenset({FLOAT32, FLOAT64})
 Rule = Callable[[int, int, float | None, Any], Taps]

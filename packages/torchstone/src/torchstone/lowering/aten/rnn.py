@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOATING, INTEGRAL, DType
 from ...hlo import Value
-from ...torch_internals.operators import OpOverload
+from ...torch_internals.operators import OpOverload, namespace
 from ..cells import CELLS, Cell
 from ..composites import Expand, Optional, composed, expanded
 from ..implicit_operators import own
@@ -25,7 +23,7 @@ from ..recurrence import Input, Packed, Padded, Rows, Weights, differentiate_lay
 from ..recurrent_operators import STAND_INS, expansion
 from ..registry import Spec, decomposes, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _rows(x: Value, batch: hlo.Dim, sizes: Value | None) -> Rows:

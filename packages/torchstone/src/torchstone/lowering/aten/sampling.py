@@ -5,17 +5,16 @@ Not here: the distributions of single numbers (``random``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, FLOATING, INT64
 from ...hlo import Rng, Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .random import logarithm_of_uniform
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

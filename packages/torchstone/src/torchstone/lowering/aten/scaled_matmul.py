@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import (
     BFLOAT16,
@@ -27,10 +25,11 @@ from ...dtypes import (
     DType,
 )
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _SCALED = FLOAT8 - {FLOAT8_E8M0FNU}
 _GAPS = {FLOAT8_E8M0FNU: "PyTorch's own shape function refuses it: it is a format for scales"}

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, COMPLEX, EVERY, FLOATING, INT64, REAL, STANDARD, SUB_BYTE
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, counter, is_empty
 from ..composites import Expand, Optional, expanded
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Combine = Callable[..., Value | Sequence[Value]]
 Scan = Callable[[Sequence[Value], int, Combine], Sequence[Value]]

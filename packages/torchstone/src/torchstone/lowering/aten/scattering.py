@@ -17,13 +17,14 @@ import torch
 from ... import hlo
 from ...dtypes import BOOL, BOOLEAN, COPYABLE, INT64, REAL, STANDARD, UINT8, DType
 from ...hlo import Number, Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, is_empty
 from ..promotion import opmath
 from ..registry import lowers
 from .gathering import like_index, positions
 from .masking import ordinal
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 Combine = Callable[[Value, Value], Value]
 Write = Callable[[Value, Value, Combine], Value]

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, INT64, REAL
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, at_least_1d, is_empty
 from ..promotion import as_value, result_dtype
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 UNSEARCHED = dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO)
 

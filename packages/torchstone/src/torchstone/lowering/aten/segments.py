@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from ...torch_internals.operators import namespace
 from ..registry import decomposes
 
 Tensor = torch.Tensor
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -torch.inf, "min": torch.inf}
 

@@ -6,15 +6,14 @@ Not here: positions given by a tensor (``gathering``), views of raw storage
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of, is_empty
 from ..registry import Spec, aten_overloads, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:

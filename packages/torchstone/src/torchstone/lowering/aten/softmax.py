@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import FLOATING
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axes_of, restore
 from ..composites import Optional, composed
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def exponentials(x: Value, axes: Sequence[int]) -> tuple[Value, Value]:

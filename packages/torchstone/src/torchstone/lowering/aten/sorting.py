@@ -7,16 +7,15 @@ Not here: search in sorted sequences (``searching``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, COPYABLE, INT64, REAL, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, flatten, is_empty
 from ..ordering import first_equal, first_in_order, key_of_rank, nan_key, order_key, sorted_with_indices
 from ..registry import Spec, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 SORTABLE = REAL | BOOLEAN | UNSIGNED
 """What has an order: complex numbers have none."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, FLOAT64, REAL, UNSIGNED
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..factories import lowers_unary
 from ..series import chebyshev, choose, polynomial, table
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 DTYPES = REAL | UNSIGNED | BOOLEAN
 

@@ -16,10 +16,11 @@ import torch
 from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import cast, flatten, is_empty
 from ..registry import Spec, aten_overloads, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def addresses(size: Sequence[hlo.Dim], stride: Sequence[hlo.Dim], offset: hlo.Dim) -> Value:

@@ -6,14 +6,13 @@ the logistic function).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, FLOATING, STANDARD, UNSIGNED
+from ...torch_internals.operators import namespace
 from .. import infinities
 from ..factories import lowers_binary, lowers_unary
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _ALL = STANDARD | UNSIGNED
 

@@ -9,17 +9,16 @@ import functools
 import operator
 from collections.abc import Sequence
 
-import torch
-
 from ... import hlo
 from ...dtypes import BOOLEAN, COMPLEX, FLOATING
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..correlation import columns
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(aten.im2col.default, dtypes=FLOATING | COMPLEX | BOOLEAN)

@@ -6,17 +6,16 @@ a tensor (``scattering``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE, FLOAT8_E8M0FNU
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .slicing import diagonal_indices, first_index, window_indices
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 def _resized(shape: hlo.Shape, axis: int, size: hlo.Dim) -> list[hlo.Dim]:

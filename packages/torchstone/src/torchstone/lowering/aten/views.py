@@ -7,16 +7,15 @@ dtype (``conversion``).
 
 from __future__ import annotations
 
-import torch
-
 from ... import hlo
 from ...dtypes import COPYABLE
 from ...hlo import Value
+from ...torch_internals.operators import namespace
 from ..common import axis_of, flatten
 from ..composites import composed_whole
 from ..registry import Spec, aten_overloads, lowers
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 
 @lowers(

@@ -18,10 +18,10 @@ import torch
 
 from ...torch_internals import pytree
 from ...torch_internals.dispatch import TorchDispatchMode, below_autograd, versions_uncounted
-from ...torch_internals.operators import schema_of
+from ...torch_internals.operators import namespace, schema_of
 from ...torch_internals.tensors import storage_identity
 
-aten = torch.ops.aten
+aten = namespace("aten")
 
 _HIDDEN_WRITES: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
 """Operators that write to arguments which their schema does not mark: running statistics."""

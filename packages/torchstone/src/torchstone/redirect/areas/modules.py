@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...torch_internals.devices import RUN_BACKWARD
+from ...torch_internals.devices import MODULE_APPLY, RUN_BACKWARD
 from ...torch_internals.tensors import same_storage_layout
 from ..mirror import adapted
 from ..mode import RedirectMode
@@ -71,7 +71,7 @@ ROWS = (
         around=lambda original: adapted(original, _map_first),
     ),
     Row(
-        "torch.nn.Module._apply",
+        MODULE_APPLY,
         "wraps",
         "parameters keep their identity when they move",
         around=_around_apply,

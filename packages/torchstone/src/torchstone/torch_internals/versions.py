@@ -1,0 +1,38 @@
+"""Which PyTorch this is, and which ones Torchstone is tested with."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import torch
+
+from ..errors import VersionWarning
+
+TESTED = ("2.13.0", "2.14.1")
+"""What `make compat` has run; the packages declare the range from the first to the last."""
+
+
+def version() -> str:
+    """This PyTorch's version without the build's suffix (``+cpu``)."""
+    return str(torch.__version__).partition("+")[0]
+
+
+def is_tested() -> bool:
+    """Whether this PyTorch is one of :data:`TESTED`."""
+    return version() in TESTED
+
+
+@cache
+def warn_if_untested() -> None:
+    """Warns, once, where this PyTorch is none of :data:`TESTED`."""
+    if not is_tested():
+        warnings.warn(untested_text(), VersionWarning, stacklevel=3)
+
+
+def untested_text() -> str:
+    """What to say of a PyTorch that is none of :data:`TESTED`."""
+    return (
+        f"PyTorch {version()} is not among the tested versions ({', '.join(TESTED)});"
+        " what has changed in it may be missing: `torchstone doctor` lists it"
+    )
