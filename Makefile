@@ -17,7 +17,7 @@ SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs site bench conformance evidence test-accelerator system-deps clean
+.PHONY: help demo test check docs site bench conformance evidence compat test-accelerator system-deps clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ conformance: $(INSTALLED) ## every overload and dtype with all its samples; resu
 evidence: $(INSTALLED) ## record PyTorch's operator samples twice and write COVERAGE.md; resumes where it stopped
 	$(BIN)/python tools/evidence.py $(EVIDENCE)
 
+compat: $(INSTALLED) ## the checks with every supported version of PyTorch; several GB, resumes where it stopped
+	$(BIN)/python tools/compat.py
+
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator
 
@@ -63,7 +66,7 @@ system-deps: ## the compilers, the server and the browser that some tests need, 
 	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
 
 clean: ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) .conformance .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build packages/*/dist
+	rm -rf $(VENV) .compat .conformance .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build packages/*/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment is rebuilt when a requirement changes; an interrupted installation leaves no stamp, so it runs again.

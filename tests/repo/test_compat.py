@@ -1,0 +1,97 @@
+"""``make compat``: what it runs again, what counts as passing, and the page that it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = """<testsuites><testsuite>
+<testcase name="good"/><testcase name="bad"><failure/></testcase><testcase name="broken"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+SCRIPT = """#!/bin/sh
+echo run >> {place}/calls
+echo closing line
+test -e {place}/again || {{ touch {place}/again; exit 1; }}
+"""
+"""A program that fails when it is called first."""
+
+
+@pytest.fixture
+def compat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    spec = importlib.util.spec_from_file_location("compat", ROOT / "tools" / "compat.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "compat", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PLACE", tmp_path / "compat")
+    monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
+    return module
+
+
+def test_the_versions_are_those_that_torchstone_names(compat: ModuleType) -> None:
+    from torchstone.torch_internals import TESTED
+
+    assert compat.tested_versions() == TESTED
+
+
+def test_pins_that_follow_pytorch_hold_for_its_version_only(compat: ModuleType) -> None:
+    pinned, other = (compat.constraints_for(version).splitlines() for version in ("2.13.0", "9.9.9"))
+    assert {line.partition("==")[0] for line in pinned} - {line.partition("==")[0] for line in other} == set(
+        compat.FOLLOWS_TORCH
+    )
+
+
+def test_a_report_is_read(compat: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    path.write_text(REPORT)
+    assert compat.read_report(path) == (3, ("bad", "broken"))
+
+
+@pytest.mark.parametrize(
+    ("name", "failed", "good"), [("operators", 7, True), ("operators", 8, False), ("x", 1, False)]
+)
+def test_99_percent_of_the_operators_have_to_work(
+    compat: ModuleType, name: str, failed: int, good: bool
+) -> None:
+    outcome = compat.Outcome(1, 2.0, total=700, failed=tuple(map(str, range(failed))))
+    assert compat.passes(name, outcome) is good
+
+
+def test_what_passed_is_not_run_again(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in compat.tested_versions():
+        place = compat.PLACE / version
+        (place / "venv/bin").mkdir(parents=True)
+        (place / "installed").touch()
+        script = SCRIPT.format(place=place)
+        for program in ("one", "two"):
+            (place / "venv/bin" / program).write_text(script)
+            (place / "venv/bin" / program).chmod(0o755)
+    monkeypatch.setattr(
+        compat, "checks", lambda: [compat.Check("one", ("one",)), compat.Check("two", ("two",))]
+    )
+    assert compat.main([]) == 1
+    assert "2.14.1 one: fails, closing line" in capsys.readouterr().out
+    assert compat.main([]) == 0
+    assert "two" not in capsys.readouterr().out
+    calls = [(compat.PLACE / version / "calls").read_text() for version in compat.tested_versions()]
+    assert calls == ["run\n" * 3] * 2
+    assert "| one | passes | passes |" in " ".join(compat.PAGE.read_text().split())
+
+
+def test_the_page_names_what_does_not_work(compat: ModuleType) -> None:
+    outcome = compat.Outcome(1, 2.0, total=700, failed=("test_forward[aten.x]",))
+    text = compat.page({"2.13.0": {}, "2.14.1": {"operators": outcome}})
+    assert "passes: 699 of 700" in text
+    assert "## What does not work with PyTorch 2.14.1\n\n- operators: `test_forward[aten.x]`" in text
+    assert "not run" in text

@@ -1,0 +1,213 @@
+"""Checks every tested version of PyTorch in an environment of its own; goes on where it was stopped.
+
+    python tools/compat.py                   # all versions and checks; what is done is not done again
+    python tools/compat.py --torch 2.14.1    # one version
+    python tools/compat.py --page            # write the page from what is recorded
+
+An environment of a version takes several GB. It is made in ``.compat/VERSION``, and what was found there is
+recorded beside it. The page is ``docs/compatibility.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from markdown_tables import table
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACE, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.md"
+VERSIONS = ROOT / "packages/torchstone/src/torchstone/torch_internals/versions.py"
+MODELS = ("mlp", "cnn", "resnet18", "bert", "gpt2", "vit")
+FOLLOWS_TORCH = ("torch", "torchao", "sympy", "setuptools")
+"""Pins of ``constraints.txt`` that fit one version of PyTorch only."""
+ENOUGH = 0.99
+"""Of the overloads that a version has, the share that must work."""
+TESTS = "packages/torchstone/tests"
+
+INTRODUCTION = """\
+# Compatibility
+
+`make compat` makes an environment for each version of PyTorch that is supported and runs the checks
+below in it. The packages declare these versions. Any other version warns once: operators that it has
+changed [are left out](adr/013-versions-of-pytorch.md), and `torchstone doctor` lists them. This page is
+written by `tools/compat.py`.
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One command in each environment; ``reported`` is a file with one result per test."""
+
+    name: str
+    words: tuple[str, ...]
+    reported: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a check ended: ``failed`` names what did not pass, of ``total`` tests where it has any."""
+
+    code: int
+    seconds: float
+    total: int = 0
+    failed: tuple[str, ...] = ()
+    closing: str = ""
+
+
+def checks() -> Iterator[Check]:
+    yield Check("doctor", ("torchstone", "doctor"))
+    yield Check("demo", ("torchstone", "demo"))
+    for model in MODELS:
+        yield Check(f"verify {model}", ("torchstone", "verify", model))
+    pytest = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    operators = (f"{TESTS}/lowering/test_operators.py", "-k", "test_forward")
+    yield Check("sample of the operator database", (*pytest, f"{TESTS}/parity/test_opinfo.py"), reported=True)
+    suite = ("--suite", "builtin", "--backend", "torchstone", "--ledger", "none")
+    yield Check("builtin suite", ("optest", "run", *suite))
+    yield Check("operators", (*pytest, *operators), reported=True)
+
+
+def tested_versions() -> tuple[str, ...]:
+    """Those that Torchstone names, read without importing it."""
+    found = re.search(r"^TESTED = \((.*)\)$", VERSIONS.read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return tuple(re.findall(r'"(.*?)"', found[1]))
+
+
+class Environment:
+    """One version of PyTorch in a virtual environment."""
+
+    def __init__(self, version: str) -> None:
+        self.version, self.place = version, PLACE / version
+        self.python = self.place / "venv/bin/python"
+        self._record = self.place / "results.json"
+
+    def install(self) -> None:
+        """Makes the environment, unless that was done; an interrupted installation runs again."""
+        stamp = self.place / "installed"
+        if stamp.exists():
+            return
+        self.place.mkdir(parents=True, exist_ok=True)
+        if not self.python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(self.place / "venv")], check=True)
+        constraints = self.place / "constraints.txt"
+        constraints.write_text(constraints_for(self.version), "utf-8")
+        packages = ("-e", "packages/optest[torch]", "-e", "packages/torchstone[demo,gaps,models]")
+        tests = ("pytest", "pytest-timeout", "pytest-xdist", "packaging")
+        words = ["-m", "pip", "install", "-c", str(constraints), f"torch=={self.version}", *packages, *tests]
+        subprocess.run([str(self.python), *words], cwd=ROOT, check=True)
+        stamp.touch()
+
+    def results(self) -> dict[str, Outcome]:
+        """What is recorded, by check."""
+        if not self._record.exists():
+            return {}
+        found = json.loads(self._record.read_text("utf-8"))
+        return {name: Outcome(**{**one, "failed": tuple(one["failed"])}) for name, one in found.items()}
+
+    def run(self, check: Check) -> Outcome:
+        """Runs a check and records how it ended."""
+        report = self.place / "report.xml"
+        report.unlink(missing_ok=True)
+        program = str(self.python.with_name(check.words[0]))
+        words = [program, *check.words[1:], *((f"--junitxml={report}",) if check.reported else ())]
+        log = self.place / f"{check.name.replace(' ', '-')}.log"
+        variables = os.environ | {"TORCHSTONE_CACHE_DIR": str(self.place / "cache")}
+        started = time.monotonic()
+        with log.open("w", encoding="utf-8") as output:
+            done = subprocess.run(
+                words, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+        total, failed = read_report(report) if report.exists() else (0, ())
+        closing = log.read_text("utf-8").strip().rpartition("\n")[2]
+        outcome = Outcome(done.returncode, round(time.monotonic() - started, 1), total, failed, closing)
+        recorded = {**self.results(), check.name: outcome}
+        self._record.write_text(json.dumps({name: asdict(one) for name, one in recorded.items()}, indent=1))
+        return outcome
+
+
+def constraints_for(version: str) -> str:
+    """``constraints.txt``, without the pins that follow PyTorch where they are for another version."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    if f"torch=={version}" not in lines:
+        lines = [line for line in lines if line.partition("==")[0] not in FOLLOWS_TORCH]
+    return "\n".join(lines) + "\n"
+
+
+def read_report(path: Path) -> tuple[int, tuple[str, ...]]:
+    """The number of tests in a JUnit report, and the names of those that did not pass."""
+    cases = list(ElementTree.parse(path).iter("testcase"))
+    bad = [one for one in cases if one.find("failure") is not None or one.find("error") is not None]
+    return len(cases), tuple(one.get("name", "") for one in bad)
+
+
+def passes(check: str, outcome: Outcome) -> bool:
+    """Whether a check is as it has to be: everything passes, but for 1 % of the operators."""
+    if check == "operators" and outcome.total:
+        return len(outcome.failed) <= (1 - ENOUGH) * outcome.total
+    return outcome.code == 0
+
+
+def page(recorded: Mapping[str, Mapping[str, Outcome]]) -> str:
+    """The compatibility page: a row per check, a column per version, then what does not work by name."""
+    names = [check.name for check in checks()]
+    header = ("check", *(f"PyTorch {version}" for version in recorded))
+    rows = [(name, *(shown(name, found.get(name)) for found in recorded.values())) for name in names]
+    parts = [INTRODUCTION, table(header, rows)]
+    for version, found in recorded.items():
+        failed = [f"- {name}: `{test}`" for name, one in found.items() for test in one.failed]
+        if failed:
+            parts.append("\n".join([f"## What does not work with PyTorch {version}\n", *failed, ""]))
+    return "\n".join(parts)
+
+
+def shown(name: str, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "not run"
+    verdict = "passes" if passes(name, outcome) else "fails"
+    return (
+        f"{verdict}: {outcome.total - len(outcome.failed)} of {outcome.total}" if outcome.total else verdict
+    )
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Run the checks with each tested version of PyTorch.")
+    parser.add_argument("--torch", action="append", choices=tested_versions(), help="only this version")
+    parser.add_argument("--page", action="store_true", help="run nothing, write the page")
+    parser.add_argument("--again", action="store_true", help="run what is recorded already, too")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what is missing and writes the page; 1 if anything fails."""
+    given = options().parse_args(arguments)
+    environments = [Environment(version) for version in tested_versions()]
+    for one in () if given.page else environments:
+        if given.torch and one.version not in given.torch:
+            continue
+        one.install()
+        for check in checks():
+            known = None if given.again else one.results().get(check.name)
+            if known is None or not passes(check.name, known):
+                outcome = one.run(check)
+                sys.stdout.write(
+                    f"{one.version} {check.name}: {shown(check.name, outcome)}, {outcome.closing}\n"
+                )
+    recorded = {one.version: one.results() for one in environments}
+    PAGE.write_text(page(recorded), "utf-8")
+    complete = [passes(name, one) for found in recorded.values() for name, one in found.items()]
+    return 0 if all(complete) and len(complete) == len(environments) * len(list(checks())) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
