@@ -6,10 +6,9 @@ dtype of the operands.
 
 Each map is one ``stablehlo.convolution``, except where the XLA CPU engine is far
 slower with that than with what the map comes to: kernels of one channel (products
-of shifted signals), kernels of one element (a matrix product), adjoints whose
-kernels do not overlap (a matrix product, rearranged), and fewer windows than
-channels (a matrix product of columns, which spares the engine rearranging the
-kernel for the few times that it is used).
+of shifted signals), adjoints whose kernels do not overlap (a matrix product,
+rearranged), and fewer windows than channels (a matrix product of columns, which
+spares the engine rearranging the kernel for the few times that it is used).
 
 Not here: what ATen calls convolution, with bias and transposition (``aten.convolution``).
 """
@@ -29,8 +28,6 @@ _MOST_TAPS = 128
 """Kernels of one channel with more elements are left to the convolution: the program would be too long."""
 _LONG_SIGNAL = 128
 """From this many spatial elements on, matrix products go signal by signal."""
-_FEW_WINDOWS = 1024
-"""Up to this many windows in a batch, the gradient in the kernel is a product of columns."""
 
 
 def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
@@ -38,9 +35,7 @@ def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
     if kernel.shape[1] == 1 and _volume(windows) <= _MOST_TAPS:
         wide = hlo.convert(x, opmath(x.dtype))
         return _shifted_products(windows.frame(wide, 0), kernel, windows)
-    if groups == 1 and _volume(windows) == 1 and not any(windows.padding):
-        return _mixed(windows.tap(windows.frame(x, 0), (0,) * windows.rank), _matrix(kernel))
-    if groups == 1 and _count(x, windows) < kernel.shape[0]:
+    if groups == 1 and _volume(windows) > 1 and _count(x, windows) < kernel.shape[0]:
         rows = hlo.reshape(kernel, (kernel.shape[0], hlo.product(kernel.shape[1:])))
         wide = _mixed(columns(x, windows), rows)
         return hlo.reshape(wide, (*wide.shape[:2], *windows.counts))
@@ -112,7 +107,7 @@ def kernel_gradient(x: Value, y: Value, windows: Windows, groups: int) -> Value:
     """
     if x.shape[1] == y.shape[1] == groups and _volume(windows) <= _MOST_TAPS:
         return _products_of_shifted(x, y, windows)
-    if groups == 1 and (_volume(windows) == 1 or _count(x, windows) <= _FEW_WINDOWS):
+    if groups == 1 and _volume(windows) > 1 and _count(x, windows) < y.shape[1]:
         signals = hlo.reshape(y, (*y.shape[:2], hlo.product(y.shape[2:])))
         product = hlo.dot_general(
             signals, columns(x, windows), contract=([0, 2], [0, 2]), accumulate=opmath(x.dtype)
@@ -167,11 +162,6 @@ def _volume(windows: Windows) -> int:
 def _dense(windows: Windows) -> bool:
     """True if no window has holes."""
     return all(d == 1 or k == 1 for d, k in zip(windows.dilation, windows.kernel, strict=True))
-
-
-def _matrix(kernel: Value) -> Value:
-    """``(o, c, 1, …)`` as a matrix."""
-    return hlo.reshape(kernel, kernel.shape[:2])
 
 
 def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:

@@ -26,7 +26,7 @@ from jax.sharding import SingleDeviceSharding
 from jaxlib import _jax as _native
 from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
-from jaxlib.mlir.dialects import stablehlo as _stablehlo
+from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as _jaxlib_version
 
 from ..errors import EngineError
@@ -179,7 +179,7 @@ def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
                 continue
             argument.set_type(ir.RankedTensorType.get(list(shape), declared.element_type))
             # A conversion to the dynamic type, because not every user takes another one.
-            converted = _stablehlo.ConvertOp(declared, argument)
+            converted = stablehlo.ConvertOp(declared, argument)
             argument.replace_all_uses_except(converted.result, converted.operation)
     types = [argument.type for argument in entry.arguments]
     signature = ir.FunctionType.get(types, function.type.results)
@@ -188,9 +188,51 @@ def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
 
 def composites_to_calls(module: Any) -> None:
     """Call decompositions instead of composites: refinement inlines calls, and leaves composites alone."""
-    _stablehlo.register_stablehlo_passes()
+    stablehlo.register_stablehlo_passes()
     passes = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
     passmanager.PassManager.parse(passes).run(module.operation)
+
+
+def inline_composites(module: Any) -> None:
+    """Put the decompositions of composites, and what ``@main`` calls, into ``@main``."""
+    composites_to_calls(module)
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
+    block = functions["main"].entry_block
+    while calls := [op for op in block.operations if op.operation.name == "func.call"]:
+        for call in calls:
+            callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
+            _inline(call, callee.entry_block)
+    passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+
+
+def _inline(call: Any, body: Any) -> None:
+    """Copies of the operations of ``body`` in place of ``call``."""
+    values = dict(zip(body.arguments, call.operands, strict=True))
+    for op in body.operations:
+        if op.operation.name == "func.return":
+            for old, new in zip(call.operation.results, op.operands, strict=True):
+                old.replace_all_uses_with(values.get(new, new))
+        else:
+            made = op.operation.clone(ir.InsertionPoint(call))
+            _rewire(made, values)
+            values.update(zip(op.operation.results, made.results, strict=True))
+    call.operation.erase()
+
+
+def _rewire(op: Any, values: Mapping[Any, Any]) -> None:
+    """Let an operation, and those in its regions, read ``values`` in place of their keys."""
+    for position, operand in enumerate(op.operands):
+        if operand in values:
+            op.operands[position] = values[operand]
+    for region in op.regions:
+        for block in region:
+            for inner in block:
+                _rewire(inner.operation, values)
+
+
+def integers(values: Sequence[int], shape: Sequence[int]) -> Any:
+    """A constant int64 attribute of ``shape``."""
+    return ir.DenseIntElementsAttr.get(numpy.asarray(values, dtype=numpy.int64).reshape(shape))
 
 
 def refine_shapes(module: bytes) -> bytes:
@@ -302,7 +344,7 @@ def to_interpreter(module: Any) -> bytes:
     wrapper.body.operations[0].erase()
     for op in list(module.body.operations):
         wrapper.body.append(op)
-    return bytes(_mlir.serialize_portable_artifact(wrapper, _stablehlo.get_current_version()))
+    return bytes(_mlir.serialize_portable_artifact(wrapper, stablehlo.get_current_version()))
 
 
 def _copy_what_is_scattered_into(module: Any) -> None:
@@ -313,7 +355,7 @@ def _copy_what_is_scattered_into(module: Any) -> None:
             with ir.InsertionPoint(op), op.location:
                 for position in range(len(op.operands) // 2):
                     value = op.operands[position]
-                    op.operands[position] = _stablehlo.ReshapeOp(value.type, value).result
+                    op.operands[position] = stablehlo.ReshapeOp(value.type, value).result
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
@@ -382,7 +424,7 @@ def interpret(program: bytes, arrays: Sequence[Any]) -> list[numpy.ndarray[Any, 
         arguments = [
             ir.DenseElementsAttr.get(array, type=type_) for array, type_ in zip(arrays, types, strict=True)
         ]
-        return [numpy.array(result) for result in _stablehlo.eval_module(module, arguments)]
+        return [numpy.array(result) for result in stablehlo.eval_module(module, arguments)]
 
 
 def operation_names(module: Any) -> set[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, host, modules
+from . import _jaxlib, channels_last, host, modules
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -104,7 +104,10 @@ class PjrtEngine:
                 counters.happened("disk_hits")
                 return found
         module = modules.read(program, donate=options.donate)
-        compiled = _Compiled(self._compile(module.bytecode, options), module.inputs, module.outputs)
+        bytecode = module.bytecode
+        if self.device.shares_host_memory:
+            bytecode = channels_last.assign(bytecode)
+        compiled = _Compiled(self._compile(bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
         if disk is not None and self._write(disk, key, compiled):
             counters.happened("disk_stores")
@@ -131,6 +134,7 @@ class PjrtEngine:
         """Everything that decides what the compiler makes and where its result can run."""
         setting = {
             "defaults": self._defaults,
+            "layouts": channels_last.VERSION,
             "xla": dict(options.xla),
             "donate": options.donate,
             "device": self.device.name,
