@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,13 @@ from .names import listing
 from .paths import state_dir
 from .plan.expectations import Expectations
 from .plan.loader import load
-from .plan.options import ReportRequest, RunOptions
-from .plan.rerun import rerun_command
+from .plan.options import RunOptions
 from .reporting import Reporter, TerminalReporter, make_reporter
 from .running.executors import opened
 from .running.journal import Journal
 from .running.replay import write_script
 from .running.runner import TestRunner
+from .running.task import CaseTask, Task
 
 
 @dataclass
@@ -73,9 +72,44 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     cases = list(load(options, target))
     for case in cases:
         _check(driver, case)
-    expectations = _expectations(options, driver)
+    plan = options.plan and str(options.plan.resolve())
+    source = repr((plan, options.suite, options.source, target, options.shard))
+    return run_tasks(
+        options,
+        driver,
+        target,
+        [CaseTask(case, options.plan) for case in cases],
+        source=source,
+        complete=options.complete,
+        expectations=options.expectations or driver.expectations,
+        terminal=terminal,
+        color=color,
+    )
+
+
+def run_tasks(
+    options: RunOptions,
+    driver: BackendDriver,
+    target: BackendTarget,
+    tasks: Sequence[Task],
+    *,
+    source: str,
+    complete: bool,
+    expectations: Path | None,
+    terminal: bool,
+    color: bool,
+) -> Outcome:
+    """Run planned ``tasks``, report and record: the road of every suite.
+
+    ``source`` says where the tasks come from: there is one journal for each, so that
+    ``--resume`` finds its own. ``complete``: the tasks are all there is of it, so that an
+    expectation that matches nothing is stale.
+    """
+    gaps = Expectations.load(expectations) if expectations else Expectations()
     run = describe_run(target, options.seed, driver.packages)
-    reporters = reporters_of(options.reports, options.ledger, terminal=terminal, color=color)
+    reporters = _reporters(options, terminal=terminal, color=color)
+    name = hashlib.sha256(source.encode()).hexdigest()[:16]
+    journal = Journal(state_dir() / "journals" / f"{name}.jsonl", resume=options.resume)
     with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
         runner = TestRunner(
             driver,
@@ -84,15 +118,14 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
             timeout=options.timeout,
             retries=options.retries,
             fail_fast=options.fail_fast,
-            judge=expectations.judge,
-            rerun=partial(rerun_command, plan=options.plan),
-            journal=Journal(_journal_file(options, target), resume=options.resume),
+            judge=gaps.judge,
+            journal=journal,
             executor=executor,
         )
-        summary = runner.run(cases, run)
-    complete = options.complete and not (summary.interrupted or summary.stopped)
-    problems = expectations.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
-    return Outcome(run, summary, expectations.summary(), problems)
+        summary = runner.run(tasks, run)
+    complete = complete and not (summary.interrupted or summary.stopped)
+    problems = gaps.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
+    return Outcome(run, summary, gaps.summary(), problems)
 
 
 def _check(driver: BackendDriver, case: TestCase) -> None:
@@ -107,14 +140,12 @@ def _check(driver: BackendDriver, case: TestCase) -> None:
         raise BackendError(f"check() of the driver {driver.name} raised {told(error)}") from error
 
 
-def reporters_of(
-    reports: Sequence[ReportRequest], ledger: str | None, *, terminal: bool, color: bool
-) -> list[Reporter]:
+def _reporters(options: RunOptions, *, terminal: bool, color: bool) -> list[Reporter]:
     """What listens to a run: the terminal, the reports, and the ledger unless it is ``none``."""
     reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
-    reporters += [make_reporter(one.kind, one.path) for one in reports]
-    if ledger != "none":
-        reporters.append(LedgerReporter(open_ledger(ledger)))
+    reporters += [make_reporter(one.kind, one.path) for one in options.reports]
+    if options.ledger != "none":
+        reporters.append(LedgerReporter(open_ledger(options.ledger)))
     return reporters
 
 
@@ -176,15 +207,3 @@ def open_ledger(place: str | None = None, *, create: bool = True) -> Ledger:
     """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's."""
     chosen = place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite")
     return Ledger(chosen, create=create)
-
-
-def _expectations(options: RunOptions, driver: BackendDriver) -> Expectations:
-    file = options.expectations or getattr(driver, "expectations", None)
-    return Expectations.load(Path(file)) if file else Expectations()
-
-
-def _journal_file(options: RunOptions, target: BackendTarget) -> Path:
-    """One journal per source of cases, driver and shard, so that ``--resume`` finds its own."""
-    plan = options.plan and str(options.plan.resolve())
-    key = repr((plan, options.suite, options.source, target, options.shard))
-    return state_dir() / "journals" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"

@@ -17,8 +17,8 @@ from optest.core.result import CaseResult, Status
 from optest.core.summary import Summary
 from optest.errors import BackendError
 from optest.reporting import Reporter
-from optest.running.execution import DriverHandle
 from optest.running.executor import IsolatedExecutor, TaskTimedOut, WorkerDied, WorkerStartFailed
+from optest.running.handle import DriverHandle
 from optest.running.journal import Journal
 from optest.running.runner import TestRunner
 

@@ -14,6 +14,7 @@ from optest.errors import EnvironmentError_
 from optest.operators import operator_registry
 from optest.running.execution import record
 from optest.running.journal import Journal
+from optest.running.task import CaseTask
 
 
 def case(size: int, **fields: Any) -> TestCase:
@@ -21,17 +22,21 @@ def case(size: int, **fields: Any) -> TestCase:
     return TestCase(operator_registry.get("relu"), ("float32",), {"input0": (size,)}, {}, **given)
 
 
+def key(one: TestCase) -> str:
+    return CaseTask(one).key
+
+
 def test_an_interrupted_run_is_found_again(tmp_path: Path) -> None:
     file = tmp_path / "new" / "j.jsonl"
     journal = Journal(file)
     results = [record(case(i), Status.MISMATCH, "é\nreason", rerun="again") for i in range(3)]
     for i, one in enumerate(results):
-        journal.add(case(i), one)
+        journal.add(key(case(i)), [one], {})
     journal.close(complete=False)
     resumed = Journal(file, resume=True)
-    assert [resumed.find(case(i)) for i in range(4)] == [*results, None]
+    assert [resumed.find(key(case(i))) for i in range(4)] == [*(([one], {}) for one in results), None]
     assert len(resumed) == 3
-    resumed.add(case(3), record(case(3), Status.PASSED))
+    resumed.add(key(case(3)), [record(case(3), Status.PASSED)], {})
     resumed.close(complete=True)
     assert not file.exists()
 
@@ -40,22 +45,22 @@ def test_an_interrupted_run_is_found_again(tmp_path: Path) -> None:
 def test_what_was_cut_off_is_dropped(tmp_path: Path, rest: bytes) -> None:
     file = tmp_path / "j.jsonl"
     journal = Journal(file)
-    journal.add(case(1), record(case(1), Status.PASSED))
+    journal.add(key(case(1)), [record(case(1), Status.PASSED)], {})
     journal.close(complete=False)
     whole = file.read_bytes()
     file.write_bytes(whole + rest)
     resumed = Journal(file, resume=True)
     assert len(resumed) == 1
-    resumed.add(case(2), record(case(2), Status.PASSED))
+    resumed.add(key(case(2)), [record(case(2), Status.PASSED)], {})
     resumed.close(complete=False)
     assert file.read_bytes().startswith(whole + b'{"key"')
-    assert Journal(file, resume=True).find(case(2)) is not None
+    assert Journal(file, resume=True).find(key(case(2))) is not None
 
 
 def test_another_verdict_needs_another_run(tmp_path: Path) -> None:
     """The tolerance, the driver and its settings are not in a case's id, but in what it came to."""
     journal = Journal(tmp_path / "j.jsonl")
-    journal.add(case(1), record(case(1), Status.PASSED))
+    journal.add(key(case(1)), [record(case(1), Status.PASSED)], {})
     journal.close(complete=False)
     resumed = Journal(tmp_path / "j.jsonl", resume=True)
     for changed in (
@@ -64,26 +69,26 @@ def test_another_verdict_needs_another_run(tmp_path: Path) -> None:
         replace(case(1), backend_config={"command": {"env": {"X": "1"}}}),
     ):
         assert changed.id == case(1).id
-        assert resumed.find(changed) is None
-    assert resumed.find(case(1)) is not None
+        assert resumed.find(key(changed)) is None
+    assert resumed.find(key(case(1))) is not None
 
 
 def test_a_new_run_starts_anew(tmp_path: Path) -> None:
     for _ in range(2):
         journal = Journal(tmp_path / "j.jsonl")
-        assert journal.find(case(1)) is None
-        journal.add(case(1), record(case(1), Status.PASSED))
+        assert journal.find(key(case(1))) is None
+        journal.add(key(case(1)), [record(case(1), Status.PASSED)], {})
         journal.close(complete=False)
     assert (tmp_path / "j.jsonl").read_text().count("\n") == 1
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
     first, second = Journal(tmp_path / "j.jsonl"), Journal(tmp_path / "j.jsonl")
-    first.add(case(1), record(case(1), Status.PASSED))
-    second.add(case(2), record(case(2), Status.PASSED))
+    first.add(key(case(1)), [record(case(1), Status.PASSED)], {})
+    second.add(key(case(2)), [record(case(2), Status.PASSED)], {})
     assert second.path.name == f"j.{os.getpid()}.jsonl"
     with pytest.raises(EnvironmentError_, match="the run to resume is still going on"):
-        Journal(tmp_path / "j.jsonl", resume=True).find(case(1))
+        Journal(tmp_path / "j.jsonl", resume=True).find(key(case(1)))
     second.close(complete=True)
     assert [one.name for one in tmp_path.iterdir()] == ["j.jsonl"]
 
@@ -91,4 +96,4 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentError_, match=r"cannot be written: [^\n]*\n.*OPTEST_HOME"):
-        Journal(tmp_path / "file" / "j.jsonl").find(case(1))
+        Journal(tmp_path / "file" / "j.jsonl").find(key(case(1)))

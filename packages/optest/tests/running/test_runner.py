@@ -23,6 +23,7 @@ from optest.core.summary import KEPT, Summary
 from optest.core.tolerance import Tolerance
 from optest.errors import BackendError, LedgerError
 from optest.operators import operator_registry
+from optest.plan.rerun import rerun_command
 from optest.reporting import Reporter
 from optest.running.journal import Journal
 from optest.running.runner import TestRunner
@@ -244,12 +245,11 @@ def test_retries_and_judging_come_in_that_order(tmp_path: Path) -> None:
         return replace(result, status=Status.XFAILED) if result.status is Status.ERROR else result
 
     journal = Journal(tmp_path / "j")
-    runner = TestRunner(
-        Driver(sometimes), [events], retries=1, judge=judge, journal=journal, rerun=lambda c: c.id
-    )
+    runner = TestRunner(Driver(sometimes), [events], retries=1, judge=judge, journal=journal)
     summary = runner.run([case(1), case(2)])
     _, flaky, gap, _ = events.events
-    assert (flaky.status, flaky.flaky, flaky.attempts, flaky.rerun) == (Status.PASSED, True, 2, case(1).id)
+    assert (flaky.status, flaky.flaky, flaky.attempts) == (Status.PASSED, True, 2)
+    assert flaky.rerun == rerun_command(case(1))
     assert flaky.reason == "flaky: attempt 2 passed, the first did not (error: RuntimeError: once)"
     assert (gap.status, gap.attempts) == (Status.XFAILED, 2)
     assert asked == [Status.PASSED, Status.ERROR]

@@ -6,7 +6,7 @@ drivers load it when they are set up.
 
 from .ascend import AscendBackendDriver
 from .command import CommandDriver
-from .driver import BackendDriver, ProgramFailed, Unsupported
+from .driver import Answer, BackendDriver, CallDriver, ProgramFailed, Unsupported
 from .http import HttpDriver
 from .manager import BackendManager, Family, backend_manager
 from .numpy_driver import NumpyDriver
@@ -21,9 +21,11 @@ backend_manager.register_family(Family("faulty", "optest.faults.driver:FaultyDri
 backend_manager.register_family(Family("torch-compile", "optest.torch.compiled:TorchCompile", ("inductor",)))
 
 __all__ = [
+    "Answer",
     "AscendBackendDriver",
     "BackendDriver",
     "BackendManager",
+    "CallDriver",
     "Family",
     "ProgramFailed",
     "Unsupported",

@@ -1,4 +1,4 @@
-"""What a backend is to optest: a class with ``run``.
+"""What a backend is to optest: a class with ``run``, and with ``answer`` if it takes PyTorch's tensors.
 
 Not here: which driver a run gets (``manager``) and how its process is isolated and
 its results are judged (``optest.core``).
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from ..errors import told
+
 if TYPE_CHECKING:
     from ..core.case import TestCase
+    from ..torch.opinfo.calls import Call
 
 
 class Unsupported(Exception):
@@ -60,6 +64,34 @@ def _failed(
     )
 
 
+@dataclass
+class Answer:
+    """What a driver makes of one call: ``outputs``, or why there are none.
+
+    ``unsupported``: the backend declines. ``error``: what it raised. ``fallback``: what of
+    it ran elsewhere than on the backend; a right answer is then reported as a fallback.
+    ``form``: native or composite, where the driver knows. ``seconds``: how long its parts
+    took, by their names.
+    """
+
+    outputs: Sequence[Any] | None = None
+    unsupported: str = ""
+    error: BaseException | None = None
+    fallback: tuple[str, ...] = ()
+    form: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def error_text(self) -> str:
+        """Why there are no outputs, for a record."""
+        return told(self.error).strip() if self.error else "the driver gave neither outputs nor an error"
+
+    @property
+    def fallback_text(self) -> str:
+        """What ran elsewhere, for a record."""
+        return f"ran in eager PyTorch: {', '.join(self.fallback)}"
+
+
 class BackendDriver(ABC):
     """Runs cases on one backend.
 
@@ -83,9 +115,10 @@ class BackendDriver(ABC):
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """The outputs of ``case`` for ``inputs``, one array per output of its descriptor.
 
-        Inputs have the case's shapes and dtypes and are the driver's to change. Outputs
-        are what the backend gave, in its own dtypes: the comparator checks them too.
-        Raises :class:`Unsupported`, :class:`ProgramFailed`, or anything else for an error.
+        Inputs have the case's shapes and dtypes and must only be read, but for
+        ``case.written``. Outputs are what the backend gave, in its own dtypes: the comparator
+        checks them too. Raises :class:`Unsupported`, :class:`ProgramFailed`, or anything else for
+        an error.
         """
 
     def setup(self) -> None:  # noqa: B027  # optional
@@ -105,3 +138,17 @@ class BackendDriver(ABC):
         if case.phase not in self.phases:
             return f"{self.name} runs the {' and '.join(self.phases)} phase only, not {case.phase}"
         return None
+
+
+class CallDriver(BackendDriver):
+    """A driver that also answers calls of PyTorch's tensors: suites over PyTorch's databases run on it."""
+
+    @abstractmethod
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One :class:`Answer` per call, in their order; nothing is raised for what a call does.
+
+        Outputs are dense tensors or arrays. With ``repeats`` what was compiled for a call runs
+        that often, and an answer has the outputs of all runs, one run after another. The
+        tensors of a call must only be read, but for those that ``call.writes`` names: run it
+        on copies (``optest.torch.opinfo.calls.copied``).
+        """

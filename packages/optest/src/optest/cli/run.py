@@ -140,14 +140,14 @@ def run(no_color: bool, as_json: bool, **given: Any) -> int:
 
 
 SUITES_ONLY = ("numbers", "most", "stratify")
-_NOT_FOR_SUITES = ("shape", "attr", "generator", "reference", "rtol", "atol", "plan", "filters", "retries")
+_NOT_FOR_SUITES = ("shape", "attr", "generator", "reference", "rtol", "atol", "plan", "filters")
 
 
 def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str]], **given: Any) -> int:
     from ..core.summary import cost_split
-    from ..plan.options import ReportRequest, parse_shard
+    from ..plan.options import ReportRequest, RunOptions, parse_shard
     from ..torch.opinfo.groups import DEFAULT_PHASES, Selection
-    from ..torch.opinfo.session import SuiteOptions, run_suite
+    from ..torch.opinfo.session import run_suite
 
     _refuse(
         {name: given[name] for name in _NOT_FOR_SUITES}, "optest's own operators, not for PyTorch's suites"
@@ -163,20 +163,23 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
         shard=parse_shard(given["shard"]) if given["shard"] else (1, 1),
         seed=given["seed"] or 0,
     )
-    options = SuiteOptions(
-        selection,
+    options = RunOptions(
+        suite=selection.suite,
+        seed=selection.seed,
+        shard=selection.shard,
         backend=given["backend"],
         chip=given["chip"],
         workers=given["workers"] or 1,
         executor=given["executor"] or _EXECUTORS[0],
         timeout=given["timeout"],
+        retries=given["retries"] or 0,
         fail_fast=bool(given["fail_fast"]),
         resume=bool(given["resume"]),
         reports=tuple(ReportRequest.parse(text) for text in given["reports"]),
         ledger=given["ledger"],
         expectations=given["expectations"],
     )
-    outcome = run_suite(options, terminal=not as_json, color=not no_color)
+    outcome = run_suite(selection, options, terminal=not as_json, color=not no_color)
     if not as_json and (split := cost_split(outcome.summary.seconds)):
         click.echo(split)
     return told(outcome, as_json, failed_plugins)

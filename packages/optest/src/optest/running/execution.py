@@ -6,14 +6,10 @@ processes are kept apart (``executor``) and what happens to results (``runner``)
 
 from __future__ import annotations
 
-import atexit
 import math
-import pickle
-import threading
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -28,9 +24,8 @@ from ..core.memory import free_bytes
 from ..core.reference import reference_outputs, rounded
 from ..core.result import CaseResult, Status
 from ..core.verdict import judge
-from ..errors import BackendError, InputWritten, OptestError, told
+from ..errors import InputWritten, OptestError, told
 from ..generators.base import load_generator
-from .worker import captured
 
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
@@ -242,82 +237,3 @@ def _traceback(error: BaseException) -> str:
 def tail(text: str, lines: int = _TAIL) -> str:
     """The last lines of ``text``."""
     return "\n".join(text.rstrip().splitlines()[-lines:])
-
-
-class DriverHandle:
-    """A driver as other processes get it: pickled, or by name if it does not pickle.
-
-    Raises :class:`BackendError` where neither can work.
-    """
-
-    def __init__(self, driver: BackendDriver) -> None:
-        from ..backends import backend_manager
-
-        self.name = driver.name
-        self.pickled = b""
-        try:
-            self.pickled = pickle.dumps(driver)
-        except Exception as error:
-            if driver not in backend_manager.drivers():
-                raise BackendError(
-                    f"the driver {driver.name!r} cannot be handed to a worker process: {error}",
-                    "define its class at the top of a module, and keep handles of devices out of __init__ "
-                    "(make them in setup())",
-                ) from error
-
-    def open(self) -> BackendDriver:
-        """This process's instance of the driver, set up; it is torn down when the process ends."""
-        with _opening:
-            found = _open.get((self.name, self.pickled))
-            if found is None:
-                found = self._load()
-                set_up(found)
-                atexit.register(found.teardown)
-                _open[self.name, self.pickled] = found
-            return found
-
-    def _load(self) -> BackendDriver:
-        from ..backends import backend_manager
-        from ..plugins import bootstrap
-
-        bootstrap()
-        if not self.pickled:
-            return backend_manager.select(self.name)
-        driver = pickle.loads(self.pickled)
-        assert isinstance(driver, BackendDriver)
-        return driver
-
-
-_open: dict[tuple[str, bytes], BackendDriver] = {}
-_opening = threading.Lock()
-
-
-def set_up(driver: BackendDriver) -> None:
-    """Call the driver's ``setup``; raises :class:`BackendError` for whatever it raises."""
-    try:
-        driver.setup()
-    except BackendError:
-        raise
-    except BaseException as error:
-        if is_ctrl_c(error):
-            raise
-        raise BackendError(f"the driver {driver.name!r} could not be set up: {told(error)}") from error
-
-
-def start_worker(handle: DriverHandle, replaces_crashed: bool) -> None:
-    """What a worker process does first: set the driver up, and ``reset`` it after a crash or hang."""
-    driver = handle.open()
-    if replaces_crashed:
-        try:
-            driver.reset()
-        except BaseException as error:
-            raise BackendError(f"the driver {driver.name!r} could not be reset: {told(error)}") from error
-
-
-def run_in_worker(handle: DriverHandle, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:
-    """``run_case`` on this worker process's own driver; a failure has what it wrote to stderr."""
-    result = run_case(handle.open(), case, inputs)
-    if not result.status.failed:
-        return result
-    said = "\n".join(part for part in (captured(), result.stderr_tail) if part)
-    return replace(result, stderr_tail=tail(said))

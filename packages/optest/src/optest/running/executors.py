@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from ..backends.driver import BackendDriver
-from .execution import DriverHandle, start_worker
 from .executor import DEFAULT_TIMEOUT_S
+from .handle import DriverHandle, start_worker
 
 
 @contextmanager

@@ -1,14 +1,13 @@
-"""What a run has done so far, one line per case, so that ``--resume`` can go on.
+"""What a run has done so far, one line per task, so that ``--resume`` can go on.
 
-A line is written as soon as its case has a result, so that even ``kill -9`` loses at
-most the cases in flight. Results are as they were before declared gaps are applied.
+A line is written as soon as its task has its results, so that even ``kill -9`` loses at
+most the tasks in flight. Results are as they were before declared gaps are applied.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..core.case import TestCase
 from ..core.result import CaseResult
 from ..errors import EnvironmentError_
 
@@ -37,30 +35,21 @@ class Journal:
         self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many results of the earlier run there are."""
+        """How many tasks of the earlier run there are."""
         self._open()
         return len(self._places)
 
-    def find(self, case: TestCase) -> CaseResult | None:
-        """What ``case`` came to in the run that is resumed."""
-        line = self._line(_key(case))
-        return None if line is None else CaseResult.from_dict(line["result"])
-
-    def find_all(self, key: str) -> tuple[list[CaseResult], dict[str, float]] | None:
-        """What was kept together under ``key`` in the run that is resumed: results, and what they took."""
+    def find(self, key: str) -> tuple[list[CaseResult], dict[str, float]] | None:
+        """What the task ``key`` came to in the run that is resumed: results, and what their parts took."""
         line = self._line(key)
         if line is None:
             return None
         return [CaseResult.from_dict(one) for one in line["results"]], line.get("seconds", {})
 
-    def add(self, case: TestCase, result: CaseResult) -> None:
-        """Keep ``result``; it is with the system when this returns."""
-        self._write(f'{{"key": "{_key(case)}", "result": {result.json}}}')
+    def add(self, key: str, results: Sequence[CaseResult], seconds: Mapping[str, float]) -> None:
+        """Keep a task's results, in one line: all of them or none are there later.
 
-    def add_all(self, key: str, results: Sequence[CaseResult], seconds: Mapping[str, float]) -> None:
-        """Keep results together under ``key``, in one line: all of them or none are there later.
-
-        ``seconds`` is what their parts took, by name.
+        They are with the system when this returns. ``seconds`` is what their parts took, by name.
         """
         kept = f'"results": [{", ".join(one.json for one in results)}], "seconds": {json.dumps(seconds)}'
         self._write(f'{{"key": {json.dumps(key)}, {kept}}}')
@@ -134,7 +123,8 @@ def _read(file: FileIO) -> Iterator[tuple[str, int]]:
     with open(file.name, "rb") as reader:
         for line in reader:
             try:
-                key = json.loads(line)["key"] if line.endswith(b"\n") else None
+                found = json.loads(line) if line.endswith(b"\n") else {}
+                key = found["key"] if "results" in found else None
             except (ValueError, KeyError, TypeError):
                 key = None
             if key is None:
@@ -142,9 +132,3 @@ def _read(file: FileIO) -> Iterator[tuple[str, int]]:
             yield key, end
             end += len(line)
     file.truncate(end)
-
-
-def _key(case: TestCase) -> str:
-    """The case, and what decides its verdict on this backend but is not in its id."""
-    rest = repr((case.tolerance, case.backend, case.backend_config))
-    return f"{case.id}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"

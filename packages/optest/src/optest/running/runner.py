@@ -1,15 +1,16 @@
-"""``TestRunner``: cases in, results out, one by one, to reporters and the journal.
+"""``TestRunner``: tasks in, results out, one by one, to reporters and the journal.
 
-Not here: what one case does (``execution``), processes (``executor``), what reports
-look like (``optest.reporting``), declared gaps (``judge`` applies them).
+Not here: what a task does (``task``), processes (``executor``), what reports look like
+(``optest.reporting``), declared gaps (``judge`` applies them).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ClassVar
@@ -21,25 +22,26 @@ from ..core.interrupt import is_ctrl_c, watched
 from ..core.result import CaseResult, RunInfo, Status
 from ..core.summary import Summary
 from ..errors import BackendError, OptestError, told
-from ..plan.rerun import rerun_command
 from ..reporting.manager import Reporter, ReportManager
-from .execution import DriverHandle, record, run_case, run_in_worker, set_up, start_worker, tail
+from .execution import tail
 from .executor import DEFAULT_TIMEOUT_S, IsolatedExecutor, TaskTimedOut, WorkerDied
+from .handle import DriverHandle, run_in_worker, set_up, start_worker
 from .journal import Journal
+from .task import CaseTask, Task, TaskOutcome, add_seconds
 
 _IN_FLIGHT = 4
-"""Cases per worker that are submitted and have no result: enough to keep every worker busy."""
+"""Tasks per worker that are submitted and have no result: enough to keep every worker busy."""
 
 
 class TestRunner:
-    """Runs cases on one driver.
+    """Runs cases, or tasks of several cases, on one driver.
 
-    A driver that is ``isolated`` runs in ``workers`` processes of its own, where a case
+    A driver that is ``isolated`` runs in ``workers`` processes of its own, where a task
     may take ``timeout`` seconds (300 if None); others run in this process, unless several
     workers or a timeout are asked for. A failing case is tried again up to ``retries``
-    times; passing then makes it flaky. ``judge`` has the last word on each result;
-    ``rerun`` gives the command that runs a case again. ``executor`` is any
-    ``concurrent.futures.Executor`` to use instead; it is left open.
+    times; passing then makes it flaky. A task that kills its process, or takes too long, runs
+    again in parts until the case that does it is alone. ``judge`` has the last word on each
+    result. ``executor`` is any ``concurrent.futures.Executor`` to use instead; it is left open.
     """
 
     __test__: ClassVar[bool] = False  # no test class of pytest's
@@ -54,26 +56,24 @@ class TestRunner:
         retries: int = 0,
         fail_fast: bool = False,
         judge: Callable[[CaseResult], CaseResult] | None = None,
-        rerun: Callable[[TestCase], str] = rerun_command,
         journal: Journal | None = None,
         executor: Executor | None = None,
     ) -> None:
         self.driver, self.reporters = driver, tuple(reporters)
         self.workers, self.timeout, self.retries, self.fail_fast = workers, timeout, retries, fail_fast
-        self._judge, self._rerun, self._journal = judge, rerun, journal
-        self._executor = executor
+        self._judge, self._journal, self._executor = judge, journal, executor
 
     def run(
-        self, cases: Iterable[TestCase], info: RunInfo | None = None, total: int | None = None
+        self, work: Iterable[TestCase | Task], info: RunInfo | None = None, total: int | None = None
     ) -> Summary:
-        """Run ``cases``; what is wrong with a case is in its result.
+        """Run ``work``; what is wrong with a case is in its result.
 
         Ctrl-C ends the run with a summary of what ran, marked ``interrupted``. Raises
         :class:`BackendError` if the driver cannot be set up, and what iterating over
-        ``cases`` raises; results are reported to the end in either case.
+        ``work`` raises; results are reported to the end in either case.
         """
-        if total is None and isinstance(cases, Sized):
-            total = len(cases)
+        if total is None and isinstance(work, Sized):
+            total = len(work) if all(isinstance(one, TestCase) or one.cases == 1 for one in work) else None
         info = info or describe_run(
             BackendTarget(self.driver.kind, self.driver.name), packages=self.driver.packages
         )
@@ -86,7 +86,7 @@ class TestRunner:
                 with watched():
                     flow.open()  # a backend that is not there costs no report
                     reports.on_start(info, total)
-                    for result, fresh in flow.results(cases):
+                    for result, fresh in flow.results(work):
                         summary.add(result)
                         reports.on_case_result(result)
                         if self.fail_fast and fresh and result.status.failed:
@@ -104,15 +104,36 @@ class TestRunner:
         return summary
 
 
+@dataclass(eq=False)
+class _Whole:
+    """A task as it was given, in however many parts it runs; ``open`` counts those under way."""
+
+    task: Task
+    open: int = 1
+    results: list[CaseResult] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A task to submit; ``first`` says, by case id, how cases ended that are tried again."""
+
+    task: Task
+    whole: _Whole
+    attempt: int = 1
+    first: Mapping[str, str] = field(default_factory=dict)
+
+
 class _Flow:
-    """One run's way from cases to judged results."""
+    """One run's way from tasks to judged results."""
 
     def __init__(self, runner: TestRunner, summary: Summary) -> None:
         self.runner, self.summary = runner, summary
-        self.done: SimpleQueue[Future[CaseResult]] = SimpleQueue()
-        self.pending: dict[Future[CaseResult], tuple[TestCase, int, str]] = {}
+        self.done: SimpleQueue[Future[TaskOutcome]] = SimpleQueue()
+        self.waiting: deque[_Part] = deque()
+        self.pending: dict[Future[TaskOutcome], _Part] = {}
         self.executor: Executor | None = None
-        self.call: Callable[[TestCase], CaseResult]
+        self.call: Callable[[Task], TaskOutcome]
         self.limit = 1
         self.lost: BrokenExecutor | None = None
         """Why nothing more can be submitted; what was, may still have results."""
@@ -122,7 +143,7 @@ class _Flow:
         driver = runner.driver
         if runner._executor is None and not (driver.isolated or runner.workers > 1 or runner.timeout):
             set_up(driver)
-            self.call, self.executor = partial(run_case, driver), _InlineExecutor()
+            self.call, self.executor = partial(_run_here, driver), _InlineExecutor()
             return
         handle = DriverHandle(driver)
         self.call = partial(run_in_worker, handle)
@@ -134,7 +155,7 @@ class _Flow:
         )
 
     def close(self, *, now: bool) -> None:
-        """End what ``open`` started; ``now``: without waiting for the cases in flight."""
+        """End what ``open`` started; ``now``: without waiting for the tasks in flight."""
         if self.executor is None:
             return
         if self.executor is self.runner._executor:
@@ -151,105 +172,99 @@ class _Flow:
                 name = self.runner.driver.name
                 self.summary.problems.append(f"teardown of the driver {name}: {told(error)}")
 
-    def results(self, cases: Iterable[TestCase]) -> Iterator[tuple[CaseResult, bool]]:
+    def results(self, work: Iterable[TestCase | Task]) -> Iterator[tuple[CaseResult, bool]]:
         """Results as they come, in any order; and whether they are of this run, not a resumed one."""
-        remaining = iter(cases)
+        remaining = iter(work)
         exhausted = False
         while True:
-            while not (exhausted or self.lost) and len(self.pending) < self.limit:
-                case = next(remaining, None)
-                if case is None:
+            while not self.lost and len(self.pending) < self.limit:
+                if self.waiting:
+                    self._submit(self.waiting.popleft())
+                    continue
+                given = None if exhausted else next(remaining, None)
+                if given is None:
                     exhausted = True
-                elif (earlier := self._earlier(case)) is not None:
-                    yield earlier, False
+                    break
+                task = CaseTask(given) if isinstance(given, TestCase) else given
+                earlier = self._earlier(task)
+                if earlier is None:
+                    self._submit(_Part(task, _Whole(task)))
                 else:
-                    self._submit(case, 1, "")
+                    yield from ((self._judged(one), False) for one in earlier)
             if not self.pending:
                 if self.lost:
                     raise self._broken(self.lost) from self.lost
                 return
-            result = self._next()
-            if result is not None:
-                yield result, True
+            yield from ((self._judged(one), True) for one in self._next())
 
-    def _earlier(self, case: TestCase) -> CaseResult | None:
-        """The case's result from the run that is resumed."""
+    def _earlier(self, task: Task) -> list[CaseResult] | None:
+        """The task's results from the run that is resumed."""
         journal = self.runner._journal
-        found = journal.find(case) if journal is not None else None
+        found = journal.find(task.key) if journal is not None else None
         if found is None:
             return None
-        self.summary.resumed += 1
-        return self._judged(found)
+        results, seconds = found
+        self.summary.resumed += len(results)
+        add_seconds(self.summary.seconds, seconds)
+        return results
 
-    def _submit(self, case: TestCase, attempt: int, first: str) -> None:
+    def _submit(self, part: _Part) -> None:
         assert self.executor is not None
         try:
-            future: Future[CaseResult] = self.executor.submit(self.call, case)
+            future: Future[TaskOutcome] = self.executor.submit(self.call, part.task)
         except BrokenExecutor as error:
             self.lost = error
             return
-        self.pending[future] = (case, attempt, first)
+        self.pending[future] = part
         future.add_done_callback(self.done.put)
 
-    def _next(self) -> CaseResult | None:
-        """The next finished case; None if it is to be tried again, or nothing can run any more."""
+    def _next(self) -> list[CaseResult]:
+        """The results of the next task to finish, but for those of cases that are tried again."""
         future = self.done.get()
-        case, attempt, first = self.pending.pop(future)
+        part = self.pending.pop(future)
+        whole = part.whole
         try:
-            result = self._outcome(future, case)
+            outcome = self._outcome(future, part.task)
         except BrokenExecutor as error:
             self.lost = error
-            return None
-        if result.status.failed and attempt <= self.runner.retries:
-            self._submit(case, attempt + 1, first or f"{result.status}: {result.reason}")
-            return None
-        if attempt > 1:
-            flaky = not result.status.failed
-            reason = (
-                f"flaky: attempt {attempt} passed, the first did not ({first})" if flaky else result.reason
-            )
-            result = replace(result, attempts=attempt, flaky=flaky, reason=reason)
-        if result.status is not Status.PASSED or result.flaky:
-            result = replace(result, rerun=self.runner._rerun(case))
-        if self.runner._journal is not None:
-            self.runner._journal.add(case, result)
-        return self._judged(result)
+            return []
+        for total in (whole.seconds, self.summary.seconds):
+            add_seconds(total, outcome.seconds)
+        more = [replace(part, task=one) for one in outcome.left]
+        final: list[CaseResult] = []
+        failed: list[CaseResult] = []
+        for one in outcome.results:
+            again = one.status.failed and part.attempt <= self.runner.retries
+            (failed if again else final).append(one)
+        if failed:
+            first = {one.case_id: f"{one.status}: {one.reason}" for one in failed} | dict(part.first)
+            more.append(_Part(part.task.only(failed), whole, part.attempt + 1, first))
+        self.waiting.extendleft(reversed(more))
+        results = [_finished(one, part) for one in final]
+        whole.open += len(more) - 1
+        whole.results += results
+        if not whole.open and self.runner._journal is not None:
+            self.runner._journal.add(whole.task.key, whole.results, whole.seconds)
+        return results
 
     def _judged(self, result: CaseResult) -> CaseResult:
         return result if self.runner._judge is None else self.runner._judge(result)
 
-    def _outcome(self, future: Future[CaseResult], case: TestCase) -> CaseResult:
-        """What the future came to, as a record."""
+    def _outcome(self, future: Future[TaskOutcome], task: Task) -> TaskOutcome:
+        """What the future came to, as records; or the parts to run instead."""
         try:
             return future.result()
-        except WorkerDied as death:
-            why = f"{death} while it ran this case"
-            if death.signal == "SIGKILL":
-                why += " (if nobody else did, the system kills what takes too much memory)"
-            return record(
-                case,
-                Status.CRASHED,
-                why,
-                signal=death.signal,
-                exit_code=death.exit_code,
-                stderr_tail=tail(death.stderr_tail),
-            )
-        except TaskTimedOut as late:
-            return record(
-                case,
-                Status.TIMED_OUT,
-                str(late),
-                duration_s=late.seconds,
-                stderr_tail=tail(late.stderr_tail, 40),
-            )
+        except (WorkerDied, TaskTimedOut) as death:
+            parts = task.smaller()
+            return TaskOutcome(left=parts) if parts else TaskOutcome([_of_death(task, death)])
         except BrokenExecutor:
             raise
         except OptestError as error:
-            return record(case, Status.ERROR, error.message)
-        except BaseException as error:  # another executor's own
+            return TaskOutcome([task.record(Status.ERROR, error.message)])
+        except BaseException as error:  # another executor's own, or a defect of the suite itself
             if is_ctrl_c(error):
                 raise
-            return record(case, Status.ERROR, told(error))
+            return TaskOutcome([task.record(Status.ERROR, told(error))])
 
     def _broken(self, error: BrokenExecutor) -> BackendError:
         cause = error.__cause__
@@ -260,10 +275,52 @@ class _Flow:
         return BackendError(f"{text}\n{said}" if said else text)
 
 
+def _of_death(task: Task, death: WorkerDied | TaskTimedOut) -> CaseResult:
+    if isinstance(death, TaskTimedOut):
+        return task.record(
+            Status.TIMED_OUT,
+            str(death),
+            duration_s=death.seconds,
+            stderr_tail=tail(death.stderr_tail, 40),
+        )
+    why = f"{death} while it ran this case"
+    if death.signal == "SIGKILL":
+        why += " (if nobody else did, the system kills what takes too much memory)"
+    return task.record(
+        Status.CRASHED,
+        why,
+        signal=death.signal,
+        exit_code=death.exit_code,
+        stderr_tail=tail(death.stderr_tail),
+    )
+
+
+def _finished(result: CaseResult, part: _Part) -> CaseResult:
+    """``result`` with what is known of earlier attempts, and with the command that runs it again."""
+    if part.attempt > 1:
+        flaky, first = not result.status.failed, part.first.get(result.case_id, "it failed")
+        reason = f"flaky: attempt {part.attempt} passed, the first did not ({first})"
+        result = replace(
+            result, attempts=part.attempt, flaky=flaky, reason=reason if flaky else result.reason
+        )
+    if (result.status is not Status.PASSED or result.flaky) and not result.rerun:
+        result = replace(result, rerun=part.task.rerun(result))
+    return result
+
+
+def _run_here(driver: BackendDriver, task: Task) -> TaskOutcome:
+    return task.run(driver)
+
+
 class _InlineExecutor(Executor):
     """Runs each task at once, in this thread; Ctrl-C goes through."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
+            future.set_exception(error)
         return future

@@ -20,18 +20,10 @@ from ..core.result import CaseResult, Status
 from ..errors import OptestError, UsageError
 from ..operators.descriptor import Shape
 from ..operators.domain import ANY
-from .execution import (
-    Array,
-    Arrays,
-    CaseFailed,
-    DriverHandle,
-    expect,
-    generate,
-    record,
-    run_in_worker,
-    start_worker,
-)
+from .execution import Array, Arrays, CaseFailed, expect, generate, record
 from .executor import IsolatedExecutor, TaskTimedOut, WorkerDied
+from .handle import DriverHandle, run_in_worker, start_worker
+from .task import CaseTask
 
 _ATTEMPTS = 400
 _SECONDS = 120.0
@@ -151,7 +143,8 @@ class _Search:
     def _run(self, case: TestCase, inputs: Arrays) -> CaseResult:
         self.attempts += 1
         try:
-            result: CaseResult = self.executor.submit(run_in_worker, self.handle, case, inputs).result()
+            outcome = self.executor.submit(run_in_worker, self.handle, CaseTask(case, inputs=inputs)).result()
+            [result] = outcome.results
         except WorkerDied as death:
             return record(
                 case, Status.CRASHED, str(death), signal=death.signal, exit_code=death.exit_code,
@@ -159,6 +152,7 @@ class _Search:
             )  # fmt: skip
         except TaskTimedOut as late:
             return record(case, Status.TIMED_OUT, str(late), stderr_tail=late.stderr_tail)
+        assert isinstance(result, CaseResult)
         return result
 
 

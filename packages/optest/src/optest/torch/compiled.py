@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..backends.driver import Unsupported
+from ..backends.driver import Answer, Unsupported
 from ..errors import BackendError
 from ..names import listing, near_misses
 from .device import TorchDriver, gaps_of
@@ -18,7 +18,7 @@ from .internals import need_torch
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
-    from .opinfo.calls import Answer, Call
+    from .opinfo.calls import Call
 
 _TOGETHER = 24
 """Calls of a suite in one graph at most."""
@@ -97,7 +97,6 @@ class TorchCompile(TorchDriver):
         from .opinfo.calls import (
             FORWARD,
             GRADIENT,
-            Answer,
             copied,
             evaluate,
             merged,
@@ -139,8 +138,6 @@ class TorchCompile(TorchDriver):
 
 
 def _failed(error: BaseException) -> Answer:
-    from .opinfo.calls import Answer
-
     if "does not currently support double backward" in str(error):
         return Answer(unsupported=_first(str(error)), error=error)
     return Answer(error=error)

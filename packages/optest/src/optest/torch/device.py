@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ..backends.driver import BackendDriver, Unsupported
+from ..backends.driver import Answer, CallDriver, Unsupported
 from ..core.inputs import require_unwritten
 from ..core.interrupt import is_ctrl_c
 from ..errors import BackendError
@@ -18,7 +18,7 @@ from .internals import need_torch
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
-    from .opinfo.calls import Answer, Call
+    from .opinfo.calls import Call
 
 GAPS = Path(__file__).with_name("gaps")
 
@@ -29,7 +29,7 @@ def gaps_of(name: str) -> Path | None:
     return file if file.exists() else None
 
 
-class TorchDriver(BackendDriver):
+class TorchDriver(CallDriver):
     """What both kinds of drivers share: tensors in, a call, tensors out."""
 
     kind = "torch"
@@ -59,7 +59,7 @@ class TorchDriver(BackendDriver):
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         """One answer per call of a suite (see ``optest.torch.opinfo``)."""
-        from .opinfo.calls import Answer, evaluate, placed, require_unwritten
+        from .opinfo.calls import evaluate, placed, require_unwritten
 
         answers = []
         for call in calls:

@@ -14,11 +14,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
+from optest.backends import Answer, CallDriver  # noqa: E402
 from optest.core.case import BackendTarget  # noqa: E402
 from optest.core.result import CaseResult, Status  # noqa: E402
 from optest.torch.device import TorchDevice  # noqa: E402
 from optest.torch.opinfo.additions import additions  # noqa: E402
-from optest.torch.opinfo.calls import Answer, AnswersCalls, Call, halved, together  # noqa: E402
+from optest.torch.opinfo.calls import Call, halved, together  # noqa: E402
 from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection  # noqa: E402
@@ -55,9 +56,7 @@ class Seeded(TorchDevice):
         return answers
 
 
-def run(
-    driver: AnswersCalls, entry: str, phase: str = "forward", dtype: str = "float32", most: int = 4
-) -> Any:
+def run(driver: CallDriver, entry: str, phase: str = "forward", dtype: str = "float32", most: int = 4) -> Any:
     [group] = plan(Selection("opinfo", entries=(entry,), dtypes=(dtype,), phases=(phase,)))
     return run_group(driver, Request(group, TARGET, most=most)).results
 

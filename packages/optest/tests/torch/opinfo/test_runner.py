@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,11 @@ from optest.core.environment import describe_run
 from optest.core.result import CaseResult, Status
 from optest.running.executor import TaskTimedOut, WorkerDied
 from optest.running.journal import Journal
+from optest.running.runner import TestRunner
 from optest.torch.device import TorchDevice
-from optest.torch.opinfo import runner as runner_module
 from optest.torch.opinfo.execution import Request, run_group
 from optest.torch.opinfo.groups import Group
 from optest.torch.opinfo.phases import planned
-from optest.torch.opinfo.runner import SuiteRunner
 
 CONTROL = TorchDevice("cpu")
 TARGET = BackendTarget("torch", "torch:cpu")
@@ -58,7 +58,7 @@ class Here(Executor):
         self.requests: list[Request] = []
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        _, request = args
+        [request] = args
         self.requests.append(request)
         future: Future[Any] = Future()
         numbers = [one.number for one in planned(request.group, request.numbers)[: request.turn]]
@@ -69,16 +69,25 @@ class Here(Executor):
         return future
 
 
-def run(executor: Here, journal: Path | None = None, groups: Sequence[Group] = GROUPS, **more: Any) -> Any:
+def run(
+    executor: Here,
+    journal: Path | None = None,
+    groups: Sequence[Group] = GROUPS,
+    samples: tuple[int, ...] | None = None,
+    most: int | None = None,
+    turn: int = 96,
+    **more: Any,
+) -> Any:
     kept = Kept()
-    runner = SuiteRunner(
+    runner = TestRunner(
         CONTROL,
         [kept],  # type: ignore[list-item]
         executor=executor,
         journal=Journal(journal, resume=True) if journal else None,
         **more,
     )
-    return runner.run(groups, describe_run(TARGET), TARGET), kept.results
+    requests = [Request(one, TARGET, samples, most, turn) for one in groups]
+    return runner.run(requests, describe_run(TARGET)), kept.results
 
 
 @pytest.mark.parametrize(
@@ -100,11 +109,10 @@ def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Statu
 
 @pytest.mark.parametrize("turn", [1, 2, 3])
 @pytest.mark.parametrize("deadly", ["", "cumsum"])
-def test_a_large_group_runs_in_turns(monkeypatch: pytest.MonkeyPatch, deadly: str, turn: int) -> None:
+def test_a_large_group_runs_in_turns(deadly: str, turn: int) -> None:
     """A timeout is a task's: however many cases a group has, only some of them are at stake."""
-    monkeypatch.setattr(runner_module, "_TURN", turn)
     executor = Here(deadly, WorkerDied(None, "SIGSEGV", "stack"))
-    _, results = run(executor, groups=GROUPS[:1])
+    _, results = run(executor, groups=GROUPS[:1], turn=turn)
     wanted = [one.number for one in planned(GROUPS[0])]
     assert sorted(one.attributes["sample"] for one in results) == wanted == [0, 1, 2, 3]
     failed = [one.attributes["sample"] for one in results if one.status.failed]
@@ -135,14 +143,53 @@ def test_a_resumed_run_asks_for_what_is_missing(tmp_path: Path) -> None:
 def test_a_group_goes_into_the_journal_whole(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     [first, *rest] = run_group(CONTROL, Request(GROUPS[0], TARGET)).results
-    journal.add_all("a", [first, *rest], {"running": 1.5})
+    journal.add("a", [first, *rest], {"running": 1.5})
     journal.close(complete=False)
     again = Journal(tmp_path / "journal.jsonl", resume=True)
-    assert again.find_all("a") == ([first, *rest], {"running": 1.5})
-    assert again.find_all("b") is None
+    assert again.find("a") == ([first, *rest], {"running": 1.5})
+    assert again.find("b") is None
     again.close(complete=True)
 
 
 def test_one_sample_by_its_number() -> None:
     _, results = run(Here(), groups=GROUPS[:1], samples=(1,))
     assert [one.attributes["sample"] for one in results] == [1]
+
+
+class Flaky(Here):
+    """The first answer to sample 1 of ``cumsum`` is wrong; with ``always``, every one."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        super().__init__()
+        self.always, self.times = always, 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        outcome = future.result()
+        for place, one in enumerate(outcome.results):
+            if one.op == "cumsum" and one.attributes["sample"] == 1:
+                self.times += 1
+                if self.always or self.times == 1:
+                    outcome.results[place] = replace(one, status=Status.MISMATCH, reason="odd")
+        return future
+
+
+def test_only_the_samples_that_failed_are_tried_again() -> None:
+    executor = Flaky()
+    summary, results = run(executor, retries=2)
+    [flaky] = [one for one in results if one.flaky]
+    assert (flaky.attributes["sample"], flaky.attempts, flaky.status) == (1, 2, Status.PASSED)
+    assert flaky.reason == "flaky: attempt 2 passed, the first did not (mismatch: odd)"
+    assert "--sample 1" in flaky.rerun
+    assert (summary.flaky, summary.failed) == (1, 0)
+    assert [one.numbers for one in executor.requests] == [None, (1,), None] or [
+        one.numbers for one in executor.requests
+    ] == [None, None, (1,)]
+
+
+def test_a_sample_that_keeps_failing_counts_its_attempts(tmp_path: Path) -> None:
+    executor = Flaky(always=True)
+    summary, results = run(executor, tmp_path / "journal.jsonl", retries=2)
+    [failed] = [one for one in results if one.status.failed]
+    assert (failed.attempts, failed.flaky, executor.times) == (3, False, 3)
+    assert summary.ran == len({one.case_id for one in results})

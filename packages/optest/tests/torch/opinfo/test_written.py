@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from optest.backends import Answer  # noqa: E402
 from optest.core.case import BackendTarget  # noqa: E402
 from optest.core.result import Status  # noqa: E402
 from optest.torch.compiled import TorchCompile  # noqa: E402
 from optest.torch.device import TorchDevice  # noqa: E402
 from optest.torch.opinfo.asking import asked  # noqa: E402
-from optest.torch.opinfo.calls import Answer, Call, evaluate  # noqa: E402
+from optest.torch.opinfo.calls import Call, copied, evaluate, written  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import Group  # noqa: E402
 from optest.torch.opinfo.phases import cases_of  # noqa: E402
@@ -88,3 +90,41 @@ def test_what_eager_writes_may_be_written() -> None:
 
 def test_asking_nothing() -> None:
     assert asked(Short(), []) == []
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(8)[::8],
+        torch.zeros(4, 6, dtype=torch.complex64)[:1, ::6],
+        torch.zeros(0, 3).t(),
+        torch.ones(3, dtype=torch.complex64).conj(),
+        torch.zeros(()).expand(2, 3),
+        torch.eye(2).to_sparse(),
+        torch.zeros(2, device="meta"),
+    ],
+    ids=["lone element", "lone complex", "empty", "conjugated", "overlapping", "sparse", "meta"],
+)
+def test_tensors_of_every_layout_are_looked_at(tensor: torch.Tensor) -> None:
+    call = Call(lambda x: [x], (tensor,))
+    assert written(call, call.map(copied)) == []
+
+
+def test_a_lone_element_that_is_written_is_seen() -> None:
+    call = Call(lambda x: [x], (torch.zeros(8)[::8],))
+    original = call.map(copied)
+    call.tensors[0].fill_(-0.0)
+    assert written(call, original) == [0]
+
+
+def test_the_driver_in_the_guide_answers_a_suite() -> None:
+    """The class of docs/optest/drivers.md, without its registration."""
+    page = (Path(__file__).parents[5] / "docs/optest/drivers.md").read_text("utf-8")
+    code = page.partition("## Answering calls of PyTorch")[2].partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert {one for one, _ in statuses(names["MyCompiler"](), "exp")} == {Status.PASSED}
+    request = Request(Group("opinfo", "exp", "float32", "forward"), BackendTarget("x"), most=2)
+    assert all(
+        one.attributes["class"] == "native" for one in run_group(names["MyCompiler"](), request).results
+    )

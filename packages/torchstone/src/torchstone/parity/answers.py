@@ -20,7 +20,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from optest.torch.opinfo.calls import FORWARD, Answer, Call, copied, halved, require_unwritten, together
+from optest.backends import Answer
+from optest.torch.opinfo.calls import FORWARD, Call, copied, halved, require_unwritten, together
 
 from ..api import Program, draw_seed
 from ..artifact import load_artifact, save_artifact

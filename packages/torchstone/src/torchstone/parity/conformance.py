@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from optest.backends import BackendDriver, Unsupported, backend_manager
+from optest.backends import Answer, CallDriver, Unsupported, backend_manager
 from optest.torch.compiled import report_fallbacks
 
 if TYPE_CHECKING:
     from optest.core.case import TestCase
-    from optest.torch.opinfo.calls import Answer, Call
+    from optest.torch.opinfo.calls import Call
 
 
-class ArtifactDriver(BackendDriver):
+class ArtifactDriver(CallDriver):
     """Exports what PyTorch calls for the case, saves the artifact, loads it and runs it on NumPy arrays.
 
     The case's chip names the engine (``pjrt``, ``reference``); the default engine otherwise.

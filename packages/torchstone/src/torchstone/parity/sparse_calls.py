@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from optest.torch.opinfo.calls import FORWARD, GRADIENT, Answer, Call
+from optest.backends import Answer
+from optest.torch.opinfo.calls import FORWARD, GRADIENT, Call
 
 Tensor = torch.Tensor
 

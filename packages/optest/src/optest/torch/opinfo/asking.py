@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...backends.driver import Answer, CallDriver
 from ...core.interrupt import is_ctrl_c
 from ...errors import BackendError, InputWritten
-from .calls import Answer, AnswersCalls, Call, copied, written
+from .calls import Call, copied, written
 
 
-def asked(driver: AnswersCalls, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+def asked(driver: CallDriver, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
     """The driver's answers; what it raises, and what it must not do, is the answer of each call concerned."""
     if not calls:
         return []
@@ -35,7 +36,7 @@ def asked(driver: AnswersCalls, calls: Sequence[Call], repeats: int = 1) -> list
     ]
 
 
-def _unless_written(driver: AnswersCalls, answer: Answer, call: Call, original: Call) -> Answer:
+def _unless_written(driver: CallDriver, answer: Answer, call: Call, original: Call) -> Answer:
     places = written(call, original)
     if not places:
         return answer

@@ -7,13 +7,14 @@ a function of tensors can answer it. Not here: where calls come from (``phases``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
+from ...backends.driver import Answer
 from ...core.interrupt import is_ctrl_c
-from ...errors import InputWritten, told
+from ...errors import InputWritten
 
 Tensor = torch.Tensor
 Function = Callable[..., Sequence[Tensor]]
@@ -68,44 +69,6 @@ class Call:
     def run(self) -> Call:
         """The call with the tensors that it runs on."""
         return replace(self, tensors=self.resized, resized=()) if self.resized else self
-
-
-@dataclass
-class Answer:
-    """What a driver makes of one call: ``outputs``, or why there are none.
-
-    ``unsupported``: the backend declines. ``error``: what it raised. ``fallback``: what of
-    it ran elsewhere than on the backend. ``form``: native or composite, where the driver
-    knows. ``seconds``: how long its parts took, by their names.
-    """
-
-    outputs: Sequence[Any] | None = None
-    unsupported: str = ""
-    error: BaseException | None = None
-    fallback: tuple[str, ...] = ()
-    form: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def error_text(self) -> str:
-        """Why there are no outputs, for a record."""
-        return (
-            "the driver gave neither outputs nor an error" if self.error is None else told(self.error).strip()
-        )
-
-
-class AnswersCalls(Protocol):
-    """A driver that suites of calls can run on."""
-
-    name: str
-
-    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-        """One answer per call, in their order; nothing is raised for what a call does.
-
-        With ``repeats`` what was compiled for a call runs that often, and an answer has the
-        outputs of all runs, one run after another.
-        """
-        ...
 
 
 def evaluate(call: Call, operands: Sequence[Tensor] | None = None) -> list[Tensor]:
@@ -279,7 +242,8 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 def _bits(tensor: Tensor) -> Tensor:
     """A strided tensor's bits, another one's values, on the CPU."""
     plain = (tensor.int_repr() if tensor.is_quantized else dense(tensor)).detach().cpu()
-    return plain.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    flat = torch.empty(plain.numel(), dtype=plain.dtype)  # a lone element has any stride in its tensor
+    return flat.copy_(plain.reshape(-1)).view(torch.uint8)
 
 
 def copied(tensor: Tensor) -> Tensor:

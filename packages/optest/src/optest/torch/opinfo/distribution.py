@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from ...backends.driver import Answer, CallDriver
 from ...core.comparator import compare
 from ...core.result import Status
 from ...core.tolerance import default_tolerance
 from .asking import asked
-from .calls import Answer, AnswersCalls, Call, copied, evaluate
+from .calls import Call, copied, evaluate
 from .phases import Case
 from .verdict import Fields, array_of, by_form, mismatch
 
@@ -58,7 +59,7 @@ def is_random(case: Case) -> bool:
     return False
 
 
-def by_distribution(driver: AnswersCalls, cases: Sequence[Case]) -> list[Fields]:
+def by_distribution(driver: CallDriver, cases: Sequence[Case]) -> list[Fields]:
     """Form, distribution, moments, streams and seeds of random calls; see the module's first lines.
 
     A program holds each call twice and runs several times: neither the calls in one program
@@ -109,7 +110,7 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
     return {"status": Status.PASSED, "reason": f"by the distribution of {len(runs)} repeats"}
 
 
-def _first_that_differs(driver: AnswersCalls, calls: Sequence[Call]) -> int | None:
+def _first_that_differs(driver: CallDriver, calls: Sequence[Call]) -> int | None:
     """The first call whose answers differ although the seed is the same."""
     found = []
     for _ in range(2):

@@ -1,28 +1,30 @@
-"""One group in a worker process: its cases, the driver's answers, the verdicts, as records.
+"""One group as a task: its cases, the driver's answers, the verdicts, as records.
 
-Not here: processes, crashes and what happens to records (``runner``).
+Not here: processes, crashes and what happens to records (``optest.running``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from ...backends.driver import Answer, BackendDriver, CallDriver
 from ...core.case import BackendTarget
 from ...core.result import CaseResult, Status
-from ...running.execution import DriverHandle, tail
-from ...running.worker import captured
+from ...errors import BackendError
+from ...running.execution import tail
+from ...running.task import Task, TaskOutcome, add_seconds
 from ..internals import overloads_seen
 from .asking import asked
 from .bounded import formed
-from .calls import FORWARD, Answer, AnswersCalls, copied, evaluate
+from .calls import FORWARD, copied, evaluate
 from .classes import Class, class_of
 from .databases import entries_of
 from .distribution import by_distribution, is_random, one_value
@@ -35,27 +37,12 @@ _ROUNDS = 10
 """How often programs run in the phases ``perf`` and ``stress``."""
 
 
-def _no_seconds() -> dict[str, float]:
-    return defaultdict(float)
-
-
-@dataclass
-class GroupOutcome:
-    """The records of a group; ``seconds`` is what its parts took, by name.
-
-    ``left`` are the numbers of the cases that did not have their turn.
-    """
-
-    results: list[CaseResult] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=_no_seconds)
-    left: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True)
-class Request:
+class Request(Task):
     """A group to run on ``target``: all of it, some of its samples by number, or ``most`` of them.
 
-    Of these the first ``turn`` run, if that is given.
+    Of these the first ``turn`` run, if that is given: a task has one timeout, and what it did is
+    lost where it dies.
     """
 
     group: Group
@@ -64,32 +51,56 @@ class Request:
     most: int | None = None
     turn: int | None = None
 
+    @property
+    def key(self) -> str:
+        rest = repr((self.target, self.numbers, self.most))
+        return f"{self.group.case_id('group')}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
 
-def add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    """Add seconds by name to a total."""
-    for name, taken in more.items():
-        total[name] = total.get(name, 0.0) + taken
+    def run(self, driver: BackendDriver) -> TaskOutcome:
+        if not isinstance(driver, CallDriver):
+            raise BackendError(f"the driver {driver.name!r} does not answer calls of PyTorch's tensors")
+        torch.set_num_threads(1)
+        return run_group(driver, self)
+
+    def smaller(self) -> Sequence[Request]:
+        """Halves of the samples that had their turn, and the rest."""
+        every = self._numbers()
+        if len(every) < 2:
+            return ()
+        numbers, left = every[: self.turn], every[len(every[: self.turn]) :]
+        middle = len(numbers) // 2
+        halves = (numbers[:middle], numbers[middle:])
+        return [*(replace(self, numbers=one) for one in halves if one), *self.turns(left)]
+
+    def _numbers(self) -> tuple[int, ...]:
+        return tuple(one.number for one in planned(self.group, self.numbers, self.most))
+
+    def turns(self, numbers: Sequence[int]) -> list[Request]:
+        """Requests of at most ``turn`` of the samples each."""
+        size = self.turn or max(len(numbers), 1)
+        starts = range(0, len(numbers), size)
+        return [replace(self, numbers=tuple(numbers[start : start + size])) for start in starts]
+
+    def only(self, results: Sequence[CaseResult]) -> Request:
+        numbers = [one.attributes["sample"] for one in results]
+        if not all(isinstance(one, int) for one in numbers):
+            return self  # the group itself failed
+        return replace(self, numbers=tuple(numbers))
+
+    def record(self, status: Status, reason: str, **fields: Any) -> CaseResult:
+        died = status in (Status.CRASHED, Status.TIMED_OUT)
+        alone = self._numbers() if died else ()
+        number = alone[0] if len(alone) == 1 else "samples" if died else "group"
+        return record(self, number, None, "", {"status": status, "reason": reason, **fields})
+
+    def rerun(self, result: CaseResult) -> str:
+        return _command(self, result.attributes["sample"])
 
 
-def run_in_worker(handle: DriverHandle, request: Request) -> GroupOutcome:
-    """``run_group`` on this worker process's own driver; a failure has what was written to stderr."""
-    driver: Any = handle.open()
-    torch.set_num_threads(1)
-    outcome = run_group(driver, request)
-    said = tail(captured())
-    outcome.results = [
-        replace(one, stderr_tail="\n".join(part for part in (said, one.stderr_tail) if part))
-        if one.status.failed
-        else one
-        for one in outcome.results
-    ]
-    return outcome
-
-
-def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
+def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
     """Run the cases of a group; whatever goes wrong with one is in its record."""
     group = request.group
-    outcome = GroupOutcome()
+    outcome = TaskOutcome()
     declared = class_of(group.suite, group.entry, group.phase)
     if declared is not None and declared.kind == "untestable":
         fields = {"status": Status.SKIPPED, "reason": f"untestable: {declared.reason}"}
@@ -109,7 +120,7 @@ def run_group(driver: AnswersCalls, request: Request) -> GroupOutcome:
     if not cases:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
-    outcome.left = tuple(one.number for one in plans[len(cases) :])
+    outcome.left = request.turns([one.number for one in plans[len(cases) :]])
     if declared is not None:
         cases = [formed(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
@@ -122,7 +133,7 @@ Judged = Iterable[tuple[Case, str, Fields]]
 
 
 def _judged(
-    driver: AnswersCalls,
+    driver: CallDriver,
     group: Group,
     cases: Sequence[Case],
     declared: Class | None,
@@ -144,7 +155,7 @@ def _judged(
     repeats = _REPEATS.get(group.phase, 1)
     answers = asked(driver, [case.call for case in left], repeats)
     for answer in answers:
-        add(seconds, answer.seconds)
+        add_seconds(seconds, answer.seconds)
     started = time.perf_counter()
     for case, answer in zip(left, answers, strict=True):
         runs = _runs(case, answer, repeats)
@@ -199,8 +210,7 @@ def _verdict(case: Case, answer: Answer, kind: str) -> Fields:
     except Exception as error:  # noqa: BLE001  # such as a dtype that NumPy has no arrays of
         return {"status": Status.ERROR, "reason": f"the comparison raised {type(error).__name__}: {error}"}
     if fields["status"] is Status.PASSED and answer.fallback:
-        reason = f"ran in eager PyTorch: {', '.join(answer.fallback)}"
-        return {**fields, "status": Status.FALLBACK, "reason": reason}
+        return {**fields, "status": Status.FALLBACK, "reason": answer.fallback_text}
     return fields
 
 
@@ -247,11 +257,6 @@ def record(
         attributes["values"] = values_of(case)
     if group.phase == "forward" and number in _DECLARING:
         attributes |= entries_of(group.suite)[group.entry].declared()
-    words = ["optest", "run", "--suite", group.suite, "--op", group.entry, "--dtype", group.dtype]
-    words += ["--phase", group.phase, "--seed", str(group.seed)]
-    words += ["--sample", str(number)] if isinstance(number, int) else []
-    words += ["--backend", target.name or target.kind, *(("--chip", target.chip) if target.chip else ())]
-    status = fields["status"]
     return CaseResult(
         case_id=group.case_id(number),
         op=group.entry,
@@ -262,9 +267,19 @@ def record(
         phase=group.phase,
         seed=group.seed,
         backend={"kind": target.kind, "name": target.name, "chip": target.chip},
-        rerun="" if status is Status.PASSED else shlex.join(words),
+        rerun="" if fields["status"] is Status.PASSED else _command(request, number),
         **fields,
     )
+
+
+def _command(request: Request, number: int | str) -> str:
+    """The command that runs one sample of a group again, or all of it."""
+    group, target = request.group, request.target
+    words = ["optest", "run", "--suite", group.suite, "--op", group.entry, "--dtype", group.dtype]
+    words += ["--phase", group.phase, "--seed", str(group.seed)]
+    words += ["--sample", str(number)] if isinstance(number, int) else []
+    words += ["--backend", target.name or target.kind, *(("--chip", target.chip) if target.chip else ())]
+    return shlex.join(words)
 
 
 def overloads_of(case: Case) -> list[str]:

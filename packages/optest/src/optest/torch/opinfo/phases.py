@@ -151,13 +151,12 @@ def _case(
             case.call = _resized(case.call)
         given = case.call.map(copied)
         case.expected = [one.detach() for one in evaluate(given.run)]
-        case.call = replace(case.call, writes=tuple(written(given, case.call)))
     except Exception as error:  # noqa: BLE001  # whatever eager raises: it has no answer to compare with
         case.skipped = (
             f"eager PyTorch raises {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         )
         return case
-    case.call = replace(case.call, results=len(case.expected))
+    case.call = replace(case.call, results=len(case.expected), writes=tuple(written(given, case.call)))
     if not case.expected:
         case.skipped = "nothing in its result is a tensor or number that could be compared"
     return case

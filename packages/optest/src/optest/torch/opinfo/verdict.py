@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...backends.driver import Answer
 from ...core.comparator import compare
 from ...core.comparison import Comparison
 from ...core.dtypes import kind_of
 from ...core.result import Status
 from ..internals import has_memory
 from ..tensors import to_array
-from .calls import Answer, Tensor
+from .calls import Tensor
 from .phases import Case, raised
 from .samples import WIDER
 

@@ -18,10 +18,11 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
+from optest.backends import Answer
 from optest.core.case import BackendTarget
 from optest.core.result import CaseResult, Status
 from optest.errors import UnknownName
-from optest.torch.opinfo.calls import Answer, Call
+from optest.torch.opinfo.calls import Call
 from optest.torch.opinfo.execution import Request, run_group
 from optest.torch.opinfo.groups import Group
 
