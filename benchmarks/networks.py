@@ -1,4 +1,4 @@
-"""The networks by which speed is judged, at sizes that keep two cores busy.
+"""The classic seven networks by which speed is judged, and the table of all networks.
 
 Each factory takes a batch size and returns ``(model, inputs)``: random weights, no downloads, dropout 0.
 """
@@ -6,14 +6,13 @@ Each factory takes a batch size and returns ``(model, inputs)``: random weights,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
 from torchstone.parity.zoo import networks as zoo
 
-Case = tuple[nn.Module, tuple[Any, ...]]
+from .more_networks import MORE, TRAINING_BATCH_OF_MORE, Case, Sequences
 
 
 def mlp(batch: int) -> Case:
@@ -40,19 +39,9 @@ def cnn(batch: int) -> Case:
     return model, (torch.randn(batch, 1, 28, 28),)
 
 
-class _Sequences(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase], width: int, layers: int) -> None:
-        super().__init__()
-        self.recurrent = kind(width, width, num_layers=layers, batch_first=True)
-        self.head = nn.Linear(width, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.recurrent(x)[0][:, -1])
-
-
 def lstm(batch: int) -> Case:
     """Two layers of 128 over 64 steps."""
-    return _Sequences(nn.LSTM, 128, 2), (torch.randn(batch, 64, 128),)
+    return Sequences(nn.LSTM, 128, 2), (torch.randn(batch, 64, 128),)
 
 
 def resnet18(batch: int) -> Case:
@@ -85,6 +74,7 @@ NETWORKS: dict[str, Callable[[int], Case]] = {
     "vit": vit,
     "bert": bert,
     "gpt2": gpt2,
+    **MORE,
 }
 
-TRAINING_BATCH = {"mlp": 128, "cnn": 64, "lstm": 32, "resnet18": 8, "vit": 8, "bert": 8, "gpt2": 8}
+TRAINING_BATCH = dict.fromkeys(NETWORKS, 8) | {"mlp": 128, "cnn": 64, "lstm": 32, **TRAINING_BATCH_OF_MORE}
