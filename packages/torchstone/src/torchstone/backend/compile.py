@@ -19,8 +19,15 @@ from ..compiler.normalize import (
     passing_value_checks,
     without_factorization_checks,
 )
-from ..torch_internals.dynamo import TracingContext, aot_autograd, min_cut_partition
+from ..torch_internals.dynamo import (
+    OutputType,
+    SubclassCreationMeta,
+    TracingContext,
+    aot_autograd,
+    min_cut_partition,
+)
 from .options import Options
+from .outputs import NO_ALIASING, Aliasing, Remade
 from .records import GraphRecord, publish
 from .region import Run, compile_region
 from .specialize import SpecializingRegion, is_symbolic
@@ -47,10 +54,14 @@ def _compile_part(
     record = GraphRecord(kind)
     started = time.perf_counter()
     region: Run
+    metadata = _metadata(kind)
+    aliasing = _aliasing(metadata)
     if is_symbolic(module):
-        region = SpecializingRegion(module, options, record)
+        region = SpecializingRegion(module, options, record, aliasing)
     else:
-        region = compile_region(module, options, record, static=_static_inputs(kind, len(inputs)))
+        static = [] if metadata is None else metadata.static_input_indices
+        static = [index for index in static if index < len(inputs)]  # parameters and buffers
+        region = compile_region(module, options, record, aliasing, static)
     record.compile_s = time.perf_counter() - started
     publish(record)
 
@@ -58,10 +69,30 @@ def _compile_part(
     return region
 
 
-def _static_inputs(kind: str, count: int) -> list[int]:
-    """Positions of parameters and buffers, whose memory stays from call to call."""
+def _metadata(kind: str) -> Any:
+    """What AOTAutograd found out about the inputs and outputs of the graph that it hands over."""
     context = TracingContext.get().try_get()
-    metadata = context.fw_metadata if context is not None else None
-    if kind == "backward" or metadata is None:
-        return []
-    return [index for index in metadata.static_input_indices if index < count]
+    return None if kind == "backward" or context is None else context.fw_metadata
+
+
+def _aliasing(metadata: Any) -> Aliasing:
+    """What AOTAutograd will do with the outputs of the graph that it hands over."""
+    if metadata is None:
+        return NO_ALIASING
+    subclass_metadata, kinds = SubclassCreationMeta.get(), OutputType.get()
+    if any(isinstance(one, subclass_metadata) for one in metadata.subclass_inp_meta):
+        return NO_ALIASING
+    tokens = len(metadata.tokens)
+    first = tokens + metadata.num_mutated_inp_runtime_indices
+    remade = {}
+    for place, info in enumerate(metadata.output_info, start=first):
+        base = info.base_idx or 0  # None for outputs that are not aliases
+        match info.output_type:
+            case kinds.alias_of_input | kinds.is_input:
+                remade[place] = Remade(True, tokens + base)
+            case kinds.alias_of_intermediate | kinds.alias_of_intermediate_save_as_output:
+                remade[place] = Remade(False, first + metadata.num_outputs + base)
+            case kinds.alias_of_intermediate_base_is_user_output:
+                remade[place] = Remade(False, first + base)
+    written = enumerate(metadata.mutated_inp_runtime_indices, start=tokens)
+    return Aliasing(remade, {tokens + position: output for output, position in written})

@@ -14,6 +14,7 @@ from ..compiler.graphs import output_node
 from ..compiler.support import unsupported_reason
 from ..lowering import load
 from .options import Options
+from .outputs import Outputs, erase_unused_views, split_outputs
 from .part import CompiledPart
 from .records import GraphRecord
 
@@ -28,7 +29,8 @@ class _Lowerable(OperatorSupportBase):
 class MixedGraph:
     """Runs a functional graph; every maximal supported part of it is one compiled program."""
 
-    def __init__(self, module: GraphModule, options: Options, record: GraphRecord) -> None:
+    def __init__(self, module: GraphModule, outputs: Outputs, options: Options, record: GraphRecord) -> None:
+        self._outputs = outputs
         partitioner = CapabilityBasedPartitioner(module, _Lowerable(), allows_single_node_partition=True)
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="compiled_")
         parts: dict[str, CompiledPart] = {}
@@ -36,12 +38,15 @@ class MixedGraph:
             if node.op == "call_module":
                 part = getattr(self._module, node.target)
                 _listed_output(part)
-                parts[str(node.target)] = CompiledPart(part, options, record)
+                outputs = split_outputs(part)
+                record.count(erase_unused_views(part))
+                parts[str(node.target)] = CompiledPart(part, outputs, options, record)
         self._parts = parts
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         with torch.no_grad():
-            return list(_Runner(self._module, self._parts).run(*inputs))
+            results = _Runner(self._module, self._parts).run(*inputs)
+        return self._outputs.assemble(inputs, results)
 
 
 def _listed_output(module: GraphModule) -> None:

@@ -15,31 +15,34 @@ from ..compiler.lower import lower_graph
 from ..compiler.support import needs_seed
 from ..errors import raise_out_of_range
 from ..runtime import get_engine
-from ..torch_internals.operators import OpOverload
+from .layouts import arrange_layouts
 from .options import Options
-from .passes import Outputs, arrange_layouts, split_outputs
+from .outputs import Outputs
 from .records import GraphRecord
 
 
 class CompiledPart:
-    """A fully supported static graph on an engine.
+    """A fully supported static graph on an engine, and how to put its ``outputs`` together.
 
-    Outputs that are inputs, constants or None need no engine; dense inputs and
-    outputs in another memory order are permuted views, not copies.
+    Outputs that are inputs, constants, None or views need no engine; dense inputs and
+    outputs in another memory order are not copied.
     """
 
     def __init__(
-        self, module: GraphModule, options: Options, record: GraphRecord, static: Iterable[int] = ()
+        self,
+        module: GraphModule,
+        outputs: Outputs,
+        options: Options,
+        record: GraphRecord,
+        static: Iterable[int] = (),
     ) -> None:
-        self._outputs: Outputs = split_outputs(module, keep_views=record.kind == "inference")
-        self._orders = arrange_layouts(module, self._outputs)
+        record.count(node.target for node in operator_nodes(module))
+        self._outputs = outputs
+        self._orders = arrange_layouts(module)
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._tensors = [
             i for i, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)
         ]
-        for node in operator_nodes(module):
-            if isinstance(node.target, OpOverload):
-                record.native[str(node.target)] += 1
         self._seeded = needs_seed(module)
         self._changes_inputs = (
             bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
@@ -78,8 +81,8 @@ class CompiledPart:
             count = len(results) - len(self._checks)
             results, fits = results[:count], results[count:]
             raise_out_of_range(zip(self._checks, map(bool, fits), strict=True))
-        for position, order in self._orders.outputs:
-            results[position] = results[position].permute(order)
+        for position, layout in self._orders.outputs:
+            results[position] = layout.of(results[position])
         return results if self._outputs.plain else self._outputs.assemble(inputs, results)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from torch._ops import OpOverload
 
 from ..errors import UnsupportedNode
 
@@ -22,6 +25,10 @@ class GraphRecord:
     native: Counter[str] = field(default_factory=Counter)
     fallbacks: list[UnsupportedNode] = field(default_factory=list)
     compile_s: float = 0.0
+
+    def count(self, targets: Iterable[Any]) -> None:
+        """Add calls that were compiled."""
+        self.native.update(str(target) for target in targets if isinstance(target, OpOverload))
 
 
 _listeners: list[list[GraphRecord]] = []

@@ -15,6 +15,7 @@ from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from ..torch_internals.tensors import foreach_copy
 from .fallback import MixedGraph
 from .options import Options
+from .outputs import Aliasing, erase_unused_views, split_outputs
 from .part import CompiledPart
 from .passes import complete_metadata, extract_mutations
 from .records import GraphRecord
@@ -24,27 +25,33 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def compile_region(
-    module: GraphModule, options: Options, record: GraphRecord, static: Sequence[int] = ()
+    module: GraphModule,
+    options: Options,
+    record: GraphRecord,
+    aliasing: Aliasing,
+    static: Sequence[int] = (),
 ) -> Run:
     """Compile a graph of concrete shapes, in parts where eager has to step in.
 
-    Inputs that the graph mutates are written after all inputs were read.
-    ``static`` are positions whose memory stays from call to call. Raises
-    :class:`FallbackRefused` where an operator has no lowering and the options
-    allow no fallback, and :class:`CaptureError` for arguments that eager PyTorch refuses.
+    Inputs that the graph mutates are written after all inputs were read. ``static`` are
+    positions of inputs whose memory stays from call to call. Raises :class:`FallbackRefused`
+    where an operator has no lowering and the options allow no fallback, and
+    :class:`CaptureError` for arguments that eager PyTorch refuses.
     """
     complete_metadata(module)
     check_arguments(module)
-    mutated = extract_mutations(module)
+    mutated = extract_mutations(module, aliasing.remade)
+    outputs = split_outputs(module, aliasing.behind(len(mutated)), mutated)
+    record.count(erase_unused_views(module))
     unsupported = find_unsupported(module)
     record.fallbacks.extend(unsupported)
     run: Run
     if not unsupported:
-        run = CompiledPart(module, options, record, static)
+        run = CompiledPart(module, outputs, options, record, static)
     else:
         _report_fallback(unsupported, options, record)
-        run = MixedGraph(module, options, record)
-    return _Mutating(run, mutated) if mutated else run
+        run = MixedGraph(module, outputs, options, record)
+    return _Mutating(run, list(mutated)) if mutated else run
 
 
 def _report_fallback(unsupported: Sequence[UnsupportedNode], options: Options, record: GraphRecord) -> None:

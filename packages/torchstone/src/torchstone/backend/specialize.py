@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from ..compiler.graphs import settle_inplace_views
 from ..compiler.normalize import mended_operators
+from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensorMode
+from ..torch_internals.patches import tracing
+from ..torch_internals.tensors import neg_view
 from ..torch_internals.tracing import make_fx
 from .options import Options
+from .outputs import Aliasing
 from .records import GraphRecord
 from .region import Run, compile_region
+
+_KEPT = ("stack_trace", "seq_nr", "custom", "nn_module_stack", "partitioner_tag", "recompute", "ac_graph_id")
+"""Metadata of a node that does not depend on shapes."""
 
 
 def is_symbolic(module: GraphModule) -> bool:
@@ -34,43 +43,108 @@ def is_symbolic(module: GraphModule) -> bool:
 
 
 class SpecializingRegion:
-    """A symbolic graph that is specialised at call time; least recently used shapes are dropped."""
+    """A symbolic graph that is specialized at call time; least recently used shapes are dropped."""
 
-    def __init__(self, module: GraphModule, options: Options, record: GraphRecord) -> None:
+    def __init__(
+        self, module: GraphModule, options: Options, record: GraphRecord, aliasing: Aliasing
+    ) -> None:
         self._module = module
         self._options = options
         self._record = record
+        self._aliasing = aliasing
         self._regions: OrderedDict[Any, Run] = OrderedDict()
         self._lock = threading.Lock()
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        key = tuple(
-            (tuple(value.shape), value.stride()) if isinstance(value, torch.Tensor) else value
-            for value in inputs
-        )
+        key = tuple(map(_form, inputs))
         with self._lock:
             region = self._regions.get(key)
             if region is None:
-                region = compile_region(self._specialized(inputs), self._options, self._record)
+                module = specialized(self._module, inputs)
+                region = compile_region(module, self._options, self._record, self._aliasing)
                 self._regions[key] = region
                 while len(self._regions) > max(self._options.specializations, 1):
                     self._regions.popitem(last=False)
             else:
                 self._regions.move_to_end(key)
-        return region([value for value in inputs if isinstance(value, torch.Tensor)])
+        return region(inputs)
 
-    def _specialized(self, inputs: list[Any]) -> GraphModule:
-        """The graph retraced with concrete shapes; numbers become constants of it."""
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        fakes = [
-            mode.from_tensor(v.detach(), static_shapes=True) for v in inputs if isinstance(v, torch.Tensor)
-        ]
 
-        def concrete(*tensors: torch.Tensor) -> Any:
-            feed = iter(tensors)
-            return self._module(*[next(feed) if isinstance(v, torch.Tensor) else v for v in inputs])
+def _form(value: Any) -> Any:
+    """What a region is specialized to.
 
-        with mended_operators(), mode, torch.no_grad():
-            traced = make_fx(concrete, tracing_mode="real")(*fakes)
-        settle_inplace_views(traced)  # matmul of a vector makes one
-        return traced
+    Numbers that compare equal may differ: 1, 1.0 and True; 0.0 and -0.0.
+    """
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.stride()
+    return value if type(value) is int else (type(value), repr(value))
+
+
+def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
+    """``module`` with the shapes of ``inputs``; numbers among them become constants of it.
+
+    It has the same inputs; those that are numbers have no uses.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [
+        mode.from_tensor(_as_traced(value.detach(), node.meta["val"]), static_shapes=True)
+        if isinstance(value, torch.Tensor)
+        else value
+        for value, node in zip(inputs, module.graph.nodes, strict=False)
+    ]
+    with mode, torch.no_grad():
+        if any(isinstance(child, GraphModule) for child in module.children()):
+            return _retraced(module, fakes)
+        return _evaluated(module, fakes, mode)
+
+
+def _as_traced(tensor: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
+    """``tensor`` with the lazy bits that the graph was traced with; the values are of no interest here.
+
+    The bits of a gradient are not known when its graph is traced.
+    """
+    if tensor.is_conj() != traced.is_conj():
+        tensor = tensor.conj()
+    return tensor if tensor.is_neg() == traced.is_neg() else neg_view(tensor)
+
+
+def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> GraphModule:
+    """Node by node, with what each makes of ``fakes`` as its metadata. Nothing is traced."""
+    graph, feed = Graph(), iter(fakes)
+    made: dict[Node, Any] = {}
+    """What stands for a node: a node of the new graph, or a number."""
+
+    def value_of(item: Any) -> Any:
+        return item.meta["val"] if isinstance(item, Node) else item
+
+    for node in module.graph.nodes:
+        args, kwargs = map_arg((node.args, node.kwargs), made.__getitem__)
+        if node.op == "output":
+            graph.output(*args)
+            continue
+        if node.op == "placeholder":
+            value = next(feed)
+            copy = graph.placeholder(node.target)
+        elif node.op == "get_attr":
+            value = mode.from_tensor(attrgetter(node.target)(module), static_shapes=True)
+            copy = graph.get_attr(node.target)
+        else:
+            values, options = pytree.tree_map_only(Node, value_of, (args, dict(kwargs)))
+            value = node.target(*values, **options)
+            if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
+                made[node] = value
+                continue
+            copy = graph.call_function(node.target, args, kwargs)
+        copy.meta = {**{key: node.meta[key] for key in node.meta if key in _KEPT}, "val": value}
+        made[node] = copy if isinstance(value, torch.Tensor) or node.op == "call_function" else value
+    return GraphModule(module, graph)
+
+
+def _retraced(module: GraphModule, fakes: list[Any]) -> GraphModule:
+    """Traced as a whole, because higher-order operators decide how their subgraphs are called."""
+    with tracing(), mended_operators():
+        traced = make_fx(module, tracing_mode="real")(*fakes)
+    for node, value in zip(traced.graph.nodes, fakes, strict=False):
+        node.meta.setdefault("val", value)
+    settle_inplace_views(traced)  # matmul of a vector makes one
+    return traced

@@ -18,6 +18,9 @@ aot_autograd = Internal("torch._dynamo.backends.common.aot_autograd", _COMPILE)
 min_cut_partition = Internal(
     "torch._functorch.partitioners.min_cut_rematerialization_partition", "torch.compile with gradients"
 )
+_ALIASES = "outputs of torch.compile that are views"
+OutputType = Internal("torch._functorch._aot_autograd.schemas.OutputType", _ALIASES)
+SubclassCreationMeta = Internal("torch._functorch._aot_autograd.schemas.SubclassCreationMeta", _ALIASES)
 TracingContext = Internal("torch._guards.TracingContext", _COMPILE)
 config = Internal("torch._dynamo.config", _COMPILE)
 convert_frame = Internal("torch._dynamo.convert_frame", _COMPILE)

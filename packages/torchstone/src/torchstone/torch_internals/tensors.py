@@ -17,6 +17,7 @@ __all__ = [
     "is_zero_tensor",
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
+    "neg_view",
     "pack_padded_sequence",
     "pad_packed_sequence",
     "same_storage_layout",
@@ -32,6 +33,7 @@ to_dlpack = Internal("torch._C._to_dlpack", "handing tensors to an engine")
 from_dlpack = Internal("torch._C._from_dlpack", "taking tensors from an engine")
 
 check = Internal("torch._check", "recurrent operators")
+neg_view = Internal("torch._neg_view", "views with a lazy sign")
 foreach_copy = Internal("torch._foreach_copy_", "writing into inputs of compiled code")
 same_storage_layout = Internal("torch._has_compatible_shallow_copy_type", "redirection")
 make_per_tensor_quantized = Internal("torch._make_per_tensor_quantized_tensor", "quantized operators")

@@ -1,0 +1,231 @@
+"""Where a graph's outputs come from: inputs, constants, engine results, and views of any of these.
+
+A view is never an engine result. PyTorch's own view operators make it from the tensor that it is a view
+of, so that it shares that tensor's memory and has the strides and offset that eager PyTorch gives it.
+The views that the caller gets are made by AOTAutograd, from what the graph's outputs tell it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..compiler.graphs import output_node, output_values
+from ..torch_internals.operators import OpOverload
+from .layouts import memory_order
+
+
+def viewed(node: Node) -> Node | None:
+    """The node that ``node`` is a view of; None where it has memory of its own."""
+    if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+        return None
+    if len(node.all_input_nodes) != 1:
+        return None
+    source = node.args[0]
+    if node.target is operator.getitem:  # one of the views that ``split`` and ``unbind`` make
+        return source if _is_view(source.target) else None
+    return source if _is_view(node.target) else None
+
+
+def _is_view(target: Any) -> bool:
+    return isinstance(target, OpOverload) and target.is_view
+
+
+def views(node: Node) -> list[Node]:
+    """``node`` and the views that it is made from, the first of them first; empty if it is no view."""
+    chain: list[Node] = []
+    source = viewed(node)
+    while source is not None:
+        chain.insert(0, node)
+        node, source = source, viewed(source)
+    return chain
+
+
+def root(node: Node) -> Node:
+    """The node with memory of its own that ``node`` shows."""
+    chain = views(node)
+    return node if not chain else chain[0].all_input_nodes[0]
+
+
+class Remade(NamedTuple):
+    """The tensor that AOTAutograd makes an output anew from: the input or the output at ``position``."""
+
+    of_input: bool
+    position: int
+
+
+@dataclass(frozen=True)
+class Aliasing:
+    """What AOTAutograd does with a graph's outputs: it makes those in ``remade`` anew, as views.
+
+    ``written``: inputs that it writes after the call → the output with their new value.
+    """
+
+    remade: Mapping[int, Remade]
+    written: Mapping[int, int]
+
+    def behind(self, count: int) -> Aliasing:
+        """The same for a graph with ``count`` more outputs before the others."""
+        remade = {
+            place + count: base if base.of_input else base._replace(position=base.position + count)
+            for place, base in self.remade.items()
+        }
+        return Aliasing(remade, {place: output + count for place, output in self.written.items()})
+
+
+NO_ALIASING = Aliasing({}, {})
+
+
+class ViewToMake:
+    """Stands for an output that AOTAutograd makes anew as a view of another tensor.
+
+    It has what AOTAutograd reads from such an output (``gen_alias_from_base`` in
+    torch/_functorch/_aot_autograd/functional_utils.py). A view would not do: where its dtype differs
+    from that of its base, or where autograd is off, it knows no more than sizes, strides and offset.
+    """
+
+    __slots__ = ("_base", "_views", "shape")
+
+    def __init__(self, base: Any, shape: torch.Size, views: Sequence[Callable[[Any], Any]]) -> None:
+        self._base = base
+        self._views = views
+        self.shape = shape
+
+    def _view_func(self, base: Any) -> Any:
+        for view in self._views:
+            base = view(base)
+        return base
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """How to put a graph's outputs together.
+
+    The tensors in reach are the inputs at ``inputs``, then the engine's ``results``, then what each
+    step makes of an earlier one. ``sources`` has an output's place among them, or a constant.
+    ``remade`` are outputs by position, with what they are made from, their shapes and views.
+    """
+
+    inputs: list[int]
+    results: int
+    steps: list[tuple[int, Callable[[Any], Any]]]
+    sources: list[tuple[bool, Any]]
+    remade: list[tuple[int, Remade, torch.Size, Sequence[Callable[[Any], Any]]]]
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if the outputs are exactly the engine's results, in their order."""
+        engine_only = not self.inputs and not self.remade
+        return engine_only and self.sources == [(True, i) for i in range(self.results)]
+
+    def assemble(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        tensors = [*(inputs[position] for position in self.inputs), *results]
+        for source, view in self.steps:
+            tensors.append(view(tensors[source]))
+        outputs = [tensors[value] if among else value for among, value in self.sources]
+        for position, (of_input, base), shape, views in self.remade:
+            outputs[position] = ViewToMake((inputs if of_input else outputs)[base], shape, views)
+        return outputs
+
+
+def split_outputs(
+    module: GraphModule, aliasing: Aliasing = NO_ALIASING, mutated: Mapping[int, Node] | None = None
+) -> Outputs:
+    """Leave in the graph's output what the engine must compute; say how to put the full list together.
+
+    ``mutated``: inputs that are written before the outputs are put together, with their new values.
+    """
+    graph = module.graph
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    position = {node: i for i, node in enumerate(inputs)}
+    values = output_values(module)
+    new = {position: values[output] for position, output in aliasing.written.items()} | dict(mutated or {})
+    made: list[tuple[int, Remade, torch.Size, Sequence[Callable[[Any], Any]]]] = []
+    for place, base in aliasing.remade.items():
+        bases = [(inputs if base.of_input else values)[base.position]]
+        if base.of_input and base.position in new:
+            bases.append(new[base.position])  # what it holds by the time that the view is made
+        chain = next((found for one in bases if (found := _views_of(one, values[place])) is not None), None)
+        if chain is not None:
+            made.append((place, base, values[place].meta["val"].shape, [_applied(node) for node in chain]))
+    for place, *_ in made:
+        values[place] = None
+    tensors = [value for value in dict.fromkeys(values) if _is_tensor(value)]
+    roots = {value: root(value) for value in tensors}
+    shared = Counter(roots.values())
+    for value, whole in roots.items():
+        if whole not in position and shared[whole] == 1 and _is_all_of(value, whole):
+            roots[value] = value  # nobody can tell it from memory of its own
+    owners = dict.fromkeys(roots.values())
+    given = [owner for owner in owners if owner in position]
+    computed = [owner for owner in owners if owner not in position]
+    place_of = {owner: i for i, owner in enumerate((*given, *computed))}
+    steps: list[tuple[int, Callable[[Any], Any]]] = []
+    for node in (node for value, owner in roots.items() if value is not owner for node in views(value)):
+        if node not in place_of:
+            steps.append((place_of[node.all_input_nodes[0]], _applied(node)))
+            place_of[node] = len(place_of)
+    sources = [
+        (True, place_of[value])
+        if isinstance(value, Node) and value in place_of
+        else (False, value.meta.get("val") if isinstance(value, Node) else value)
+        for value in values
+    ]
+    output_node(module).args = (tuple(computed),)
+    module.recompile()
+    return Outputs([position[owner] for owner in given], len(computed), steps, sources, made)
+
+
+def _views_of(base: Any, value: Any) -> list[Node] | None:
+    """The views that make ``value`` of ``base``; None where it is none of it."""
+    if not _is_tensor(base) or not _is_tensor(value):
+        return None
+    chain = views(value)
+    if base in chain:
+        return chain[chain.index(base) + 1 :]
+    return chain if root(value) is base else None
+
+
+def erase_unused_views(module: GraphModule) -> list[Any]:
+    """Erase views that nothing uses any more; returns the operators that made them."""
+    erased = []
+    for node in reversed(module.graph.nodes):
+        if not node.users and viewed(node) is not None:
+            erased.append(node.target)
+            module.graph.erase_node(node)
+    module.recompile()
+    return erased
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def _is_all_of(view: Node, base: Node) -> bool:
+    """True if ``view`` shows all elements of ``base``, dense and as they are."""
+    one, other = view.meta["val"], base.meta["val"]
+    return (
+        isinstance(other, torch.Tensor)
+        and one.dtype == other.dtype
+        and one.numel() == other.numel()
+        and (one.is_contiguous() or memory_order(one) is not None)
+        and not one.is_conj()
+        and not one.is_neg()
+    )
+
+
+def _applied(node: Node) -> Callable[[Any], Any]:
+    """What ``node`` does to the tensor that it is a view of."""
+    target: Any = node.target
+    rest, options = node.args[1:], dict(node.kwargs)
+    if not options and len(rest) == 1:
+        only = rest[0]
+        return lambda tensor: target(tensor, only)
+    return lambda tensor: target(tensor, *rest, **options)

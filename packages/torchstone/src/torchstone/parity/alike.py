@@ -1,0 +1,54 @@
+"""What can be seen of tensors besides their values: strides, offsets, shared memory, views, lazy bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..torch_internals import pytree
+
+
+def tensors(*values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What two tensors must agree in that eager PyTorch and a compiled function return."""
+    return (
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        tensor.is_conj(),
+        tensor.is_neg(),
+        tensor.requires_grad,
+    )
+
+
+def sharing(found: list[torch.Tensor]) -> list[int]:
+    """For each tensor the place of the first one that has the same memory."""
+    first: dict[int, int] = {}
+    return [first.setdefault(one.untyped_storage()._cdata, place) for place, one in enumerate(found)]
+
+
+def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
+    """Values, forms and shared memory are those of eager PyTorch; so is what a write through each changes.
+
+    What has a gradient is compared without ``_is_view``: a result of a custom function is never one.
+    """
+    torch.testing.assert_close(ours, eager, equal_nan=True)
+    assert [form(one) for one in ours] == [form(one) for one in eager]
+    assert sharing(ours) == sharing(eager)
+    if not any(one.requires_grad for one in eager):
+        assert [one._is_view() for one in ours] == [one._is_view() for one in eager]
+    with torch.no_grad():
+        for place, (one, other) in enumerate(zip(ours, eager, strict=True)):
+            for target in (one, other):
+                if not overlaps(target) and not target.is_inference():
+                    target.detach().copy_(torch.full_like(target, place + 2))
+            torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def overlaps(tensor: torch.Tensor) -> bool:
+    return bool(torch._debug_has_internal_overlap(tensor))
