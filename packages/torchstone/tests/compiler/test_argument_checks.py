@@ -135,3 +135,11 @@ def test_compiled_functions_refuse_as_well() -> None:
     compiled = torch.compile(WRONG["masked_scatter"], backend="torchstone")
     with pytest.raises(Exception, match="masked_scatter_ only supports boolean masks"):
         compiled(ROWS)
+
+
+def test_a_call_on_empty_tensors_keeps_their_sizes() -> None:
+    """Smaller ones would not fit the sizes among the arguments."""
+    program = torchstone.export(
+        lambda gradient: torch.ops.aten.slice_backward(gradient, [4, 6], 0, 2, 2, 1), (torch.ones(0, 6),)
+    )
+    assert torch.equal(program(torch.ones(0, 6)), torch.zeros(4, 6))

@@ -46,7 +46,7 @@ def refusal(node: Node) -> Exception | None:
     given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
     tensors = _tensors(given)
     results = _tensors(node.meta.get("val"))
-    if tensors and all(map(_is_empty, tensors)) and all(map(_is_small, results)):
+    if tensors and all(map(_is_empty, tensors)) and all(map(_is_small, (*tensors, *results))):
         said = _rehearse(overload, given)
         return None if isinstance(said, NotImplementedError) else said
     dtypes = {tensor.dtype for tensor in (*tensors, *results)}
@@ -105,7 +105,9 @@ def _rehearse(overload: OpOverload, given: Arguments) -> Exception | None:
 
 
 def _small(like: torch.Tensor) -> torch.Tensor:
-    """Zeros of the same dtype and rank, with at most two elements along each axis."""
+    """Zeros of the same dtype and rank, with at most two elements along each axis; an empty one is kept."""
+    if _is_empty(like) and _is_small(like):  # other sizes might not fit those among the arguments
+        return torch.zeros(like.shape, dtype=like.dtype, device="cpu")
     return torch.zeros([_shrunk(size) for size in like.shape], dtype=like.dtype, device="cpu")
 
 
