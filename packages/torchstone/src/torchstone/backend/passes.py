@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..compiler.graphs import output_node, output_values
