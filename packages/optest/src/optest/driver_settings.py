@@ -7,13 +7,15 @@ bring a part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from .errors import UsageError
+from .options import MOST_SECONDS
 
 _TEXT = {"type": "string", "minLength": 1}
-_SECONDS = {"type": "number", "exclusiveMinimum": 0}
+_SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SECONDS}
 _DTYPE = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
 
 _FILES = {
@@ -24,7 +26,7 @@ _FILES = {
         "required": ["tensor", "path"],
         "properties": {
             "tensor": {**_TEXT, "description": "The tensor's name (`input0`, `output0`) or alias."},
-            "path": {**_TEXT, "description": "The file, relative to `workdir`."},
+            "path": {**_TEXT, "description": "The file, relative to `workdir` and inside it."},
             "dtype": {**_DTYPE, "description": "What the file holds. Default: the tensor's own dtype."},
         },
     },
@@ -75,6 +77,19 @@ DRIVER_FIELDS: dict[str, dict[str, Any]] = {
 """Fields by driver."""
 
 
+def validator_of(schema: Mapping[str, Any]) -> Any:
+    """What checks values against ``schema``. Numbers are finite, as in JSON; YAML's may be ``.inf``."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    known = Draft202012Validator.TYPE_CHECKER
+
+    def finite(checker: Any, value: Any) -> bool:
+        return known.is_type(value, "number") and not (isinstance(value, float) and not math.isfinite(value))
+
+    return extend(Draft202012Validator, type_checker=known.redefine("number", finite))(schema)
+
+
 def settings_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of one driver's settings."""
     return {"type": "object", "additionalProperties": False, "properties": dict(fields)}
@@ -82,11 +97,10 @@ def settings_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *required: str) -> None:
     """Raise :class:`UsageError`, with the key, unless ``settings`` fit ``fields`` and have ``required``."""
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
     where = f"backend_config.{driver}"
-    violation = best_match(Draft202012Validator(settings_schema(fields)).iter_errors(settings))
+    violation = best_match(validator_of(settings_schema(fields)).iter_errors(settings))
     if violation is not None:
         raise UsageError(f"{where}{violation.json_path.removeprefix('$')}: {violation.message}")
     missing = [name for name in required if name not in settings]

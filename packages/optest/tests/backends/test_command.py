@@ -14,6 +14,7 @@ import pytest
 from optest.backends.command import CommandDriver
 from optest.core.case import BackendTarget, TestCase
 from optest.core.result import CaseResult, Status
+from optest.errors import UsageError
 from optest.operators import operator_registry
 from optest.running.execution import run_case
 
@@ -272,3 +273,23 @@ def test_without_a_workdir_nothing_is_left(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert copied().status is Status.PASSED
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["../precious", "{workdir}/../precious", "link", ".", "/etc/precious"])
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_files_outside_the_workdir_are_nobodys_to_replace(tmp_path: Path, side: str, path: str) -> None:
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    (tmp_path / "precious").write_text("kept")
+    (workdir / "link").symlink_to("../precious")
+    tensor = side[:-1] + "0"
+    result = copied("pass", workdir=str(workdir), **{side: [{"tensor": tensor, "path": path}]})
+    assert result.status is Status.ERROR
+    assert f"the file of {tensor}, {path!r}, is not inside the workdir" in result.reason
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_such_files_are_found_before_anything_runs() -> None:
+    settings = python("pass", outputs=[{"tensor": "output0", "path": "../precious"}])
+    with pytest.raises(UsageError, match="is not inside the workdir"):
+        CommandDriver().check(case_of("roll", ("float32",), (2,), settings, shifts=0))

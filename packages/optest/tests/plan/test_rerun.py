@@ -88,9 +88,9 @@ def test_values_survive_yaml(value: Any) -> None:
         (["--shape", "8x2048"], "write sizes with commas"),
         (["--shape", "input0=-1"], "write sizes with commas"),
         (["--attr", "dim"], "write name=value"),
-        (["--attr", "dim=[1"], "is no number, text"),
-        (["--seed", "-1"], "x>=0"),
-        (["--workers", "0"], "x>=1"),
+        (["--attr", "dim=[1"], "is not a number, text"),
+        (["--seed", "-1"], "0<=x<="),
+        (["--workers", "0"], "1<=x<="),
     ],
 )
 def test_flags_that_cannot_be_read_are_usage_errors(words: list[str], told: str) -> None:

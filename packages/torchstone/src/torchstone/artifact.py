@@ -16,9 +16,11 @@ which the engine does when it compiles.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,8 +176,19 @@ _ZIP_OVERHEAD = 1024
 """Bytes; more than the headers of three members, less than room to hide something."""
 
 
+class _Stream(io.BufferedIOBase):
+    """A file without places, as pipes are; a device's are all 0, which misleads :mod:`zipfile`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, content: Any) -> int:
+        return self._file.write(content)
+
+
 def _write_zip(file: BinaryIO, members: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    seekable = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    with zipfile.ZipFile(file if seekable else _Stream(file), "w", zipfile.ZIP_STORED) as archive:
         for name in (SIGNATURE, MODULE, WEIGHTS):
             archive.writestr(zipfile.ZipInfo(name), members[name])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -232,3 +233,100 @@ def test_a_mistake_in_a_process_of_its_own() -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith("torchstone verify: MODEL 'nothing' is neither")
+
+
+LEAVING = """\
+import os
+import sys
+import torch
+
+print("printed by the model")
+os.system("echo printed by its child")
+
+def leaves():
+    sys.exit(0)
+
+class Leaving(torch.nn.Module):
+    def forward(self, x):
+        sys.exit(0)
+
+def inside():
+    return Leaving(), (torch.ones(2),)
+
+def small():
+    return torch.nn.Linear(3, 2), (torch.randn(4, 3),)
+"""
+
+
+@pytest.fixture
+def leaving(tmp_path: Path) -> Path:
+    path = tmp_path / "leaving.py"
+    path.write_text(LEAVING)
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify",),
+        ("explain",),
+        ("ops",),
+        ("export", "-o", "x.stone"),
+        ("export", "-o", "-", "--emit", "mlir"),
+    ],
+)
+def test_leaving_is_an_error(torchstone: Torchstone, leaving: Path, words: tuple[str, ...]) -> None:
+    for factory, line in (("leaves", 9), ("inside", 13)):
+        done = torchstone(words[0], f"{leaving}:{factory}", *words[1:])
+        assert done.code == 2
+        assert f"{leaving}:{line}" in done.stderr
+        assert "SystemExit: 0" in done.stderr or "called sys.exit(0)" in done.stderr
+    exits = leaving.with_name("exits.py")
+    exits.write_text("raise SystemExit\n")
+    done = torchstone(words[0], f"{exits}:f", *words[1:])
+    assert done.code == 2
+    assert f"importing {exits} failed: SystemExit" in done.stderr
+
+
+def process(*words: object, folder: Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "torchstone.cli", *map(str, words)]
+    return subprocess.run(command, stderr=subprocess.PIPE, cwd=folder, timeout=300, check=False, **options)
+
+
+def test_what_a_model_prints_is_no_data(leaving: Path, tmp_path: Path) -> None:
+    model = f"{leaving}:small"
+    done = process("export", model, "-o", "-", "--emit", "mlir", folder=tmp_path, stdout=subprocess.PIPE)
+    assert done.stdout.startswith(b"module @")
+    assert b"printed" not in done.stdout
+    assert b"printed by the model" in done.stderr
+    assert b"printed by its child" in done.stderr
+    done = process("export", model, "-o", "x.stone", "--json", folder=tmp_path, stdout=subprocess.PIPE)
+    assert json.loads(done.stdout)["output"] == "x.stone"
+    assert b"printed by its child" in done.stderr
+
+
+def test_a_device_as_output_keeps_its_place(
+    torchstone: Torchstone, models: Path, artifact: Path, tmp_path: Path
+) -> None:
+    for emit in ("artifact", "mlir"):
+        done = torchstone("export", f"{models}:small", "--emit", emit, "-o", "/dev/null")
+        assert (done.code, done.stderr) == (0, "")
+        assert "bytes" not in done.stdout
+        done = torchstone("export", f"{models}:small", "--emit", emit, "-o", "/dev/full")
+        assert done.code == 1
+        assert "No space left on device" in done.stderr
+    done = torchstone("run", artifact, "--output", "/dev/null")
+    assert done.code == 0
+    assert all(Path(device).is_char_device() for device in ("/dev/null", "/dev/full"))
+    done = torchstone("run", artifact, "--output", "-")
+    assert done.code == 2
+    assert "--output is for a file: stdout has the table" in done.stderr
+
+
+def test_a_full_stdout_is_one_error(artifact: Path, tmp_path: Path) -> None:
+    for words in ((), ("--json",)):
+        with open("/dev/full", "w") as full:
+            done = process("run", artifact, *words, folder=tmp_path, stdout=full)
+        assert done.returncode == 3
+        assert done.stderr.endswith(b": the output cannot be written: No space left on device\n")
+        assert b"Traceback" not in done.stderr

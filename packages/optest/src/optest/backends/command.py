@@ -58,6 +58,12 @@ class CommandDriver(BackendDriver):
 
     def check(self, case: TestCase) -> None:
         check_settings(self.key, case.backend_config.get(self.key, {}), COMMAND_FIELDS, "command")
+        settings = case.backend_config[self.key]
+        files = _files(case, settings, "inputs") + _files(case, settings, "outputs")
+        somewhere = Path(os.sep, "workdir")
+        fields = _fields(case, files, somewhere, somewhere / "case.json")
+        for one in files:
+            _place(one, somewhere, fields)
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs that the program wrote.
@@ -72,8 +78,8 @@ class CommandDriver(BackendDriver):
         with tempfile.TemporaryDirectory(prefix="optest-") as scratch, _workdir(settings, scratch) as workdir:
             description = Path(scratch) / "case.json"
             fields = _fields(case, given + wanted, workdir, description)
-            sources = [workdir / _filled(one.path, fields) for one in given]
-            targets = [workdir / _filled(one.path, fields) for one in wanted]
+            sources = [_place(one, workdir, fields) for one in given]
+            targets = [_place(one, workdir, fields) for one in wanted]
             for target in targets:  # an old file is no output
                 make_room(target)
             contents = [
@@ -166,6 +172,18 @@ def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, descript
             }
     fields |= {f"attributes.{name}": _text(value) for name, value in case.attributes.items()}
     return fields | {f"{name}.path": _filled(one.path, fields) for one in files for name in names[one.tensor]}
+
+
+def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
+    """Where a tensor's file is; :class:`UsageError` outside ``workdir``, whose files alone are replaced."""
+    path = workdir / _filled(one.path, fields)
+    if workdir.resolve() not in path.resolve().parents:
+        raise UsageError(
+            f"the file of {one.tensor}, {one.path!r}, is not inside the workdir: there it could replace "
+            "a file that is no tensor",
+            "give a path relative to the workdir, or another workdir",
+        )
+    return path
 
 
 def _filled(text: str, fields: Mapping[str, str]) -> str:

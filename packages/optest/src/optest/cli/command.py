@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import operator
 
-import click
-
-from ..console import commands_of
+from ..console import commands_of, echo
 from ..errors import OptestError
 
 command = commands_of(OptestError, operator.attrgetter("exit_code"))
@@ -20,5 +18,5 @@ def load_plugins(as_json: bool) -> list[dict[str, str]]:
     failed = [one for one in bootstrap() if not one.loaded]
     for one in failed:
         if not as_json:
-            click.echo(f"optest: {one.text()}; going on without it", err=True)
+            echo(f"optest: {one.text()}; going on without it", err=True)
     return [{"name": one.name, "source": one.source, "error": one.error} for one in failed]

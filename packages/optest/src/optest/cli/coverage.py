@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..console import FAILURES, OK, print_json, print_table
+from ..console import FAILURES, OK, echo, print_json, print_table
 from .command import command
 from .run import with_options
 
@@ -68,7 +68,7 @@ def coverage(
     ]
     print_table(("category", "operator", "covered", "missing"), rows)
     counts = ", ".join(f"{count} {level.value}" for level, count in sorted(snapshot.counts.items()))
-    click.echo(f"{snapshot.evidence.backend}: {counts}; {snapshot.progress.name}")
+    echo(f"{snapshot.evidence.backend}: {counts}; {snapshot.progress.name}")
     return OK
 
 
@@ -83,13 +83,13 @@ def stage(at_least: int | None, as_json: bool, **given: Any) -> int:
         described = {"backend": snapshot.evidence.backend, "warnings": list(snapshot.evidence.warnings)}
         print_json(described | progress.to_dict())
     else:
-        click.echo(f"{snapshot.evidence.backend}: {progress.name}; target: Stage {progress.target}")
+        echo(f"{snapshot.evidence.backend}: {progress.name}; target: Stage {progress.target}")
         for one in (*progress.stages, *progress.checklists):
-            click.echo(f"\n{one.title}: {one.summary} ({'complete' if one.complete else 'not complete'})")
+            echo(f"\n{one.title}: {one.summary} ({'complete' if one.complete else 'not complete'})")
             for item in one.items:
-                click.echo(f"  {item.state.value:14}  {item.text}")
+                echo(f"  {item.state.value:14}  {item.text}")
                 for text in item.detail:
-                    click.echo(f"  {'':14}    {text}")
+                    echo(f"  {'':14}    {text}")
     return FAILURES if at_least is not None and progress.reached < at_least else OK
 
 
@@ -105,7 +105,7 @@ def attest(criterion: str, words: tuple[str, ...], evidence: Path, as_json: bool
     if as_json:
         print_json({"id": made.id, "command": made.command, "date": str(made.date), "sha256": made.sha256})
     else:
-        click.echo(f"{made.id}: attested by {made.command!r}, output {made.sha256}")
+        echo(f"{made.id}: attested by {made.command!r}, output {made.sha256}")
     return OK
 
 
@@ -115,7 +115,7 @@ def _snapshot(as_json: bool, ledger: str | None, **given: Any) -> Snapshot:
 
     snapshot = take_snapshot(open_ledger(ledger, create=False), **given)
     for warning in () if as_json else snapshot.evidence.warnings:
-        click.echo(f"optest: {warning}", err=True)
+        echo(f"optest: {warning}", err=True)
     return snapshot
 
 
@@ -139,9 +139,10 @@ def _write(snapshot: Snapshot, output: Path | None, details: Path | None) -> Non
 
 def _write_text(path: Path, text: str) -> None:
     from ..errors import ReportError
+    from ..files import write_whole
 
     try:
-        path.write_text(text, "utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
         raise ReportError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -156,5 +157,5 @@ def _model(snapshot: Snapshot, model: str, as_json: bool) -> int:
         return OK
     rows = [(one.function, one.calls, one.operator or "", one.level or "no entry") for one in found.called]
     print_table(("function", "calls", "operator", "covered"), rows)
-    click.echo(f"{found.covered_calls} of {found.calls} calls are of fully covered operators")
+    echo(f"{found.covered_calls} of {found.calls} calls are of fully covered operators")
     return OK

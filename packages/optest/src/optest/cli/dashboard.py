@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..console import OK, print_json
+from ..console import OK, echo, print_json
 from .command import command
 from .coverage import LEDGER
 
@@ -37,5 +37,5 @@ def dashboard(
         names = [one.backend for one in shown if one.together]
         print_json({"page": str(output / "index.html"), "runs": runs_alone, "backends": names})
     else:
-        click.echo(f"{output / 'index.html'}: {', '.join(one.title for one in shown)}")
+        echo(f"{output / 'index.html'}: {', '.join(one.title for one in shown)}")
     return OK

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..console import FAILURES, OK, print_json, print_table
+from ..console import FAILURES, OK, echo, print_json, print_table
+from ..options import SEED, SHARE
 from .command import command, load_plugins
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 @click.option("--op", "ops", multiple=True, help="Only operators whose name matches (as in a shell).")
 @click.option("--fault", "faults", multiple=True, help="Only this fault; `ignores-attribute:NAME` for one.")
 @click.option("--backend", default="stub", show_default=True, help="What computes the right outputs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the inputs.")
 @click.option(
     "--at-least",
-    type=click.FloatRange(0, 1),
+    type=SHARE,
     default=0.95,
     show_default=True,
     help="Share of faults that must be caught; below it the exit code is 1.",
@@ -69,17 +70,17 @@ def _print(report: FaultReport) -> None:
     )
     survivors = report.having(Verdict.SURVIVED)
     if survivors:
-        click.echo("Not caught:")
+        echo("Not caught:")
         print_table(("operator", "fault", ""), [(one.op, one.fault, one.detail) for one in survivors])
     rules: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in report.having(Verdict.EXCLUDED):
         attribute = one.fault.partition(":")[2]
         rules[fault_kind(one), one.detail].append(f"{one.op}:{attribute}" if attribute else one.op)
     if rules:
-        click.echo("Excluded by a rule:")
+        echo("Excluded by a rule:")
         for (fault, reason), names in sorted(rules.items()):
-            click.echo(f"  {fault}: {reason} ({len(names)}): {' '.join(names)}")
-    click.echo(
+            echo(f"  {fault}: {reason} ({len(names)}): {' '.join(names)}")
+    echo(
         f"{len(report.having(Verdict.CAUGHT))} of {report.applicable} applicable faults caught "
         f"({report.caught_share:.2%}), {report.caught_per_operator:.1f} in each operator on average"
     )

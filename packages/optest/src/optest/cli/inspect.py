@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..console import OK, print_json, print_table
+from ..console import OK, echo, print_json, print_table
 from .command import command, load_plugins
 
 
@@ -43,7 +43,7 @@ def list_operators(pattern: str, category: tuple[str, ...], tag: tuple[str, ...]
         for one in found
     ]  # fmt: skip
     print_table(("operator", "category", "dtypes", "setups"), rows)
-    click.echo(f"{len(found)} operators")
+    echo(f"{len(found)} operators")
     return OK
 
 
@@ -58,7 +58,7 @@ def show(op: str, as_json: bool) -> int:
     if as_json:
         print_json(_described(descriptor))
         return OK
-    click.echo(f"{descriptor.name}: {descriptor.doc}" if descriptor.doc else descriptor.name)
+    echo(f"{descriptor.name}: {descriptor.doc}" if descriptor.doc else descriptor.name)
     print_table(
         ("", ""),
         [

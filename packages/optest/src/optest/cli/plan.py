@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..console import OK, print_json, print_table
+from ..console import OK, echo, print_json, print_table
 from .command import command, load_plugins
 
 
@@ -40,7 +40,7 @@ def check(file: Path, filters: tuple[str, ...], ids: bool, as_json: bool) -> int
         print_table(("case", ""), listed)
     else:
         print_table(("operator", "cases"), list(counts.items()))
-    click.echo(f"{file}: {total} cases of {len(counts)} operators")
+    echo(f"{file}: {total} cases of {len(counts)} operators")
     return OK
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..console import OK, print_json
+from ..console import OK, echo, print_json
 from .command import command, load_plugins
 from .run import WHAT, WHERE, options_of, told, with_options
 
@@ -42,6 +42,6 @@ def replay(case_id: str, script: Path | None, as_json: bool, **given: Any) -> in
         if as_json:
             print_json({"case": case_id, "script": str(script), "shrunk_to": shrunk})
         else:
-            click.echo(f"{script}: {shrunk}")
+            echo(f"{script}: {shrunk}")
         return OK
     return told(run_session(options, terminal=not as_json), as_json, failed_plugins)

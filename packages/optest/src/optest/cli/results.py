@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..console import FAILURES, OK, print_json, print_table
+from ..console import FAILURES, OK, echo, print_json, print_table
 from .command import command
 
 _LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [default: OPTEST_LEDGER]")
@@ -24,7 +24,7 @@ def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
         print_json({"added": added})
         return OK
     for source, count in added.items():
-        click.echo(f"{source}: {count} runs added")
+        echo(f"{source}: {count} runs added")
     return OK
 
 
@@ -45,8 +45,8 @@ def diff(run_a: str, run_b: str, ledger: str | None, as_json: bool) -> int:
     else:
         print_table(("", "case", "operator", "change"), found.rows())
         for warning in found.warnings:
-            click.echo(f"optest: {warning}", err=True)
-        click.echo(found.text())
+            echo(f"optest: {warning}", err=True)
+        echo(found.text())
     return FAILURES if found.newly_failing else OK
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..console import print_json
+from ..console import echo, print_json
 from ..errors import UsageError
+from ..options import RETRIES, SECONDS, SEED, TOLERANCE, WORKERS
 from .command import command, load_plugins
 from .values import NamedShape, flags_of, read_attributes, read_shapes
 
@@ -38,9 +39,9 @@ WHAT = (
     click.option("--phase", help="forward, or another phase that the driver knows."),
     click.option("--generator", metavar="MODULE:CLASS", help="Where inputs come from."),
     click.option("--reference", metavar="MODULE:FUNCTION", help="Where right answers come from."),
-    click.option("--rtol", type=float, help="Relative tolerance."),
-    click.option("--atol", type=float, help="Absolute tolerance."),
-    click.option("--seed", type=click.IntRange(0), help="Seed of the inputs.  [default: 0]"),
+    click.option("--rtol", type=TOLERANCE, help="Relative tolerance."),
+    click.option("--atol", type=TOLERANCE, help="Absolute tolerance."),
+    click.option("--seed", type=SEED, help="Seed of the inputs.  [default: 0]"),
     click.option("--plan", type=_PATH, metavar="FILE", help="A YAML plan."),
     click.option(
         "--suite",
@@ -74,9 +75,7 @@ SAMPLES = (
 WHERE = (
     click.option("--backend", metavar="NAME", help="A kind (gpu, npu, …) or a driver's name."),
     click.option("--chip", metavar="NAME", help="A chip that the driver knows."),
-    click.option(
-        "--timeout", type=click.FloatRange(0, min_open=True), help="Seconds a case may take.  [default: 300]"
-    ),
+    click.option("--timeout", type=SECONDS, help="Seconds a case may take.  [default: 300]"),
     click.option("--ledger", metavar="PATH|URL|none", help="Where results are kept."),
 )
 HOW = (
@@ -85,13 +84,13 @@ HOW = (
     ),
     click.option(
         "--workers",
-        type=click.IntRange(1),
+        type=WORKERS,
         help="Worker processes.  [default: 1; on a Ray cluster, one per CPU]",
     ),
     click.option("--executor", type=click.Choice(_EXECUTORS), help="Where they are.  [default: process]"),
     click.option("--shard", metavar="I/N", help="Only the I-th of N parts."),
     click.option("--resume", is_flag=True, default=None, help="Go on where an interrupted run stopped."),
-    click.option("--retries", type=click.IntRange(0), help="Try failed cases again.  [default: 0]"),
+    click.option("--retries", type=RETRIES, help="Try failed cases again.  [default: 0]"),
     click.option("--fail-fast", is_flag=True, default=None, help="Stop at the first failure."),
     click.option(
         "--expectations",
@@ -181,7 +180,7 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
     )
     outcome = run_suite(selection, options, terminal=not as_json, color=not no_color)
     if not as_json and (split := cost_split(outcome.summary.seconds)):
-        click.echo(split)
+        echo(split)
     return told(outcome, as_json, failed_plugins)
 
 
@@ -201,7 +200,7 @@ def told(outcome: Outcome, as_json: bool, failed_plugins: list[dict[str, str]]) 
         print_json(outcome.to_dict() | {"failed_plugins": failed_plugins})
     else:
         for problem in outcome.problems:
-            click.echo(f"expectations: {problem}", err=True)
+            echo(f"expectations: {problem}", err=True)
     return outcome.exit_code
 
 

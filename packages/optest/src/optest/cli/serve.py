@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ..console import OK, print_json
+from ..console import OK, echo, print_json
 from .command import command
 from .coverage import LEDGER
 
@@ -61,7 +61,7 @@ def serve(
     if as_json:
         print_json({"address": address, "takes_results": bool(tokens)})
     else:
-        click.echo(f"{address} ({'takes' if tokens else 'shows, but takes no'} results)")
+        echo(f"{address} ({'takes' if tokens else 'shows, but takes no'} results)")
     uvicorn.Server(uvicorn.Config(app, log_level="info", server_header=False)).run(sockets=[listener])
     return OK
 
@@ -92,7 +92,7 @@ def publish(url: str, ledger: str | None, runs: tuple[str, ...], every: bool, as
         print_json({"runs": [{"run": one.run_id, "added": one.added, "known": one.known} for one in sent]})
         return OK
     for one in sent:
-        click.echo(f"{one.run_id}: {one.added} cases added, {one.known} were there")
+        echo(f"{one.run_id}: {one.added} cases added, {one.known} were there")
     return OK
 
 

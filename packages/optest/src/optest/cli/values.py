@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from ..plan.entries import Flags
 
 NamedShape = tuple[str, tuple[int, ...]]
+
+
+_DIGITS = 19
+"""Of sizes, which are below 2**63."""
 
 
 def read_shapes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[NamedShape, ...]:
@@ -30,7 +35,7 @@ def _shape(value: str) -> NamedShape:
     if (equals and not sizes) or sizes == "scalar":
         return name, ()
     parts = sizes.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
+    if not all(part.strip().isdecimal() and len(part) < _DIGITS for part in parts):
         raise click.BadParameter(
             f"{value!r}; write sizes with commas, like 8,2048 for every input, input0=8,2048 for one, "
             "scalar or input0= for 0-d"
@@ -39,16 +44,17 @@ def _shape(value: str) -> NamedShape:
 
 
 def _attribute(value: str) -> tuple[str, Any]:
-    import yaml
+    from ..errors import PlanError
+    from ..plan.document import parse_document
 
     name, equals, text = value.partition("=")
     if not (name and equals):
         raise click.BadParameter(f"{value!r}; write name=value, like dim=1 or kernel_size=[3,3]")
     try:
-        return name, yaml.safe_load(text)
-    except yaml.YAMLError:
+        return name, parse_document(text, Path(name), None).data
+    except PlanError:
         raise click.BadParameter(
-            f"{value!r}; {text!r} is no number, text, true, false, null or [list]"
+            f"{value!r}; {text!r} is not a number, text, true, false, null or [list]"
         ) from None
 
 

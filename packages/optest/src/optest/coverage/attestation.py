@@ -25,6 +25,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import EnvironmentError_, PlanError, UsageError
+from ..files import write_whole
 from .stages import read_toml, told
 
 
@@ -79,6 +80,8 @@ def attest(path: Path, criterion: str, command: Sequence[str], today: datetime.d
     Raises :class:`UsageError` if it fails: a failed audit attests nothing.
     """
     if path.exists():
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file that evidence can be added to")
         load_attestations(path)  # a broken file is told before anything is added
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -94,9 +97,8 @@ def attest(path: Path, criterion: str, command: Sequence[str], today: datetime.d
         f'date = {made.date}\nsha256 = "{made.sha256}"\noutput = {json.dumps(output.name)}\n'
     )
     try:
-        output.write_bytes(done.stdout)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(entry)
+        write_whole(output, done.stdout)
+        write_whole(path, (path.read_bytes() if path.exists() else b"") + entry.encode())
     except OSError as error:
         raise EnvironmentError_(f"the evidence {path} cannot be written: {error.strerror}") from error
     return made

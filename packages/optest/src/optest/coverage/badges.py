@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from ..errors import ReportError
+from ..files import write_whole
 from .snapshot import Snapshot
 
 _COLORS = ((0.9, "#2e7d32"), (0.6, "#9a6700"), (0.0, "#b3261e"))
@@ -39,9 +40,8 @@ def write_badges(snapshot: Snapshot, folder: Path) -> list[Path]:
         "coverage.svg": badge("operators covered", f"{int(100 * snapshot.share)} %", snapshot.share),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (folder / name).write_text(text, "utf-8")
+            write_whole(folder / name, text.encode())
     except OSError as error:
         raise ReportError(f"the badges cannot be written to {folder}: {error.strerror}") from error
     return [folder / name for name in texts]

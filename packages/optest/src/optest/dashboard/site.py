@@ -8,6 +8,7 @@ from pathlib import Path
 from ..core.result import FAILURES
 from ..coverage.evidence import runs_of
 from ..errors import ReportError, UsageError
+from ..files import write_whole
 from ..ledger import Ledger
 from . import data
 from .pages import MEDIA_TYPES, asset, script
@@ -30,11 +31,11 @@ def write_site(
         shown = [*_chosen(ledger, runs), *shown]
     try:
         for name in MEDIA_TYPES:
-            _write(folder / name, asset(name))
-        _write(folder / "data" / "index.js", script("index", data.index(ledger, shown)).encode())
+            write_whole(folder / name, asset(name))
+        write_whole(folder / "data" / "index.js", script("index", data.index(ledger, shown)).encode())
         for backend in {one.backend for one in shown}:
             name = f"coverage/{data.key_of(backend)}"
-            _write(folder / "data" / f"{name}.js", script(name, data.coverage(ledger, backend)).encode())
+            write_whole(folder / "data" / f"{name}.js", script(name, data.coverage(ledger, backend)).encode())
         for one in shown:
             _write_shown(ledger, folder / "data", one)
     except OSError as error:
@@ -62,12 +63,7 @@ def _write_shown(ledger: Ledger, folder: Path, shown: data.Shown) -> None:
         "distributions": data.distributions(rows),
     }
     for name, part in parts.items():
-        _write(folder / key / f"{name}.js", script(f"{key}/{name}", part).encode())
+        write_whole(folder / key / f"{name}.js", script(f"{key}/{name}", part).encode())
     for op, cases in data.by_operator(rows):
         name = f"{key}/{data.key_of(op)}"
-        _write(folder / f"{name}.js", script(name, data.operator_cases(cases)).encode())
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
+        write_whole(folder / f"{name}.js", script(name, data.operator_cases(cases)).encode())

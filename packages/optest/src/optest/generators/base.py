@@ -83,7 +83,13 @@ def load_generator(path: str) -> Generator:
     One per path and process. Raises :class:`UsageError` for what has no ``generate``.
     """
     found = load_object(path, "generator")
-    made = found() if isinstance(found, type) else found
+    try:
+        made = found() if isinstance(found, type) else found
+    except (Exception, SystemExit) as error:  # a user's class may raise anything
+        raise UsageError(
+            f"the generator {path!r} cannot be made: {type(error).__name__}: {error}",
+            "its class is called without arguments",
+        ) from error
     if not callable(getattr(made, "generate", None)):
         raise UsageError(
             f"the generator {path!r} has no method generate(case, rng)",

@@ -24,6 +24,7 @@ Keys = tuple[str | int, ...]
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([^}:]*)(?::-([^}]*))?\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _MOST_VALUES = 1_000_000
 _DEEPEST = 100
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,7 +71,11 @@ def read_text(file: Path, what: str) -> str:
 def read_document(file: Path, variables: Mapping[str, str] | None = None) -> Document:
     """Read ``file``; ``variables`` stand in for the environment. Raises :class:`PlanError`."""
     known = {**(os.environ if variables is None else variables), "PLAN_DIR": str(file.resolve().parent)}
-    text = read_text(file, "plan")
+    return parse_document(read_text(file, "plan"), file, known)
+
+
+def parse_document(text: str, file: Path, variables: Mapping[str, str] | None) -> Document:
+    """The document that is ``text``; ``file`` is for messages. Without ``variables``, ``${NAME}`` is text."""
     try:
         _check_depth(file, text)
         root = yaml.compose(text, Loader=_LOADER)
@@ -83,7 +88,7 @@ def read_document(file: Path, variables: Mapping[str, str] | None = None) -> Doc
         raise PlanError(f"this is not YAML: {' '.join(str(error).split())}", file=file) from None
     document = Document(file, None)
     if root is not None:
-        document.data = _Builder(document, known).build(root, ())
+        document.data = _Builder(document, variables).build(root, ())
     return document
 
 
@@ -100,7 +105,7 @@ def _check_depth(file: Path, text: str) -> None:
 class _Builder:
     """Turns YAML's node graph into data; values only, nothing is ever called or imported."""
 
-    def __init__(self, document: Document, variables: Mapping[str, str]) -> None:
+    def __init__(self, document: Document, variables: Mapping[str, str] | None) -> None:
         self._document = document
         self._variables = variables
         self._resolver = yaml.SafeLoader("")  # types of scalars
@@ -119,6 +124,8 @@ class _Builder:
             )
         if id(node) in self._open:
             raise document.error(keys, "an alias refers to itself", allowed="aliases of finished values")
+        if len(self._open) > _DEEPEST:  # by aliases
+            raise document.error(keys, f"the plan is nested more than {_DEEPEST} deep")
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -163,12 +170,16 @@ class _Builder:
         for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(one, yaml.MappingNode):
                 raise self._document.error(keys, "<< takes mappings", found=one.tag)
-            for key, value in self._mapping(one, keys).items():
+            for key, value in self.build(one, keys).items():
                 result.setdefault(key, value)
 
     def _scalar(self, node: yaml.Node, keys: Keys) -> Any:
         text = str(node.value)
-        if "${" in text:
+        if _NO_TEXT.search(text):
+            raise self._document.error(
+                keys, "a text has a NUL or half a character, which no file or database takes", found=text
+            )
+        if "${" in text and self._variables is not None:
             whole = _VARIABLE.fullmatch(text) is not None or getattr(node, "style", None) is None
             text = _VARIABLE.sub(lambda match: self._variable(match, keys), text)
             # "${N}" may become a number, as if its value had been written there; "a ${N}" is text.
@@ -193,6 +204,7 @@ class _Builder:
                 found=match[0],
                 allowed="${NAME}, ${NAME:-default}; $${ for a plain ${",
             )
+        assert self._variables is not None
         value = self._variables.get(name, default)
         if value is None:
             raise self._document.error(

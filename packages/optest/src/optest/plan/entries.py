@@ -8,6 +8,7 @@ attributes.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +24,11 @@ from ..operators.descriptor import DTypes, OperatorDescriptor, Shape
 from ..operators.registry import operator_registry
 from .document import Document, Keys
 
+MOST_CASES = 1_000_000
+"""What a run may have: the cases are planned before the first one runs."""
+
+Alternatives = Mapping[str, Sequence[Any]]
+"""Values by name, of which each combination has one."""
 Combination = tuple[dict[str, Shape], dict[str, Any], str]
 """Input shapes, complete attributes, a note."""
 
@@ -134,7 +140,8 @@ class Entry:
             "reference": fields.get("reference", ""),
         }
         seeds, phases = _several(fields.get("seed", seed)), _several(fields.get("phase", "forward"))
-        for shapes, attributes, note in self._combinations(descriptor, fields):
+        times = len(dtypes) * len(seeds) * len(phases)
+        for shapes, attributes, note in self._combinations(descriptor, fields, times):
             for types, one_seed, phase in itertools.product(dtypes, seeds, phases):
                 yield TestCase(
                     descriptor, types, shapes, attributes, backend, tolerances[types], int(one_seed), phase,
@@ -176,16 +183,23 @@ class Entry:
             raise self.place.error(key, UsageError(str(error))) from None
 
     def _combinations(
-        self, descriptor: OperatorDescriptor, fields: Mapping[str, Any]
+        self, descriptor: OperatorDescriptor, fields: Mapping[str, Any], times: int
     ) -> Iterator[Combination]:
-        """Shapes and attributes that go together: given ones multiplied, or the built-in setups."""
-        attributes = list(self._attributes(descriptor, fields.get("attributes", {})))
+        """Shapes and attributes that go together: given ones multiplied, or the built-in setups.
+
+        Raises :class:`PlanError` where, each of them ``times`` times, they are too many.
+        """
+        choices = list(self._attributes(descriptor, fields.get("attributes", {})))
         given = fields.get("shapes")
         if given is None and not self.flags.shapes:
-            yield from self._setups(descriptor, attributes)
+            self._bound("attributes", times * len(descriptor.setups) * _count(choices))
+            yield from self._setups(descriptor, list(_combined(choices)))
             return
         key = "shapes" if "shapes" in self.fields and not self.flags.shapes else "op"
-        for shapes in self._at(key, lambda: list(_shapes(descriptor, given, self.flags.shapes))):
+        alternatives = self._at(key, lambda: list(_shapes(descriptor, given, self.flags.shapes)))
+        self._bound(key, times * _count(alternatives) * _count(choices))
+        attributes = list(_combined(choices))
+        for shapes in map(partial(_everywhere, descriptor), _combined(alternatives)):
             for one in attributes:
                 try:
                     yield _checked(descriptor, shapes, one, "")
@@ -195,6 +209,11 @@ class Entry:
                 except ShapeError as error:
                     if self.strict:
                         raise self.place.error(key, error) from None
+
+    def _bound(self, key: str, cases: int) -> None:
+        if cases > MOST_CASES:
+            problem = UsageError(f"this stands for {cases:,} cases; a run may have {MOST_CASES:,}")
+            raise self.place.error(key, problem)
 
     def _setups(
         self, descriptor: OperatorDescriptor, attributes: list[dict[str, Any]]
@@ -216,8 +235,8 @@ class Entry:
         if not some and refused is not None and self.strict:
             raise self.place.error("attributes", refused)
 
-    def _attributes(self, descriptor: OperatorDescriptor, given: Any) -> Iterator[dict[str, Any]]:
-        """Every combination of attributes that are given, flags on top."""
+    def _attributes(self, descriptor: OperatorDescriptor, given: Any) -> Iterator[Alternatives]:
+        """The attributes that are given, flags on top."""
         for one in [given] if isinstance(given, Mapping) else given:
             alternatives: dict[str, Sequence[Any]] = {}
             for name, value in one.items():
@@ -225,9 +244,19 @@ class Entry:
                 takes_list = spec is None or list in spec.types or tuple in spec.types
                 many = isinstance(value, list) and not takes_list
                 alternatives[name] = value if many else [value]
-            alternatives |= self.flags.attributes
-            for values in itertools.product(*alternatives.values()):
-                yield dict(zip(alternatives, values, strict=True))
+            yield alternatives | dict(self.flags.attributes)
+
+
+def _count(several: Sequence[Alternatives]) -> int:
+    """How many combinations there are, without making them."""
+    return sum(math.prod(map(len, one.values())) for one in several)
+
+
+def _combined(several: Sequence[Alternatives]) -> Iterator[dict[str, Any]]:
+    """Every combination."""
+    for one in several:
+        for values in itertools.product(*one.values()):
+            yield dict(zip(one, values, strict=True))
 
 
 def _as_stored(
@@ -265,8 +294,8 @@ def _checked(
 
 def _shapes(
     descriptor: OperatorDescriptor, given: Any, flags: Mapping[str, Sequence[Shape]]
-) -> Iterator[dict[str, Shape]]:
-    """Every combination of shapes by tensor name."""
+) -> Iterator[Alternatives]:
+    """Shapes by tensor name; "" stands for all inputs."""
     if "" in flags:  # shapes for all inputs leave nothing of the plan's
         given = None
     for one in given if isinstance(given, list) else [given or {}]:
@@ -274,12 +303,14 @@ def _shapes(
         for name, value in {"": one}.items() if isinstance(one, list) else one.items():
             many = bool(value) and isinstance(value[0], list)
             alternatives[_tensor(descriptor, name)] = value if many else [value]
-        alternatives |= {_tensor(descriptor, name): shapes for name, shapes in flags.items()}
-        for values in itertools.product(*alternatives.values()):
-            pairs = zip(alternatives, values, strict=True)
-            chosen = {name: tuple(int(size) for size in shape) for name, shape in pairs}
-            everywhere = chosen.pop("", None)
-            yield chosen if everywhere is None else dict.fromkeys(descriptor.inputs, everywhere) | chosen
+        yield alternatives | {_tensor(descriptor, name): shapes for name, shapes in flags.items()}
+
+
+def _everywhere(descriptor: OperatorDescriptor, given: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+    """One shape by tensor name, those of inputs that have none of their own from ""."""
+    chosen = {name: tuple(int(size) for size in shape) for name, shape in given.items()}
+    everywhere = chosen.pop("", None)
+    return chosen if everywhere is None else dict.fromkeys(descriptor.inputs, everywhere) | chosen
 
 
 def _tensor(descriptor: OperatorDescriptor, name: str) -> str:

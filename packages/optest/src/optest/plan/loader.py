@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..core.case import BackendTarget, TestCase
 from ..driver_settings import merge_config
 from ..errors import UsageError
+from .entries import MOST_CASES
 from .filters import Filter, nothing_matched
 from .options import RunOptions
 
@@ -24,13 +25,16 @@ def load(options: RunOptions, target: BackendTarget | None = None) -> Iterator[T
     index, shards = options.shard
     expanded = kept = False
     seen: dict[str, int] = {}
-    count = 0
+    count = planned = 0
     for entry in options.entries:
         config = merge_config(options.backend_config, entry.fields.get("backend_config", {}))
         entry = replace(entry, fields={**entry.fields, "backend_config": config})
         settings = repr(config)
         for case in entry.expand(target, options.seed, options.tolerances):
             expanded = True
+            if planned == MOST_CASES:
+                raise UsageError(f"{options.source} stands for more than {MOST_CASES:,} cases")
+            planned += 1
             if False in {one.keeps(case) for one in filters}:  # every filter sees every case
                 continue
             kept = True

@@ -125,7 +125,7 @@ def resolve(
 
 def parse_shard(text: str) -> tuple[int, int]:
     """``i/n`` with 1 ≤ i ≤ n."""
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    match = re.fullmatch(r"(\d{1,18})/(\d{1,18})", text)
     shard = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= shard[0] <= shard[1]:
         raise UsageError(f"--shard is {text!r}; write i/n with 1 <= i <= n, like 2/4")

@@ -11,8 +11,9 @@ import json
 from functools import cache
 from typing import Any
 
-from ..driver_settings import DRIVER_FIELDS, settings_schema
+from ..driver_settings import DRIVER_FIELDS, settings_schema, validator_of
 from ..names import listing, near_misses
+from ..options import MOST_RETRIES, MOST_SECONDS, MOST_SEED, MOST_WORKERS
 from .document import Document, Keys
 
 _STRING = {"type": "string", "minLength": 1}
@@ -27,10 +28,10 @@ _DTYPES = {
         },
     ],
 }
-_SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}}
 _SHAPE_OR_SHAPES = {"oneOf": [_SHAPE, {"type": "array", "minItems": 1, "items": _SHAPE}]}
 _SHAPES_BY_NAME = {"type": "object", "minProperties": 1, "additionalProperties": _SHAPE_OR_SHAPES}
-_COUNT = {"type": "integer", "minimum": 0}
+_SEED = {"type": "integer", "minimum": 0, "maximum": MOST_SEED}
 _PATH = {"type": "string", "pattern": "^[^\\s:]+[.:][^\\s:]+$"}
 
 TOLERANCE_FIELDS: dict[str, Any] = {
@@ -75,7 +76,7 @@ CASE_FIELDS: dict[str, Any] = {
     "atol": TOLERANCE_FIELDS["atol"],
     "tolerance": {**_CHANGES, "description": "Changes to the tolerance of the operator's results."},
     "seed": {
-        "oneOf": [_COUNT, {"type": "array", "minItems": 1, "items": _COUNT}],
+        "oneOf": [_SEED, {"type": "array", "minItems": 1, "items": _SEED}],
         "description": "The seed of the inputs, or a list of them.",
     },
     "generator": {**_PATH, "description": "Dotted path module:Class of the input generator."},
@@ -94,9 +95,24 @@ CASE_FIELDS: dict[str, Any] = {
 }
 
 OPTION_FIELDS: dict[str, Any] = {
-    "workers": {"type": "integer", "minimum": 1, "description": "Worker processes."},
-    "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds a case may take."},
-    "retries": {**_COUNT, "description": "How often a failed case is tried again."},
+    "workers": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_WORKERS,
+        "description": "Worker processes.",
+    },
+    "timeout": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": MOST_SECONDS,
+        "description": "Seconds a case may take.",
+    },
+    "retries": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": MOST_RETRIES,
+        "description": "How often a failed case is tried again.",
+    },
     "fail_fast": {"type": "boolean", "description": "Stop at the first failure."},
     "report": {
         "oneOf": [_STRING, {"type": "array", "items": _STRING}],
@@ -125,7 +141,7 @@ PLAN_SCHEMA: dict[str, Any] = {
         },
         "backend": {**_STRING, "description": "Kind or name of the driver."},
         "chip": {**_STRING, "description": "Chip of the driver."},
-        "seed": {**_COUNT, "description": "Seed of cases that have none of their own."},
+        "seed": {**_SEED, "description": "Seed of cases that have none of their own."},
         "suite": {"enum": ["builtin"], "description": "Adds every built-in case after this plan's own."},
         "defaults": {
             "type": "object",
@@ -182,9 +198,7 @@ def check_plan(document: Document) -> None:
 
 @cache
 def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(PLAN_SCHEMA)
+    return validator_of(PLAN_SCHEMA)
 
 
 def _line(document: Document, violation: Any) -> int:
@@ -239,12 +253,19 @@ def _allowed(schema: Any) -> str:
     if kind == "object":
         values = schema.get("additionalProperties")
         return f"a mapping to {_allowed(values)}" if isinstance(values, dict) and values else "a mapping"
-    text = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "true or false"}
+    text = {
+        "integer": "a whole number",
+        "number": "a finite number",
+        "string": "text",
+        "boolean": "true or false",
+    }
     word = text.get(str(kind), "a value")
     if "minimum" in schema:
         word += f" of at least {schema['minimum']}"
     if "exclusiveMinimum" in schema:
         word += f" above {schema['exclusiveMinimum']}"
+    if "maximum" in schema:
+        word += f" and at most {schema['maximum']}"
     if schema is _PATH or schema.get("pattern") == _PATH["pattern"]:
         word = "a dotted path module:name"
     if schema.get("pattern") == _DTYPE["pattern"]:

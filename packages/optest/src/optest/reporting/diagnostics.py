@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..text import clean
+
 if TYPE_CHECKING:
     from ..core.result import CaseResult
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-"""Control sequences of terminals (ECMA-48: CSI, OSC and two-character ones)."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def title(result: CaseResult) -> str:
@@ -55,11 +52,6 @@ def details(result: CaseResult) -> Iterator[tuple[str, str]]:
         yield "stderr", clean(result.stderr_tail)
     if result.rerun:
         yield "rerun", result.rerun
-
-
-def clean(text: str) -> str:
-    """Text of somebody's program without colours, cursor movements and other control characters."""
-    return _CONTROL.sub("", _ESCAPES.sub("", text))
 
 
 def comparison(one: Mapping[str, Any]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
+import io
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar
 
 from ..errors import ReportError
+from ..files import NewFile, check_writable
 from .manager import Reporter
 
 if TYPE_CHECKING:
@@ -16,55 +15,51 @@ if TYPE_CHECKING:
 
 
 class FileReporter(Reporter):
-    """Writes to a temporary file beside ``path``, which replaces it in the end."""
+    """Writes a new file, which takes the place of ``path`` in the end."""
 
     suffix: ClassVar[str]
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or Path(f"optest-report.{self.suffix}")
-        self._file: IO[str] | None = None
+        self._new: NewFile | None = None
+        self._file: IO[str]
         self.run: RunInfo
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
         """Raises :class:`ReportError` if the file cannot be made."""
         self.run = run
-        folder = self.path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            check_writable(self.path)
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
-        if self.path.is_dir():
-            raise self._unwritable("it is a folder")
-        if not os.access(folder, os.W_OK):
-            raise self._unwritable("permission denied")
+            raise self._unwritable(error) from error
 
     @property
     def file(self) -> IO[str]:
-        """The temporary file, made at its first use."""
-        if self._file is None:
-            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  # closed by commit
-                "w+", encoding="utf-8", dir=self.path.parent, prefix=f".{self.path.name}.", delete=False
+        """The new file, made at its first use."""
+        if self._new is None:
+            self._new = NewFile(self.path)
+            self._file = io.TextIOWrapper(
+                self._new.file, encoding="utf-8", errors="backslashreplace", write_through=True
             )
-            os.fchmod(self._file.fileno(), 0o644)
         return self._file
 
     def commit(self) -> None:
         """Put the file in its place."""
         file = self.file
+        assert self._new is not None
         try:
-            file.close()
-            os.replace(file.name, self.path)
+            file.flush()
+            self._new.commit()
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+            raise self._unwritable(error) from error
         finally:
             self.discard()
 
     def discard(self) -> None:
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # a full disk
-                self._file.close()
-            Path(self._file.name).unlink(missing_ok=True)
-            self._file = None
+        if self._new is not None:
+            self._new.discard()
+            self._new = None
 
-    def _unwritable(self, why: str) -> ReportError:
+    def _unwritable(self, error: OSError) -> ReportError:
+        why = error.strerror or str(error)
         return ReportError(f"the {self.name} report {self.path} cannot be written: {why}")

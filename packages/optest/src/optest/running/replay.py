@@ -15,9 +15,11 @@ from .._version import __version__
 from ..core.dtypes import kind_of
 from ..core.result import Status
 from ..errors import ReportError
+from ..files import write_whole
 from ..plugins import VARIABLE
 from ..reporting.diagnostics import title
 from ..running.shrink import Shrunk, shrink
+from ..text import printable
 
 if TYPE_CHECKING:
     from ..backends.driver import BackendDriver
@@ -89,8 +91,7 @@ def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
     shrunk = shrink(case, driver)
     text = script(shrunk, case, driver)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, printable(text).encode())
     except OSError as error:
         raise ReportError(f"the script {file} cannot be written: {error.strerror}") from error
     return shrunk.case

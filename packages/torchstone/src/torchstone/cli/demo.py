@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from optest.console import FAILURES, OK, print_json, print_table
+from optest.console import FAILURES, OK, echo, print_json, print_table
 
 from .command import command
 from .output import progress
@@ -25,5 +23,5 @@ def demo(as_json: bool) -> int:
         print_json(report.to_dict())
     else:
         print_table(("", ""), report.rows())
-        click.echo("\n".join(report.failures) or "passed: everything was compiled, and everything agrees")
+        echo("\n".join(report.failures) or "passed: everything was compiled, and everything agrees")
     return OK if report.passed else FAILURES

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from optest.console import ENVIRONMENT, OK, print_json, print_table
+from optest.console import ENVIRONMENT, OK, echo, print_json, print_table
 
 from .command import command
 from .output import progress
@@ -42,15 +40,15 @@ def _print(found: Installation) -> None:
         [(one["name"], one["kind"], ", ".join(one["devices"]), one["source"]) for one in found.platforms],
     )
     print_table(("setting", "value"), list(found.settings.items()))
-    click.echo(f"tested with PyTorch {', '.join(found.tested_pytorch)}")
+    echo(f"tested with PyTorch {', '.join(found.tested_pytorch)}")
     if found.unavailable:
         print_table(("not available with this PyTorch", "why"), list(found.unavailable.items()))
     if found.cache is not None:
         used = f"{found.cache.programs} programs, {found.cache.bytes:,} of {found.cache.max_bytes:,} bytes"
         state = used if found.cache.enabled else "switched off"
-        click.echo(f"cache {found.cache.directory}: {found.cache.problem or state}")
+        echo(f"cache {found.cache.directory}: {found.cache.problem or state}")
     registered = "registered" if found.backend_registered else "not registered"
-    click.echo(f"compile backend: {registered}, {'works' if found.backend_works else 'does not work'}")
+    echo(f"compile backend: {registered}, {'works' if found.backend_works else 'does not work'}")
     for problem in found.problems:
-        click.echo(f"problem: {problem}")
-    click.echo("all in order" if not found.problems else f"{len(found.problems)} problem(s)")
+        echo(f"problem: {problem}")
+    echo("all in order" if not found.problems else f"{len(found.problems)} problem(s)")

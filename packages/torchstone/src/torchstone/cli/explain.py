@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from optest.console import FAILURES, OK, print_json
+from optest.console import FAILURES, OK, echo, print_json
 
 from .command import MODEL, command
 from .output import progress
@@ -28,5 +26,5 @@ def explain(model: str, as_json: bool) -> int:
     if as_json:
         print_json(found.to_dict())
     else:
-        click.echo(str(found))
+        echo(str(found))
     return OK if found.compiles else FAILURES

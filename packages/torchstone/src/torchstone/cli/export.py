@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from optest.console import OK, print_json
+from optest.console import OK, echo, print_json
 
 from .command import MODEL, command
-from .output import progress, write_whole
+from .output import data_on, is_stdout, progress, write_whole
 
 if TYPE_CHECKING:
     from ..artifact import InputSpec, OutputSpec
@@ -55,10 +55,10 @@ def export(
     as_json: bool,
 ) -> int:
     """Write MODEL as portable StableHLO. The model is exported in the mode that it comes in."""
-    to_stdout = str(output) == "-"
+    to_stdout = is_stdout(output)
     if to_stdout and (emit == "artifact" or as_json):
         raise click.UsageError("-o - is for mlir, bytecode and graph, without --json: give a file")
-    with progress() as stage:
+    with progress() as stage, data_on(output):
         stage("loading the model")
         from ..artifact import save_artifact
         from ..compiler import build_program
@@ -91,7 +91,7 @@ def _content(program: Program, emit: str, version: str) -> bytes:
 
 
 def _report(program: Program, output: Path, emit: str, version: str, as_json: bool) -> None:
-    signature, size = program.signature, output.stat().st_size
+    signature, size = program.signature, output.stat().st_size if output.is_file() else None
     if as_json:
         print_json(
             {
@@ -105,13 +105,12 @@ def _report(program: Program, output: Path, emit: str, version: str, as_json: bo
             }
         )
         return
-    click.echo(
-        f"{output}: {emit}, {size:,} bytes, StableHLO {version}, {len(program.weights)} weights beside it"
-    )
+    written = "" if size is None else f"{size:,} bytes, "
+    echo(f"{output}: {emit}, {written}StableHLO {version}, {len(program.weights)} weights beside it")
     specs: list[InputSpec | OutputSpec] = [*signature.inputs, *signature.outputs]
     for spec in specs:
         if spec.kind in ("input", "output"):
-            click.echo(f"  {spec.kind} {spec.name}: {spec.dtype.name}{list(spec.shape)}")
+            echo(f"  {spec.kind} {spec.name}: {spec.dtype.name}{list(spec.shape)}")
 
 
 def _described(spec: InputSpec | OutputSpec) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optest.console import FAILURES, OK, print_json, print_table
+from optest.console import FAILURES, OK, echo, print_json, print_table
+from optest.options import SEED, SHARE
 
 from .command import command
 from .output import progress
@@ -23,10 +24,10 @@ _COUNT = click.IntRange(min=1)
 @click.option("--fault", "faults", multiple=True, help="Only this kind of fault, such as wrong-sign.")
 @click.option("--lowerings", type=_COUNT, default=60, show_default=True, help="How many lowerings to break.")
 @click.option("--each", type=_COUNT, default=3, show_default=True, help="How many faults in each of them.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws lowerings, faults and samples.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Draws lowerings, faults and samples.")
 @click.option(
     "--at-least",
-    type=click.FloatRange(0, 1),
+    type=SHARE,
     default=0.95,
     show_default=True,
     help="Share of faults that must be caught; below it the exit code is 1.",
@@ -73,18 +74,18 @@ def _print(report: FaultReport) -> None:
     print_table(("fault", "caught", "of", "share"), rows)
     survivors = report.having(Verdict.SURVIVED)
     if survivors:
-        click.echo("Not caught:")
+        echo("Not caught:")
         lines = [(one.lowering, one.fault, one.group, one.detail) for one in survivors]
         print_table(("lowering", "fault", "samples of", ""), lines)
     rules = Counter((one.kind, one.detail) for one in report.having(Verdict.EXCLUDED))
     if rules:
-        click.echo("Excluded by a rule:")
+        echo("Excluded by a rule:")
         for (kind, reason), count in sorted(rules.items()):
-            click.echo(f"  {kind}: {reason} ({count})")
+            echo(f"  {kind}: {reason} ({count})")
     for entry, reason in report.left_out.items():
-        click.echo(f"Left out: {entry}: {reason}")
+        echo(f"Left out: {entry}: {reason}")
     families = len(report.by(lambda one: one.family))
-    click.echo(
+    echo(
         f"{len(report.having(Verdict.CAUGHT))} of {len(report.applicable)} applicable faults caught "
         f"({report.caught_share:.2%}) in {report.lowerings} lowerings of {families} families; "
         f"{report.controls} entries ran without a fault first"

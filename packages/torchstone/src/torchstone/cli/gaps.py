@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optest.console import FAILURES, OK, Group, print_json, print_table
+from optest.console import FAILURES, OK, Group, echo, print_json, print_table
 
 from .command import command
-from .output import progress, write_whole
+from .output import data_on, progress, write_whole
 
 if TYPE_CHECKING:
     from ..gaps.log import Log
@@ -129,7 +129,7 @@ def _diff(old: Path, new: Path, as_json: bool) -> int:
         ),
     ]
     print_table(("", "name", "how"), rows, title=f"{found.old} → {found.new}")
-    click.echo(
+    echo(
         f"{len(found.added)} new, {len(found.removed)} removed, {len(found.moved)} moved, "
         f"{len(found.changed)} called differently"
     )
@@ -149,7 +149,8 @@ def _diff(old: Path, new: Path, as_json: bool) -> int:
 )
 def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
     """Write the gap log: every difference, with what was decided about it."""
-    found = _analyse(**options)
+    with data_on(output):
+        found = _analyse(**options)
     from ..gaps.render import FORMATS
 
     write_whole(output, FORMATS["json" if as_json else form](found).encode())
@@ -177,11 +178,11 @@ def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
         )
     else:
         for name in found.not_called if uncalled else ():
-            click.echo(f"not called: {name}")
+            echo(f"not called: {name}")
         for problem in found.problems:
-            click.echo(f"problem: {problem}")
-        click.echo(f"{len(found.entries)} gap(s), {len(found.problems)} problem(s)")
-        click.echo(found.calls())
+            echo(f"problem: {problem}")
+        echo(f"{len(found.entries)} gap(s), {len(found.problems)} problem(s)")
+        echo(found.calls())
     return FAILURES if found.problems else OK
 
 
@@ -199,8 +200,8 @@ def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
         return OK
     rows = [(one.priority, one.uses, one.id, one.api, one.kind, one.description, one.action) for one in left]
     print_table(("priority", "uses", "id", "name", "kind", "gap", "to do"), rows)
-    click.echo(f"{len(left)} gap(s) to work on")
-    click.echo(found.calls())
+    echo(f"{len(left)} gap(s) to work on")
+    echo(found.calls())
     return OK
 
 
@@ -213,7 +214,8 @@ def _scaffold(gap_id: str, output: Path, as_json: bool, **options: Any) -> int:
 
     For the redirection it checks the four settings that redirected code meets.
     """
-    found = _analyse(**options)
+    with data_on(output):
+        found = _analyse(**options)
     entry = found.find(gap_id)
     from ..gaps.scaffold import scaffold
 

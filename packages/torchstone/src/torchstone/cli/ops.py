@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optest.console import FAILURES, OK, print_json, print_table
+from optest.console import FAILURES, OK, echo, print_json, print_table
 
 from .command import command
 from .output import progress
@@ -70,9 +70,9 @@ def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
         for kind in ("operators", "models"):
             header = (kind, "family", "lowered", "runs", "backward", "dtypes", "reason")
             print_table(header, [_shown(row) for row in found[kind]])
-        click.echo(f"commit {found['commit'] or 'unknown'}, {_versions(found['versions'])}")
+        echo(f"commit {found['commit'] or 'unknown'}, {_versions(found['versions'])}")
         for kind, counts in found["summary"].items():
-            click.echo(f"{counts['runs']} of {counts['total']} {kind} run and are equal to eager PyTorch")
+            echo(f"{counts['runs']} of {counts['total']} {kind} run and are equal to eager PyTorch")
     rows = [*found["operators"], *found["models"]]
     wrong = [row for row in rows if row["status"] not in results.RUNS or row["backward"] == "differs"]
     return FAILURES if again and wrong else OK
@@ -120,7 +120,7 @@ def _registry(as_json: bool) -> int:
     print_table(("overload", "family", "dtypes", "gaps", "what it does"), rows)
     if registry.unavailable:
         print_table(("not available with this PyTorch", "why"), list(registry.unavailable.items()))
-    click.echo(f"{len(lowerings)} overloads and {len(higher_order)} higher-order operators")
+    echo(f"{len(lowerings)} overloads and {len(higher_order)} higher-order operators")
     return OK
 
 
@@ -137,7 +137,7 @@ def _needs(model: str, as_json: bool) -> int:
     if as_json:
         print_json(found.to_dict())
     elif found.error is not None:
-        click.echo(str(found))
+        echo(str(found))
     else:
         registry = load()
         families = {one.name: one.family for one in (*registry, *registry.higher_order_lowerings())}
@@ -149,7 +149,7 @@ def _needs(model: str, as_json: bool) -> int:
             (name, count, "lowers", families.get(name, "")) for name, count in found.native.most_common()
         ]
         print_table(("overload", "calls", "", "family, or why not"), rows, title=model)
-        click.echo(f"{len(found.native)} operators lower, {len(found.unsupported)} are missing")
+        echo(f"{len(found.native)} operators lower, {len(found.unsupported)} are missing")
     return OK if found.compiles else FAILURES
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import click
+
+from optest.console import stdout_for_data, write_data
 
 from ..files import replacing
 
@@ -24,10 +26,20 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(stage)
 
 
+def is_stdout(path: Path) -> bool:
+    """Whether ``path`` stands for stdout."""
+    return str(path) in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def data_on(path: Path) -> AbstractContextManager[None]:
+    """Inside, what other code prints does not get into the data that is written to ``path``."""
+    return stdout_for_data() if is_stdout(path) else nullcontext()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; ``-`` is stdout. Raises a usage error where it cannot be written."""
-    if str(path) == "-":
-        click.echo(content, nl=False)
+    if is_stdout(path):
+        write_data(content)
         return
     try:
         with replacing(path) as file:

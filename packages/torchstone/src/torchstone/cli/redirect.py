@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from optest.console import OK, print_json
+from optest.console import OK, echo, print_json
 
 from ..redirect.children import LOG_LEVELS, Options
 from ..redirect.policy import POLICIES
@@ -99,7 +99,7 @@ def explain(
     if as_json:
         print_json(found.to_dict())
     else:
-        click.echo(str(found))
+        echo(str(found))
     return found.exit_code or OK
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from optest.console import OK, print_json, print_table
+from optest.console import OK, echo, print_json, print_table
+from optest.options import SEED
 
 from .command import command, placed
-from .output import progress, write_whole
+from .output import is_stdout, progress, write_whole
 
 
 def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -20,7 +21,7 @@ def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     found = {}
     for value in values:
         name, equals, size = value.partition("=")
-        if not (equals and name and size.isdecimal()):
+        if not (equals and name and size.isdecimal() and len(size) < 19):
             raise click.BadParameter(f"{value!r} is not NAME=SIZE, as in s0=4")
         found[name] = int(size)
     return found
@@ -36,7 +37,11 @@ def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     help="A .npy file (or the arrays of a .npz file) for the next input; repeat it.",
 )
 @click.option(
-    "--seed", default=0, show_default=True, help="Of the random inputs, used where no --input is given."
+    "--seed",
+    type=SEED,
+    default=0,
+    show_default=True,
+    help="Of the random inputs, used where no --input is given.",
 )
 @click.option(
     "--dim",
@@ -81,6 +86,8 @@ def run(
     Random inputs are standard normal; integers among them are 0 or 1, which
     are valid as indices.
     """
+    if output is not None and is_stdout(output):
+        raise click.UsageError("--output is for a file: stdout has the table")
     with progress() as stage:
         stage("loading")
         import numpy
@@ -107,7 +114,7 @@ def run(
     else:
         rows = [[_cell(value) for value in entry.values()] for entry in described]
         print_table(("output", "dtype", "shape", "smallest", "mean", "largest"), rows)
-        click.echo(f"first call, with compilation: {seconds:.3f} s")
+        echo(f"first call, with compilation: {seconds:.3f} s")
     return OK
 
 

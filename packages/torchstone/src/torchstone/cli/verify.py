@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optest.console import FAILURES, OK, print_json, print_table
+from optest.console import FAILURES, OK, echo, print_json, print_table
+from optest.options import TOLERANCE
 
 from .command import MODEL, command, placed, settings
 from .output import progress
@@ -14,13 +15,11 @@ from .output import progress
 if TYPE_CHECKING:
     from ..parity.verify import Verification
 
-_TOLERANCE = click.FloatRange(min=0)
-
 
 @command("verify")
 @MODEL
-@click.option("--rtol", type=_TOLERANCE, help="Relative tolerance; with it float64 has no say.")
-@click.option("--atol", type=_TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
+@click.option("--rtol", type=TOLERANCE, help="Relative tolerance; with it float64 has no say.")
+@click.option("--atol", type=TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
@@ -74,14 +73,14 @@ def _print(found: Verification) -> None:
         title=f"{found.model} in {found.dtype}",
     )
     for check in found.failures:
-        click.echo(f"{check.stage} {check.name}: {check.comparison.summary()}")
+        echo(f"{check.stage} {check.name}: {check.comparison.summary()}")
     for name, error in found.errors.items():
-        click.echo(f"{name}: {error}")
+        echo(f"{name}: {error}")
     for note in found.notes:
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")
     seen = found.compilation
-    click.echo(
+    echo(
         f"graphs: {seen.graphs.total()}, breaks: {seen.breaks.total()}; "
         f"operator calls compiled: {seen.native.total()}, in eager: {seen.fallbacks.total()}"
     )
-    click.echo("passed" if found.passed else "failed")
+    echo("passed" if found.passed else "failed")

@@ -127,11 +127,11 @@ def _run(action: Callable[[], Any], what: str) -> Any:
     """The user's code at work: whatever it raises becomes one :class:`ModelError` that names the line."""
     try:
         return action()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"{what}: {type(error).__name__}: {error}{_line_of(error)}") from error
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
