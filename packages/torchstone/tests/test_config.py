@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,9 +38,13 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("CACHE", "maybe", "TORCHSTONE_CACHE='maybe' is no boolean"),
-        ("SPECIALIZATIONS", "many", "TORCHSTONE_SPECIALIZATIONS='many' is no int"),
+        ("CACHE", "maybe", "TORCHSTONE_CACHE='maybe' is not a boolean"),
+        ("SPECIALIZATIONS", "many", "TORCHSTONE_SPECIALIZATIONS='many' is not a number"),
         ("CACHE_MAX_BYTES", "-1", "TORCHSTONE_CACHE_MAX_BYTES='-1' is negative"),
+        ("CACHE_MAX_BYTES", "9" * 5000, "is not a number"),
+        ("WORKER_TIMEOUT_S", "nan", "TORCHSTONE_WORKER_TIMEOUT_S='nan' is not finite"),
+        ("WORKER_TIMEOUT_S", "inf", "TORCHSTONE_WORKER_TIMEOUT_S='inf' is not finite"),
+        ("CACHE_DIR", "~no-such-user/x", "begins with a user who has no home"),
     ],
 )
 def test_wrong_values_name_the_variable(
@@ -71,3 +77,16 @@ def test_every_setting_is_documented() -> None:
     for name, variable, _, text in config.describe():
         assert variable == f"TORCHSTONE_{name.upper()}"
         assert text.endswith(".")
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``expanduser`` leaves ``~`` where there is neither HOME nor an entry of the user, and raises."""
+
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "TORCHSTONE_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    found = config.load_from_environment().cache_dir
+    assert (found.parent, found.name) == (Path(tempfile.gettempdir()), f"torchstone-cache-{os.getuid()}")

@@ -144,7 +144,7 @@ def _reporters(options: RunOptions, *, terminal: bool, color: bool) -> list[Repo
     """What listens to a run: the terminal, the reports, and the ledger unless it is ``none``."""
     reporters: list[Reporter] = [TerminalReporter(color=color)] if terminal else []
     reporters += [make_reporter(one.kind, one.path) for one in options.reports]
-    if options.ledger != "none":
+    if _ledger_place(options.ledger) != NO_LEDGER:
         reporters.append(LedgerReporter(open_ledger(options.ledger)))
     return reporters
 
@@ -169,7 +169,7 @@ def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: boo
     Raises :class:`UsageError` unless there is exactly one.
     """
     options = options_of() if named else options_of(suite="builtin")
-    if not named and options.ledger != "none":
+    if not named and _ledger_place(options.ledger) != NO_LEDGER:
         found = open_ledger(options.ledger).find_case(case_id)
         if found is not None:
             options = options_of(**_flags_of(found, options))
@@ -204,6 +204,21 @@ def replay_script(options: RunOptions, file: Path) -> str:
 
 
 def open_ledger(place: str | None = None, *, create: bool = True) -> Ledger:
-    """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's."""
-    chosen = place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite")
+    """The ledger at a path or URL; by default that of ``OPTEST_LEDGER``, else a file of the user's.
+
+    Raises :class:`UsageError` for ``none``.
+    """
+    chosen = _ledger_place(place)
+    if chosen == NO_LEDGER:
+        raise UsageError(
+            f"{NO_LEDGER!r} stands for no ledger, and here one is needed",
+            f"name one: --ledger PATH; a file of that name is ./{NO_LEDGER}",
+        )
     return Ledger(chosen, create=create)
+
+
+NO_LEDGER = "none"
+
+
+def _ledger_place(place: str | None) -> str:
+    return place or os.environ.get("OPTEST_LEDGER") or str(state_dir() / "ledger.sqlite")

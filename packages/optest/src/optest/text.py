@@ -14,12 +14,14 @@ _PARAMETER = re.compile(r"(?i)([?&;](?:[a-z_]*password|passwd|pwd|token|secret|a
 
 def clean(text: str) -> str:
     """``text`` to be shown: without what terminals obey (colors, cursor movements), passwords taken out."""
-    return printable(_CONTROL.sub("", _ESCAPES.sub("", redacted(text))))
+    return writable(_CONTROL.sub("", _ESCAPES.sub("", redacted(text))))
 
 
-def printable(text: str) -> str:
-    """``text`` with what UTF-8 cannot encode escaped: half characters, as in file names in other codes."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+def writable(text: str) -> str:
+    """``text`` as every file and database takes it: lone surrogates and NULs are written as escapes."""
+    if "\0" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text)):
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def redacted(text: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -140,3 +142,83 @@ def test_no_server() -> None:
 def test_settings_are_checked() -> None:
     assert "'ftp://x' does not match" in run("ftp://x").reason
     assert "'tiemout' was unexpected" in run("http://x", tiemout=3).reason
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
+    """``raw(function)`` is the address of a server that does with each connection what the function does."""
+    listeners: list[socket.socket] = []
+
+    def start(function: Callable[[socket.socket], None]) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def work() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    function(connection)
+
+        threading.Thread(target=work, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/run"
+
+    yield start
+    for one in listeners:
+        one.close()
+
+
+def drip(connection: socket.socket, head: bytes, byte: bytes) -> None:
+    connection.sendall(head)
+    for _ in range(600):
+        connection.sendall(byte)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("head", "byte"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 600\r\n\r\n", b"x"),
+    ],
+)
+def test_a_server_that_drips_is_late(raw: Callable[..., str], head: bytes, byte: bytes) -> None:
+    started = time.monotonic()
+    result = run(raw(lambda connection: drip(connection, head, byte)), timeout=0.5)
+    assert (result.status, "did not answer within 0.5 s" in result.reason) == (Status.TIMED_OUT, True)
+    assert time.monotonic() - started < 10
+
+
+def test_an_answer_has_a_bound(raw: Callable[..., str]) -> None:
+    def endless(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(bytes(1 << 20))
+
+    result = run(raw(endless), timeout=30)
+    assert result.status is Status.ERROR
+    assert "answered more than 1,048,600 bytes: the outputs have fewer" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "told"),
+    [
+        ("http://[::1/run", {}, "Invalid IPv6 URL"),
+        ("http://host:port/", {}, "Port could not be cast to integer value"),
+        ("http://host:99999/", {}, "Port out of range"),
+        ("http:///path", {}, "it is not an address like https://host:port/path"),
+        ("http://me:s3cret@host/", {}, "user and password do not belong into an address"),
+        ("http://host/", {"A": "b\r\nC: d"}, "the header 'A' is not one line of text"),
+        ("http://host/", {"A\n": "b"}, r"the header 'A\n' is not one line of text"),
+        ("http://host/", {"A": "\u0100"}, "the header 'A' is not one line of text"),
+    ],
+)
+def test_addresses_are_checked_before_anything_runs(url: str, headers: dict[str, str], told: str) -> None:
+    result = run(url, headers=headers)
+    assert result.status is Status.ERROR
+    assert told in result.reason
+    assert "s3cret" not in result.reason

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
+import socket
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -234,7 +237,7 @@ def test_pages_and_live_data(hostile: Any, serve: Serve, read: Callable[[str], A
 
 def test_addresses_and_tokens_that_cannot_be_used(recorder: Any) -> None:
     for url in ("ftp://x", "results.example", "http://user:pass@host", "http://host/?a=b", ""):
-        with pytest.raises(UsageError, match="is no address of a server"):
+        with pytest.raises(UsageError, match="is not the address of a server"):
             Publisher(url, "sesame")
     for token in ("", "two words", "line\nbreak", "é"):
         with pytest.raises(UsageError, match="the token is not one word"):
@@ -269,3 +272,56 @@ def test_the_token_is_not_sent_on(recorder: Any, tmp_path: Any, serve: Serve) ->
         Publisher(f"http://127.0.0.1:{port}", "sesame").publish(recorder.ledger, recorder.ledger.runs()[0])
     server.should_exit = True
     thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("site", "code"),
+    [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200), ("", 200)],
+)
+def test_data_are_for_the_servers_own_pages(recorder: Any, serve: Serve, site: str, code: int) -> None:
+    """They are scripts, which any page in the browser could load and listen to."""
+    recorder.run([recorder.case("add")])
+    url = serve(recorder.ledger)
+    for path in ("/data/index.js", "/api/version"):
+        request = urllib.request.Request(url + path, headers={"Sec-Fetch-Site": site} if site else {})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                found, headers = response.status, response.headers
+        except urllib.error.HTTPError as error:
+            found, headers = error.code, error.headers
+        assert found == code
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://h:port", "http://h:99999", "http://u:s3cret@h", "http://"]
+)
+def test_bad_addresses_are_usage_errors(url: str) -> None:
+    with pytest.raises(UsageError, match="is not the address of a server") as caught:
+        Publisher(url, "token")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_server_that_drips_is_not_waited_for(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optest.dashboard.publish._TIMEOUT_S", 0.3)
+    recorder.run([recorder.case("add")])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with contextlib.suppress(OSError), connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n")
+                for _ in range(600):
+                    connection.sendall(b" ")
+                    time.sleep(0.05)
+
+    threading.Thread(target=drip, daemon=True).start()
+    publisher = Publisher(f"http://127.0.0.1:{listener.getsockname()[1]}", "token", sleep=lambda s: None)
+    [run] = recorder.ledger.runs()
+    started = time.monotonic()
+    with pytest.raises(EnvironmentError_, match="cannot be reached: the answer took too long"):
+        publisher.publish(recorder.ledger, run)
+    assert time.monotonic() - started < 20

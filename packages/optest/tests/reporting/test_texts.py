@@ -128,7 +128,7 @@ def test_junit(tmp_path: Path, play: Play, results: Results) -> None:
     assert float(passed.get("time") or 0) == 0.25
     assert "rerun: optest run --op relu" in (failed[0].text or "")
     assert crashed.get("classname") == "optest.activation.conv<2d>"
-    assert "line 2 & <tag>" in (crashed[0].text or "")  # XML has neither NUL nor ESC
+    assert "line 2\\0 & <tag>" in (crashed[0].text or "")  # XML has neither NUL nor ESC
     assert "no bfloat16 accumulator" in (skipped[0].get("message") or "")
 
 

@@ -264,7 +264,7 @@ def _to_torch(buffer: Buffer) -> Any:
 
 def draw_seed() -> Any:
     """uint64 ``[2]`` from torch's default generator if torch is loaded, else from the system."""
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         import torch
 
         bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64, device="cpu")

@@ -21,12 +21,12 @@ from .runtime import Buffer
 
 def is_tensor(value: Any) -> bool:
     """True for a torch tensor, subclasses included."""
-    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+    return sys.modules.get("torch") is not None and isinstance(value, sys.modules["torch"].Tensor)
 
 
 def wants_torch(given: Sequence[Any]) -> bool:
     """Torch tensors come back if torch tensors went in, or if nothing went in and torch is there."""
-    return any(map(is_tensor, given)) or (not given and "torch" in sys.modules)
+    return any(map(is_tensor, given)) or (not given and sys.modules.get("torch") is not None)
 
 
 def check_arguments(

@@ -8,7 +8,9 @@ wins, and an empty variable counts as unset. Reading an invalid variable raises
 
 from __future__ import annotations
 
+import math
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -19,6 +21,7 @@ from .errors import ConfigError
 
 _PREFIX = "TORCHSTONE_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
+_NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -28,7 +31,10 @@ def _setting(default: Any, doc: str) -> Any:
 
 def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "torchstone"
+    try:
+        return Path(base).expanduser() / "torchstone"
+    except RuntimeError:  # a user without a home; the cache looks at whose the directory is
+        return Path(tempfile.gettempdir()) / f"torchstone-cache-{os.getuid()}"
 
 
 @dataclass
@@ -82,16 +88,25 @@ def _parse(name: str, kind: type, text: str) -> Any:
         lowered = text.strip().lower()
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE
-        raise ConfigError(f"{variable}={text!r} is no boolean", hint="use 1 or 0")
+        raise ConfigError(f"{variable}={text!r} is not a boolean", hint="use 1 or 0")
     if kind in (int, float):
         try:
             value = kind(text)
         except ValueError:
-            raise ConfigError(f"{variable}={text!r} is no {kind.__name__}", hint="give a number") from None
+            raise ConfigError(f"{variable}={text!r} is not a number", hint=f"give {_NUMBERS[kind]}") from None
+        if not math.isfinite(value):
+            raise ConfigError(f"{variable}={text!r} is not finite", hint="give a finite number")
         if value < 0:
             raise ConfigError(f"{variable}={text!r} is negative", hint="give a number ≥ 0")
         return value
-    return kind(text).expanduser() if kind is Path else text
+    if kind is Path:
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:
+            raise ConfigError(
+                f"{variable}={text!r} begins with a user who has no home", hint="give the whole path"
+            ) from None
+    return text
 
 
 _KINDS: dict[str, type] = get_type_hints(Config)

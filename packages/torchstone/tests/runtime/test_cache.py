@@ -321,3 +321,14 @@ def test_memory_is_bounded() -> None:
         cache.get("a", lambda: 1, 2)
     assert cache.get("a", lambda: 2, 2) == (1, True)
     assert cache.get("b", lambda: 2, 2) == (2, False)
+
+
+def test_a_pipe_in_the_cache_is_a_damaged_file(folder: Path) -> None:
+    """Opening it would wait for a writer, which never comes."""
+    run()
+    [file] = folder.glob("*.xla")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.warns(CacheWarning, match="is damaged; it is compiled again"):
+        run()
+    assert file.is_file()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ..driver_settings import HTTP_FIELDS, check_settings
+from ..errors import UsageError
+from ..http_client import answer_to, problem_of
+from ..text import redacted
 from .command import case_facts
 from .driver import BackendDriver, ProgramFailed, Unsupported
-from .tensor_files import BadOutput, restored, stored
+from .tensor_files import BadOutput, dtype_named, restored, stored
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/octet-stream"
 NOT_IMPLEMENTED = 501
 TAIL = 2000
+_FIRST_ERROR = 400
+_HEADER_BYTES = 1 << 20
 _CODES = {
     "bool": "BOOL",
     "bfloat16": "BF16",
@@ -49,6 +55,10 @@ class HttpDriver(BackendDriver):
 
     def check(self, case: TestCase) -> None:
         check_settings("http", case.backend_config.get("http", {}), HTTP_FIELDS, "url")
+        settings = case.backend_config["http"]
+        problem = problem_of(settings["url"], settings.get("headers"))
+        if problem is not None:
+            raise UsageError(f"backend_config.http cannot be used, url {_shown(settings)!r}: {problem}")
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs of the answer.
@@ -61,12 +71,12 @@ class HttpDriver(BackendDriver):
         settings = case.backend_config["http"]
         body = pack(dict(zip(case.descriptor.inputs, inputs, strict=True)), {"case": _facts(case)})
         try:
-            outputs = unpack(_post(settings, body), settings["url"])
+            outputs = unpack(_post(settings, body, _most_bytes(case)), _shown(settings))
         except BadOutput as error:
             raise ProgramFailed(error.message) from None
         missing = [name for name in case.descriptor.outputs if name not in outputs]
         if missing:
-            raise ProgramFailed(f"the answer of {settings['url']} has no tensor {missing[0]!r}")
+            raise ProgramFailed(f"the answer of {_shown(settings)} has no tensor {missing[0]!r}")
         return tuple(outputs[name] for name in case.descriptor.outputs)
 
 
@@ -105,7 +115,7 @@ def unpack(message: bytes, sender: str) -> dict[str, NDArray[Any]]:
             )
             for name, entry in entries.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadOutput(f"the answer of {sender} is not in the container of safetensors: {error}") from None
 
 
@@ -117,28 +127,36 @@ def _facts(case: TestCase) -> str:
     return json.dumps(case_facts(case) | {"inputs": list(case.descriptor.inputs), "outputs": outputs})
 
 
-def _post(settings: Mapping[str, Any], body: bytes) -> bytes:
-    url = settings["url"]
+def _shown(settings: Mapping[str, Any]) -> str:
+    return redacted(settings["url"])
+
+
+def _most_bytes(case: TestCase) -> int:
+    """What an answer may have: the outputs, and a header."""
+    sizes = zip(case.output_dtypes, case.output_shapes.values(), strict=True)
+    return _HEADER_BYTES + sum(dtype_named(dtype).itemsize * math.prod(shape) for dtype, shape in sizes)
+
+
+def _post(settings: Mapping[str, Any], body: bytes, most: int) -> bytes:
+    url = _shown(settings)
     headers = {"Content-Type": MEDIA_TYPE, **settings.get("headers", {})}
-    request = urllib.request.Request(url, body, headers, method="POST")
+    request = urllib.request.Request(settings["url"], body, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=settings.get("timeout")) as answer:
-            content: bytes = answer.read()
-            return content
-    except urllib.error.HTTPError as error:
-        text = error.read(TAIL).decode("utf-8", "replace").strip()
-        if error.code == NOT_IMPLEMENTED:
-            raise Unsupported(text or f"{url} does not support the case") from None
-        raise ProgramFailed(f"{url} answered {error.code} {error.reason}", stderr_tail=text) from None
+        with answer_to(request, settings.get("timeout")) as answer:
+            code, content = answer.status, answer.read(most + 1)
     except TimeoutError:
         raise ProgramFailed(
             f"{url} did not answer within {settings['timeout']:g} s", timed_out=True
         ) from None
     except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise ProgramFailed(
-                f"{url} did not answer within {settings['timeout']:g} s", timed_out=True
-            ) from None
         raise ProgramFailed(f"{url} cannot be reached: {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
         raise ProgramFailed(f"the connection to {url} broke: {type(error).__name__}: {error}") from None
+    if code is None or code >= _FIRST_ERROR:
+        text = content[:TAIL].decode("utf-8", "replace").strip()
+        if code == NOT_IMPLEMENTED:
+            raise Unsupported(text or f"{url} does not support the case")
+        raise ProgramFailed(f"{url} answered {code} {answer.reason}", stderr_tail=text)
+    if len(content) > most:
+        raise ProgramFailed(f"{url} answered more than {most:,} bytes: the outputs have fewer")
+    return content

@@ -102,6 +102,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)
+    except UnicodeError as error:
+        raise EnvironmentError_(
+            f"{host!r} is not the name of a host: {error}", "give another --host"
+        ) from None
     except OSError as error:
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise EnvironmentError_(

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from .._version import __version__
+from ..text import redacted, writable
 from .case import BackendTarget
 from .result import RunInfo
 
@@ -33,7 +34,7 @@ def describe_run(target: BackendTarget, seed: int = 0, packages: Sequence[str] =
         run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="microseconds"),
         version=__version__,
-        command_line=shlex.join(["optest", *sys.argv[1:]]),
+        command_line=redacted(writable(shlex.join(["optest", *sys.argv[1:]]))),
         backend={"kind": target.kind, "name": target.name, "chip": target.chip},
         environment={
             "python": platform.python_version(),

@@ -13,6 +13,8 @@ from functools import cached_property
 from json import JSONEncoder
 from typing import Any
 
+from ..text import writable
+
 
 class Status(StrEnum):
     """How a case ended."""
@@ -123,13 +125,6 @@ class RunInfo:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunInfo:
         return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
-
-
-def writable(text: str) -> str:
-    """``text`` as every file and database takes it: lone surrogates and NULs are written as escapes."""
-    if "\0" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text)):
-        return text
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 _ENCODE = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

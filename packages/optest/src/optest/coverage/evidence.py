@@ -17,6 +17,7 @@ from ..core.result import RunInfo, Status
 from ..errors import UsageError
 from ..ledger import Ledger
 from ..ledger.difference import differing
+from ..ledger.order import undated
 from ..ledger.reading import CaseRow
 from ..names import listing
 
@@ -232,7 +233,7 @@ def collect(
         dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0]))),
         dict(sorted(overloads.items())),
         dict(seconds),
-        (*differing(chosen), *_few(operators, entries)),
+        (*differing(chosen), *undated(chosen), *_few(operators, entries)),
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,7 +13,9 @@ from typing import Any
 
 from ..core.result import CaseResult, RunInfo
 from ..errors import EnvironmentError_, UsageError
+from ..http_client import answer_to, problem_of
 from ..ledger import Ledger
+from ..text import redacted
 from .wire import encode
 
 PATH = "/api/runs"
@@ -22,6 +24,9 @@ _PART_BYTES = 4 << 20
 """Results of a part, fewer where they are long."""
 _TRIES = 4
 _TIMEOUT_S = 120.0
+_ANSWER_BYTES = 1 << 16
+_FIRST_REFUSAL = 300
+_NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError)
 _AGAIN = frozenset({429, 500, 502, 503, 504})
 
 
@@ -42,15 +47,19 @@ class Publisher:
     """
 
     def __init__(self, url: str, token: str, *, sleep: Callable[[float], object] = time.sleep) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.username or parts.query:
-            raise UsageError(f"{url!r} is no address of a server", "write it like https://results.example")
+        why = problem_of(url)
+        parts = None if why else urllib.parse.urlsplit(url)
+        if parts is None or parts.query or parts.fragment:
+            told = f": {why}" if why else ": it has more than host, port and path"
+            raise UsageError(
+                f"{redacted(url)!r} is not the address of a server{told}",
+                "write it like https://results.example",
+            )
         if not token.isascii() or not token.isprintable() or " " in token or not token:
             raise UsageError("the token is not one word of ASCII", "OPTEST_TOKEN has it")
         self._url = url.rstrip("/") + PATH
         self._token = token
         self._sleep = sleep
-        self._opener = urllib.request.build_opener(_NoRedirect)
 
     def publish(self, ledger: Ledger, run: RunInfo) -> Published:
         """Send all cases of ``run``."""
@@ -66,12 +75,20 @@ class Publisher:
         request = urllib.request.Request(self._url, body, headers, method="POST")
         for attempt in range(_TRIES):
             try:
-                with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-                    return int(json.load(response)["added"])
-            except urllib.error.HTTPError as error:
-                if error.code not in _AGAIN or attempt == _TRIES - 1:
-                    raise self._refused(error) from None
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                with answer_to(request, _TIMEOUT_S, _NoRedirect()) as answer:
+                    code, content = answer.status or 0, answer.read(_ANSWER_BYTES)
+                if code < _FIRST_REFUSAL:
+                    return int(json.loads(content)["added"])
+                if code not in _AGAIN or attempt == _TRIES - 1:
+                    raise self._refused(code, content, answer.reason)
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+                KeyError,
+                TypeError,
+                RecursionError,
+            ) as error:
                 if attempt == _TRIES - 1:
                     cause = getattr(error, "reason", error)
                     raise EnvironmentError_(
@@ -81,15 +98,15 @@ class Publisher:
             self._sleep(2.0**attempt)
         raise AssertionError("every try returns or raises")
 
-    def _refused(self, error: urllib.error.HTTPError) -> Exception:
+    def _refused(self, code: int, content: bytes, reason: Any) -> Exception:
         try:
-            told: Any = json.load(error)["error"]
-        except (OSError, ValueError, KeyError, TypeError):
-            told = error.reason
-        text = f"{self._url} refused the run ({error.code}): {str(told)[:500]}"
-        if error.code in _AGAIN:
+            told: Any = json.loads(content)["error"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            told = reason
+        text = f"{self._url} refused the run ({code}): {str(told)[:500]}"
+        if code in _AGAIN:
             return EnvironmentError_(text, "publish again later: nothing is lost")
-        return UsageError(text, "OPTEST_TOKEN has the token" if error.code == 401 else None)
+        return UsageError(text, "OPTEST_TOKEN has the token" if code == 401 else None)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -38,6 +38,7 @@ _KEPT = 64
 _HEADERS = {
     "Content-Security-Policy": POLICY + "; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
@@ -150,12 +151,16 @@ def make_app(
         return Response(asset(name), headers={**_HEADERS, "Content-Type": MEDIA_TYPES[name]})
 
     async def data_script(request: Request) -> Response:
+        if _from_elsewhere(request):
+            return _refuse(403, "the data is for this server's own pages")
         found = await run_in_threadpool(live.script, request.path_params["name"])
         if found is None:
             return _refuse(404, "there is no such data")
         return Response(found, headers={**_HEADERS, "Content-Type": "text/javascript; charset=utf-8"})
 
     async def version(request: Request) -> Response:
+        if _from_elsewhere(request):
+            return _refuse(403, "the data is for this server's own pages")
         return JSONResponse(
             {"version": await run_in_threadpool(live.version), "optest": __version__}, headers=_HEADERS
         )
@@ -183,6 +188,14 @@ def make_app(
     ]
     handlers: Mapping[Any, Any] = {OptestError: _told}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+
+
+def _from_elsewhere(request: Request) -> bool:
+    """Whether a page of somebody else's asks: data are scripts, which any page may load, and hear.
+
+    Browsers say so; those too old for it obey ``Cross-Origin-Resource-Policy``.
+    """
+    return request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def _together(runs: Iterable[data.Shown]) -> list[data.Shown]:

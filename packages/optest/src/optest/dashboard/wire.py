@@ -7,6 +7,7 @@ Not here: sending it (``publish``), taking it (``server``).
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -26,10 +27,19 @@ def _without_nul(text: str) -> str:
     return text.replace("\0", "\ufffd")  # databases have no NUL in texts
 
 
+def _in_utc(date: str) -> str:
+    """The date as runs are ordered by it; raises ``ValueError`` for one that is none."""
+    try:
+        found = datetime.datetime.fromisoformat(date).astimezone(datetime.UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+    return date if date.endswith("+00:00") else found.isoformat(timespec="microseconds")
+
+
 Name = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_without_nul)]
 Text = Annotated[str, Field(max_length=100_000), AfterValidator(_without_nul)]
 Key = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$")]
-Count = Annotated[int, Field(ge=0, le=2**62)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -45,12 +55,16 @@ class _Backend(_Part):
 
 class _Run(_Part):
     run_id: Key
-    started: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d$")]
+    started: Annotated[
+        str,
+        Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?\+\d\d:\d\d$"),
+        AfterValidator(_in_utc),
+    ]
     version: Name
     command_line: Text
     backend: _Backend
     environment: Annotated[dict[Name, Text], Field(max_length=100)]
-    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    seed: Count
 
 
 class _Accuracy(_Part):

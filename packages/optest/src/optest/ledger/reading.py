@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from ..core.result import Status
+from .order import newest_first
 from .tables import CASES, METRICS, RUNS
 
 _CHUNK = 5000
@@ -127,8 +128,7 @@ def _of(runs: Runs, op: str | None = None) -> list[ColumnElement[bool]]:
     named = [CASES.c.op == op] if op is not None else []
     if isinstance(runs, str):
         return [CASES.c.run_id == runs, *named]
-    newest = (RUNS.c.started.desc(), RUNS.c.run_id.desc())
-    place = func.row_number().over(partition_by=CASES.c.case_id, order_by=newest).label("place")
+    place = func.row_number().over(partition_by=CASES.c.case_id, order_by=newest_first()).label("place")
     recorded = select(CASES.c.id, place).join(RUNS).where(CASES.c.run_id.in_(runs), *named).subquery()
     return [CASES.c.id.in_(select(recorded.c.id).where(recorded.c.place == 1))]
 

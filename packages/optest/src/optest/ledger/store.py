@@ -20,8 +20,10 @@ from ..core.result import FAILURES, CaseResult, RunInfo, Status
 from ..core.summary import Summary
 from ..errors import LedgerError, UsageError
 from ..names import listing
+from ..text import redacted
 from .difference import Difference, compare_runs, differing
 from .exchange import check_same, outgoing, unknown
+from .order import newest_first, oldest_first
 from .reading import CaseRow, Group, Runs, read_cases, read_groups, read_totals
 from .rows import case_result, case_row, metric_rows
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
@@ -38,9 +40,10 @@ class Ledger:
     """
 
     def __init__(self, place: str | Path, *, create: bool = True) -> None:
-        self.place = str(place)
-        url = self.place if "://" in self.place else f"sqlite:///{self.place}"
-        self._engine = self._connect(url, create)
+        self.place = redacted(str(place))
+        """For messages: without the password of an address."""
+        self._password = ""
+        self._engine = self._connect(str(place), create)
         with self._told("read"), self._engine.connect() as connection:
             version = version_of(connection)
         if version > len(MIGRATIONS):
@@ -53,9 +56,10 @@ class Ledger:
             with self._told("migrated" if version else "made"), self._engine.begin() as connection:
                 migrate(connection)
 
-    def _connect(self, url: str, create: bool) -> Engine:
+    def _connect(self, place: str, create: bool) -> Engine:
         try:
-            parsed = make_url(url)
+            parsed = make_url(place if "://" in place else f"sqlite:///{place}")
+            self._password = str(parsed.password or "")
             if parsed.drivername == "postgresql":  # SQLAlchemy's default is psycopg2
                 parsed = parsed.set(drivername="postgresql+psycopg")
             if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -66,9 +70,9 @@ class Ledger:
                     )
                 file.parent.mkdir(parents=True, exist_ok=True)
             engine = create_engine(parsed)
-        except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
             raise LedgerError(
-                f"the ledger {self.place!r} cannot be used: {error}",
+                f"the ledger {self.place!r} cannot be used: {self._without_password(error)}",
                 "give a file, or a URL such as postgresql://user@host/name with its driver installed "
                 "(pip install 'optest[postgresql]')",
             ) from error
@@ -83,12 +87,16 @@ class Ledger:
         """Database errors as one sentence."""
         try:
             yield
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeError, OverflowError) as error:
             cause = getattr(error, "orig", None) or error
             raise LedgerError(
-                f"the ledger {self.place} cannot be {doing}: {cause}",
+                f"the ledger {self.place} cannot be {doing}: {self._without_password(cause)}",
                 "name another one (--ledger PATH), or none (--ledger none)",
             ) from error
+
+    def _without_password(self, error: BaseException) -> str:
+        text = redacted(str(error))
+        return text.replace(self._password, "***") if self._password else text
 
     def close(self) -> None:
         """Let go of the database."""
@@ -134,9 +142,11 @@ class Ledger:
     # What is read.
 
     def runs(self) -> list[RunInfo]:
-        """Every run, oldest first."""
+        """Every run, oldest first; one that is dated in the future cannot be placed, and comes first."""
         with self._told("read"), self._engine.connect() as connection:
-            return [_run_info(row) for row in connection.execute(_ALL_RUNS).mappings()]
+            return [
+                _run_info(row) for row in connection.execute(_ALL_RUNS.order_by(*oldest_first())).mappings()
+            ]
 
     def results(self, run_id: str) -> Iterator[CaseResult]:
         """The cases of a run as recorded, without comparisons."""
@@ -220,7 +230,7 @@ class Ledger:
                 raise UsageError(f"several cases have ids that begin with {prefix}: {listing(ids)}")
             query = select(CASES, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip)
             query = query.join(RUNS, RUNS.c.run_id == CASES.c.run_id).join(BACKENDS)
-            query = query.where(matching).order_by(RUNS.c.started.desc(), CASES.c.id.desc()).limit(1)
+            query = query.where(matching).order_by(*newest_first(), CASES.c.id.desc()).limit(1)
             row = connection.execute(query).mappings().first()
         return None if row is None else case_result(row, _backend(row))
 
@@ -261,7 +271,7 @@ class Ledger:
             .outerjoin(METRICS, METRICS.c.case == CASES.c.id)
             .where(CASES.c.op == op)
             .group_by(RUNS.c.run_id, RUNS.c.started, BACKENDS.c.name, CASES.c.status)
-            .order_by(RUNS.c.started, RUNS.c.run_id)
+            .order_by(*oldest_first())
         )
         if backend is not None:
             query = query.where(BACKENDS.c.name == backend)
@@ -303,7 +313,6 @@ _ALL_RUNS = (
     select(RUNS, ENVIRONMENTS.c.facts, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip)
     .join(ENVIRONMENTS, ENVIRONMENTS.c.id == RUNS.c.environment)
     .join(BACKENDS, BACKENDS.c.id == RUNS.c.backend)
-    .order_by(RUNS.c.started, RUNS.c.run_id)
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -53,7 +54,7 @@ RUNS = Table(
     Column("started", String, nullable=False),
     Column("version", String, nullable=False),
     Column("command_line", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     Column("environment", ForeignKey("environments.id"), nullable=False),
     Column("backend", ForeignKey("backends.id"), nullable=False),
     Column("summary", Text),  # JSON; NULL while the run goes on, and if it was killed
@@ -83,8 +84,8 @@ METRICS = Table(
     Column("case", ForeignKey("cases.id"), nullable=False, index=True),
     Column("output", String, nullable=False),
     Column("passed", Boolean, nullable=False),
-    Column("count", Integer, nullable=False),
-    Column("mismatches", Integer, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("mismatches", BigInteger, nullable=False),
     Column("max_abs", Float),
     Column("max_rel", Float),
     Column("max_ulp", Float),  # distances in float64 go beyond 64-bit integers
@@ -129,11 +130,21 @@ def _add_accuracy(connection: Connection) -> None:
             connection.execute(text(f"ALTER TABLE {METRICS.name} ADD COLUMN {name} {kind}"))
 
 
+def _widen_numbers(connection: Connection) -> None:
+    """Version 5: seeds and counts of elements of 64 bits. SQLite's integers have them anyway."""
+    if connection.dialect.name == "sqlite":
+        return
+    for table, name in ((RUNS, "seed"), (METRICS, "count"), (METRICS, "mismatches")):
+        kind = table.c[name].type.compile(connection.dialect)
+        connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN {name} TYPE {kind}"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create,
     _index_cases,
     _index_counts,
     _add_accuracy,
+    _widen_numbers,
 )
 """What makes version n + 1 of version n; the last one makes today's."""
 

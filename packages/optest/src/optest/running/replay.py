@@ -19,7 +19,7 @@ from ..files import write_whole
 from ..plugins import VARIABLE
 from ..reporting.diagnostics import title
 from ..running.shrink import Shrunk, shrink
-from ..text import printable
+from ..text import writable
 
 if TYPE_CHECKING:
     from ..backends.driver import BackendDriver
@@ -91,7 +91,7 @@ def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
     shrunk = shrink(case, driver)
     text = script(shrunk, case, driver)
     try:
-        write_whole(file, printable(text).encode())
+        write_whole(file, writable(text).encode())
     except OSError as error:
         raise ReportError(f"the script {file} cannot be written: {error.strerror}") from error
     return shrunk.case

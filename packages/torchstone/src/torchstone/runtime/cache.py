@@ -161,7 +161,7 @@ class DiskCache:
         except OSError as error:
             return f"cannot read: {error.strerror or error}"
         if not stat.S_ISDIR(status.st_mode):
-            return "it is no directory"
+            return "it is not a directory"
         writable = os.access(self.directory, os.W_OK | os.X_OK)
         return _refusal(status) or (None if writable else "you cannot write to it")
 
@@ -219,7 +219,8 @@ def _payload(content: bytes, key: str) -> bytes | None:
 
 def _read_file(folder: int, name: str) -> bytes | None:
     try:
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+        # Without O_NONBLOCK, a pipe under this name would keep us waiting for a writer.
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
     with open(file, "rb") as stream:

@@ -1,0 +1,41 @@
+"""Which of two runs is newer, as far as their dates can say it.
+
+A run whose date is yet to come was recorded with a wrong clock. It would be the newest one until that
+day, and hide every run after it; so it counts as the oldest.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from sqlalchemy import ColumnElement, case
+
+from ..core.result import RunInfo
+from .tables import RUNS
+
+_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
+"""By this much at most where they are set right."""
+
+
+def oldest_first() -> tuple[ColumnElement[str], ColumnElement[str]]:
+    """What a query orders runs by."""
+    return case((RUNS.c.started > _latest(), ""), else_=RUNS.c.started), RUNS.c.run_id
+
+
+def newest_first() -> tuple[ColumnElement[str], ...]:
+    """The other way round."""
+    return tuple(one.desc() for one in oldest_first())
+
+
+def undated(runs: list[RunInfo]) -> list[str]:
+    """A warning for each run whose date cannot be right."""
+    return [
+        f"run {one.run_id} is dated in the future ({one.started}): it counts as the oldest"
+        for one in runs
+        if one.started > _latest()
+    ]
+
+
+def _latest() -> str:
+    """The latest date that a run can have now, in the form that runs have."""
+    return (datetime.datetime.now(datetime.UTC) + _CLOCKS_DIFFER).isoformat(timespec="microseconds")
