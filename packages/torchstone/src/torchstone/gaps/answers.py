@@ -48,6 +48,7 @@ class Answer:
     ``replacement`` is the object that stands in its place, ``original`` the one it was made for; None where
     there is none of its own. ``note`` explains anything but match and wraps. ``missing`` lists parameters,
     overloads, dtypes or devices of a partial one. ``loud``: what is not there is refused with an exception.
+    ``signature`` says how the replacement's signature differs, where the objects are in another process.
     """
 
     status: Status
@@ -57,6 +58,7 @@ class Answer:
     replacement: Any = None
     missing: tuple[str, ...] = ()
     loud: bool = False
+    signature: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ class Provider(Protocol):
     def compared(self) -> str:
         """One sentence: what runs on which side of a trial."""
 
-    def answer(self, api: Api) -> Answer | None:
-        """What it has for ``api``; None if it does not claim to have anything there."""
+    def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
+        """What it has for each API, by name; those where it does not claim to have anything are left out."""
 
     def trials(self, apis: Iterable[Api]) -> Mapping[str, Trial]:
         """Runs both sides, name by name; an API that cannot be tried is left out."""

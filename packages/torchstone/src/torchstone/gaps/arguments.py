@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .signatures import Parameter, Signature
+from .surface import Api
 
 _OVERLOADS = 4
 """Overloads of an API that are tried; the rest differ in types only."""
+
+
+_clone, _to = torch.Tensor.clone, torch.Tensor.to  # as they are before a package changes them
 
 
 @dataclass(frozen=True)
@@ -25,17 +30,26 @@ class Arguments:
     kwargs: Mapping[str, Any]
 
 
-def placed(value: Any, device: Any) -> Any:
-    """A copy with every tensor on ``device``, and ``device`` in place of :data:`DEVICE`."""
+def placed(value: Any, device: Any, place: Any) -> Any:
+    """A copy with every tensor on ``place``, and ``device`` in place of :data:`DEVICE`."""
     if value is DEVICE:
         return device
     if isinstance(value, torch.Tensor):
-        return value.clone().to(device)
+        return _to(_clone(value), place)
+    if isinstance(value, torch.nn.Linear):
+        return _placed_layer(value, place)
     if isinstance(value, list | tuple):
-        return type(value)(placed(one, device) for one in value)
+        return type(value)(placed(one, device, place) for one in value)
     if isinstance(value, dict):
-        return {name: placed(one, device) for name, one in value.items()}
+        return {name: placed(one, device, place) for name, one in value.items()}
     return value
+
+
+def _placed_layer(layer: torch.nn.Linear, place: Any) -> torch.nn.Linear:
+    made = copy.copy(layer)
+    parameters = {name: _to(_clone(one.data), place) for name, one in layer.named_parameters()}
+    vars(made)["_parameters"] = {name: torch.nn.Parameter(one) for name, one in parameters.items()}
+    return made
 
 
 DEVICE = object()
@@ -57,6 +71,13 @@ def _ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def _whole(*shape: int) -> torch.Tensor:
     """int64, 0 to 2: values, and indices that are in range."""
     return (torch.arange(math.prod(shape)) % 3).reshape(shape)
+
+
+def _layer() -> torch.nn.Linear:
+    """A module to call methods of."""
+    layer = torch.nn.Linear(3, 3)
+    layer.weight.data, layer.bias.data = _ramp(3, 3), _ramp(3)
+    return layer
 
 
 _FAMILIES: tuple[Callable[[], tuple[torch.Tensor, torch.Tensor]], ...] = (
@@ -132,18 +153,32 @@ _BY_ANNOTATION: tuple[tuple[str, Any], ...] = (
 _TENSOR_NAMES = frozenset({"input", "other", "self", "target", "tensor", "x", "y"})
 
 
-def argument_sets(signatures: tuple[Signature, ...], *, device: bool = False) -> Iterator[Arguments]:
+def argument_sets(api: Api, *, device: bool = False) -> Iterator[Arguments]:
     """Calls to try, the likeliest first: what is required, and the device if ``device`` and there is one."""
-    for family, signature in itertools.product(_FAMILIES, signatures[:_OVERLOADS]):
-        yield _arguments(signature, family(), device)
+
+    def takes_none(signature: Signature) -> bool:
+        return not any(one.name in _DEVICES for one in signature.parameters)
+
+    signatures = sorted(api.signatures, key=takes_none) if device else api.signatures
+    for family in _FAMILIES:
+        if api.kind == "property":
+            yield Arguments(family()[:1], {})
+        for signature in signatures[:_OVERLOADS]:
+            owner = [_layer()] if api.namespace == "torch.nn.Module" else []
+            yield _arguments(signature.parameters[len(owner) :], family(), device, owner)
 
 
-def _arguments(signature: Signature, tensors: tuple[torch.Tensor, torch.Tensor], device: bool) -> Arguments:
-    args: list[Any] = []
+def _arguments(
+    parameters: Sequence[Parameter],
+    tensors: tuple[torch.Tensor, torch.Tensor],
+    device: bool,
+    args: list[Any],
+) -> Arguments:
+    """A call with ``args`` and with values for ``parameters``."""
     kwargs: dict[str, Any] = {}
     left = itertools.chain(tensors[:1], itertools.repeat(tensors[1]))
     by_name = False
-    for one in signature.parameters:
+    for one in parameters:
         takes_device = device and one.name in _DEVICES
         if one.kind == "variadic positional" and one.annotation and "int" in one.annotation:
             args += [3, 3]

@@ -53,7 +53,9 @@ def compare(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old names warn when they are looked at
-        asked = [(api, answer) for api in apis if (answer := provider.answer(api)) is not None]
+        listed = list(apis)
+        answers = provider.answers(listed)
+    asked = [(api, answers[api.name]) for api in listed if api.name in answers]
     trials = provider.trials([api for api, answer in asked if _is_tried(answer)]) if run else {}
 
     def conditions(api: Api) -> int:
@@ -119,7 +121,7 @@ def _trial_gaps(api: Api, answer: Answer, trial: Trial | None) -> Iterator[Gap]:
 
 
 def _signature_gaps(api: Api, answer: Answer) -> Iterator[Gap]:
-    found = signature_differences(api.signatures, answer.original, answer.replacement)
+    found = answer.signature or signature_differences(api.signatures, answer.original, answer.replacement)
     if found:
         yield Gap(api, GapKind.SIGNATURE, "; ".join(found), loud=True)
 

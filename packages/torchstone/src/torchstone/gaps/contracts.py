@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from .answers import Trial
-from .arguments import argument_sets
+from .arguments import Arguments, argument_sets
 from .outcomes import run
+from .signatures import Parameter
 from .surface import Api, resolve
 from .trials import callable_safely
 
@@ -33,31 +34,75 @@ _NOT_CALLED = re.compile(
     r".*\.(set_\w+|init|seed\w*|manual_seed\w*|change_\w+|\w*_delete|use_mem_pool|make_graphed_callables)"
 )
 """What a scope cannot take back, and what wants a module: their own tests call them."""
+_ANSWERS_YES_OR_NO = re.compile(r"is_\w+|query")
+"""Names that say what they give where no annotation does."""
+_OBJECTS = {"event": "torch.cuda.Event", "stream": "torch.cuda.Stream"}
+"""Parameter → the class of what it takes; methods of these classes are called, each on a new object."""
 
 
 def contract_trials(
     apis: Iterable[Api], inside: Callable[[], AbstractContextManager[Any]]
 ) -> Mapping[str, Trial]:
     """Calls each function with what it requires, within ``inside()``, and checks the type of its result."""
-    chosen = [
-        api
-        for api in apis
-        if api.kind == "function" and callable_safely(api) and not _NOT_CALLED.fullmatch(api.name)
-    ]
+    chosen = [(api, found) for api in apis if (found := contract_arguments(api)) is not None]
     with inside():
-        return {api.name: _trial(api) for api in chosen}
+        return {
+            api.name: contract_trial(api, contract_function(api, resolve), arguments)
+            for api, arguments in chosen
+        }
 
 
-def _trial(api: Api) -> Trial:
-    arguments = next(argument_sets(api.signatures))
-    outcome = run(resolve(api.name), arguments, "cuda")
+def contract_arguments(api: Api) -> Arguments | None:
+    """What a trial calls ``api`` with; None where it is not called."""
+    if api.namespace in _OBJECTS.values() and api.kind == "method" and api.signatures:
+        required = [one.name for one in api.signatures[0].parameters[1:] if _is_required(one)]
+        return Arguments((), dict.fromkeys(required)) if set(required) <= _OBJECTS.keys() else None
+    if api.kind != "function" or not callable_safely(api) or _NOT_CALLED.fullmatch(api.name):
+        return None
+    return next(argument_sets(api))
+
+
+def _is_required(one: Parameter) -> bool:
+    return one.default is None and not one.variadic
+
+
+def contract_function(api: Api, look_up: Callable[[str], Any]) -> Callable[..., Any]:
+    """What a trial calls: a method is called on a new object, with new objects for what it takes."""
+    if api.kind != "method":
+        return look_up(api.name)
+
+    def call(**arguments: None) -> Any:
+        made = {name: look_up(_OBJECTS[name])() for name in arguments}
+        return getattr(look_up(api.namespace)(), api.leaf)(**made)
+
+    return call
+
+
+def contract_trial(
+    api: Api, function: Callable[..., Any], arguments: Arguments, place: str | None = None
+) -> Trial:
+    """Calls ``function`` for ``api``, with tensors on ``place``, and checks the type of its result."""
+    outcome = run(function, arguments, "cuda", place)
     if outcome.exception:
         return Trial(1, (f"raises {outcome.exception}: {outcome.message}",), silent=False)
-    documented = api.signatures[0].returns or ""
-    allowed = expected_types(documented)
-    if outcome.kind is None or allowed is None or issubclass(outcome.kind, allowed):
+    documented = api.signatures[0].returns or ("bool" if _ANSWERS_YES_OR_NO.fullmatch(api.leaf) else "")
+    if outcome.kind is None or _is_allowed(outcome.kind, documented):
         return Trial(1)
     return Trial(1, (f"gives {outcome.kind.__name__}, documented is {documented}",))
+
+
+def _is_allowed(kind: type, documented: str) -> bool:
+    """Whether a result of type ``kind`` is what the annotation says; of an unknown class, neither None nor a
+    class can be an instance.
+    """
+    allowed = expected_types(documented)
+    if allowed is not None:
+        return issubclass(kind, allowed)
+    named = re.fullmatch(r"[\w.]+", documented.strip("'\"")) is not None and documented not in (
+        "Any",
+        "object",
+    )
+    return not (named and kind in (type(None), type))
 
 
 def expected_types(annotation: str) -> tuple[type, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,22 @@ from .arguments import Arguments, placed
 from .signatures import value_text
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.layout, torch.Size)
+
+_generator = torch.default_generator
+_MODES: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "threads": (torch.get_num_threads, torch.set_num_threads),
+}
+"""Settings of the process → how each is read and set, from before a package changes these functions."""
+
+# The same for what reads a tensor: a package that breaks one of these must not break every comparison.
+_detach, _to_dense, _cpu, _numpy = (
+    getattr(torch.Tensor, name) for name in ("detach", "to_dense", "cpu", "numpy")
+)
+_resolve_conj, _resolve_neg = torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
+_dtype, _device, _shape = (getattr(torch.Tensor, name).__get__ for name in ("dtype", "device", "shape"))
 
 
 @dataclass(frozen=True)
@@ -44,10 +61,15 @@ class Outcome:
     changed: frozenset[str] = frozenset()
 
 
-def run(function: Callable[..., Any], arguments: Arguments, device: Any) -> Outcome:
-    """Call ``function`` with copies of ``arguments`` on ``device``, from one random state."""
-    args, kwargs = placed(arguments.args, device), placed(dict(arguments.kwargs), device)
-    torch.default_generator.manual_seed(0)
+def run(function: Callable[..., Any], arguments: Arguments, device: Any, place: Any = None) -> Outcome:
+    """Call ``function`` with copies of ``arguments`` on ``device``, from one random state.
+
+    ``place`` is where their tensors are put, if ``device`` is only what the call says. Modes of the process
+    that the call has changed are put back.
+    """
+    where = device if place is None else place
+    args, kwargs = placed(arguments.args, device, where), placed(dict(arguments.kwargs), device, where)
+    _generator.manual_seed(0)
     before = _state()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -55,11 +77,13 @@ def run(function: Callable[..., Any], arguments: Arguments, device: Any) -> Outc
             result = function(*args, **kwargs)
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- which one is what is asked
             return failed(type(error).__name__, str(error).partition("\n")[0][:160])
-        after = _state()
+        finally:
+            after = _state()
+            _put_back(before)
         leaves = dict(_leaves("result", result))
     # An in-place call shows in its arguments.
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    leaves |= dict(_leaves("argument", tensors))
+    objects = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor | torch.nn.Module)]
+    leaves |= dict(_leaves("argument", objects))
     warned = frozenset(one.category.__name__ for one in caught)
     changed = frozenset(name for name in before if before[name] != after[name])
     return Outcome(leaves, type(result), warned=warned, changed=changed)
@@ -70,15 +94,26 @@ def failed(exception: str, message: str) -> Outcome:
     return Outcome({}, exception=exception, message=message)
 
 
+@contextmanager
+def modes_kept() -> Iterator[None]:
+    """Whatever is called inside leaves the modes of the process as they were."""
+    before = _state()
+    try:
+        yield
+    finally:
+        _put_back(before)
+
+
+def _put_back(before: Mapping[str, Any]) -> None:
+    for name, (read, put) in _MODES.items():
+        if read() != before[name]:
+            put(before[name])
+
+
 def _state() -> dict[str, Any]:
     """What a call may change beside its arguments."""
-    return {
-        "random state": bytes(torch.default_generator.get_state().numpy().tobytes()),
-        "default dtype": torch.get_default_dtype(),
-        "grad mode": torch.is_grad_enabled(),
-        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
-        "threads": torch.get_num_threads(),
-    }
+    modes = {name: read() for name, (read, _) in _MODES.items()}
+    return {"random state": bytes(_numpy(_generator.get_state()).tobytes()), **modes}
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Leaf]]:
@@ -114,15 +149,17 @@ def _device_of(value: Any) -> str:
 
 def _tensor(value: torch.Tensor) -> Leaf:
     try:
-        shape = tuple(value.shape)
+        shape = tuple(_shape(value))
     except RuntimeError:
         shape = ()  # a nested tensor has none
     try:
-        plain = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
-        values = plain.cpu().resolve_conj().resolve_neg().numpy().copy()
+        plain = _detach(value)
+        if plain.layout is not torch.strided:
+            plain = _to_dense(plain)
+        values = _numpy(_resolve_neg(_resolve_conj(_cpu(plain)))).copy()
     except (NotImplementedError, RuntimeError, TypeError):
         values = None  # a layout or dtype that cannot be read: the rest is compared
-    return Leaf("Tensor", "", str(value.dtype), value.device.type, shape, values)
+    return Leaf("Tensor", "", str(_dtype(value)), _device(value).type, shape, values)
 
 
 def differences(reference: Outcome, own: Outcome, device: str, mode: Mode | None) -> Iterator[str]:

@@ -130,7 +130,9 @@ def changes(old: Signature, new: Signature, *, annotations: bool = True) -> tupl
     after = {one.name: one for one in new.parameters}
     renamed = dict(_renamed(old, new))
     found = [
-        Change(f"`{was}` renamed to `{now}`", before[was].kind != "positional-only")
+        Change(
+            f"`{was}` renamed to `{now}`", not (before[was].variadic or before[was].kind == "positional-only")
+        )
         for was, now in renamed.items()
     ]
     found += [

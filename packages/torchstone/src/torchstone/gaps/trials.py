@@ -6,10 +6,12 @@ a setting of the process, is left out by name.
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,8 +36,12 @@ _NOT_CALLED = re.compile(
     r"|lobpcg|nn\.modules\.Transformer$|jit_|sym_|distributed\.|.*\bregister_)"
     r"|torch\.Tensor\.(__|share_memory|resize|set_|backward|register_|detach_|requires_grad_|retain_grad|storage"
     r"|untyped_storage|module_load|record_stream|data_ptr|const_data_ptr|map_|apply_|swap|ipu|xpu|mtia|hpu)"
+    r"|torch\.nn\.Module\.(compile|register_|set_|ipu|xpu|mtia|share_memory)"
 )
 """Settings, files, processes, native entry points without checks, what is about no values, what is slow."""
+
+_ABOUT_THE_DEVICE = re.compile(r"is_\w+|device")
+"""Properties in which the sides may differ by design: whether a tensor that was sent to CUDA says so."""
 
 _LAYERS = "torch.nn.modules"
 """The classes that may be made from numbers alone."""
@@ -43,16 +49,32 @@ _LAYERS = "torch.nn.modules"
 
 def callable_safely(api: Api) -> bool:
     """Whether ``api`` may be called with arguments that were made up."""
-    if not api.signatures or _NOT_CALLED.match(api.name):
+    if not (api.signatures or api.kind == "property") or _NOT_CALLED.match(api.name):
         return False
     match api.kind:
         case "function":
             return True
         case "class":
             return api.namespace == _LAYERS
+        case "property":
+            return api.namespace == "torch.Tensor" and not _ABOUT_THE_DEVICE.fullmatch(api.leaf)
         case "method":
-            return api.namespace == "torch.Tensor"
+            return api.namespace in ("torch.Tensor", "torch.nn.Module")
     return False
+
+
+_COUNTERPARTS = {"torch.Tensor.cuda": "torch.Tensor.cpu", "torch.nn.Module.cuda": "torch.nn.Module.cpu"}
+"""What says CUDA by its name, and what says CPU."""
+
+
+def counterpart(api: Api) -> Api:
+    """The API that the reference side calls in place of ``api``: nearly always itself."""
+    return replace(api, name=_COUNTERPARTS.get(api.name, api.name))
+
+
+def function_of(api: Api, found: Any) -> Callable[..., Any] | None:
+    """What a call of ``api`` calls where ``found`` stands for it: for a property, what reads it."""
+    return getattr(found, "__get__", None) if api.kind == "property" else found
 
 
 def run_trials(
@@ -74,32 +96,37 @@ def run_trials(
     """
     expected: dict[str, tuple[Arguments, Outcome]] = {}
     chosen = [api for api in apis if callable_safely(api)]
-    with _quiet():
+    with quiet():
         for api in chosen:
-            function = reference(api)
-            if function is not None and (found := _accepted(api, function, takes_device)) is not None:
-                expected[api.name] = found
+            function = function_of(api, reference(counterpart(api)))
+            if function is not None and (found := accepted(api, function, takes_device)) is not None:
+                expected[api.name] = found[1:]
         with inside():
             outcomes = {
-                api.name: _outcome(own(api), expected[api.name][0], device)
+                api.name: _outcome(function_of(api, own(api)), expected[api.name][0], device)
                 for api in chosen
                 if api.name in expected
             }
-    mode: Mode = "exact" if exact else "allclose"
     return {
-        name: _trial(expected[name][1], outcome, place or device, None if "empty" in name else mode)
+        name: trial_of(name, expected[name][1], outcome, place or device, exact=exact)
         for name, outcome in outcomes.items()
     }
 
 
-def _accepted(api: Api, function: Callable[..., Any], takes_device: bool) -> tuple[Arguments, Outcome] | None:
-    """The first arguments that the reference side takes, and what it does with them."""
-    for _, arguments in zip(
-        range(_ATTEMPTS), argument_sets(api.signatures, device=takes_device), strict=False
-    ):
+def trial_arguments(api: Api, takes_device: bool) -> Iterator[Arguments]:
+    """What an API is tried with, in this order; ``takes_device`` passes the device by its own parameter."""
+    by_name = api.name in _COUNTERPARTS  # which says the device
+    return itertools.islice(argument_sets(api, device=takes_device and not by_name), _ATTEMPTS)
+
+
+def accepted(
+    api: Api, function: Callable[..., Any], takes_device: bool
+) -> tuple[int, Arguments, Outcome] | None:
+    """The first arguments that the reference side takes, with their number, and what it does with them."""
+    for attempt, arguments in enumerate(trial_arguments(api, takes_device)):
         outcome = run(function, arguments, "cpu")
         if not outcome.exception:
-            return arguments, outcome
+            return attempt, arguments, outcome
     return None
 
 
@@ -109,13 +136,17 @@ def _outcome(function: Callable[..., Any] | None, arguments: Arguments, device: 
     return run(function, arguments, device)
 
 
-def _trial(expected: Outcome, found: Outcome, place: str, mode: Mode | None) -> Trial:
+def trial_of(name: str, expected: Outcome, found: Outcome, place: str, *, exact: bool) -> Trial:
+    """How ``found`` differs from ``expected``, where results must lie on ``place``."""
+    mode: Mode | None = "exact" if exact else "allclose"
+    if "empty" in name:
+        mode = None
     different = tuple(differences(expected, found, place, mode))
     return Trial(1, different, silent=not found.exception)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Every warning comes each time, on both sides; the random state and the filters stay as they were."""
     once = torch.is_warn_always_enabled()
     torch.set_warn_always(True)

@@ -1,4 +1,5 @@
-"""What can be held against PyTorch's surface: the redirection, the compile backend, a device, a module.
+"""What can be held against PyTorch's surface: the redirection, the compile backend, a device, a module, a
+package that patches.
 
 A provider is chosen by a word, as on the command line; its module is imported only then.
 """
@@ -16,6 +17,7 @@ _FACTORIES = {
     "compile": "compilation",
     "device": "device",
     "module": "module",
+    "patched": "patched",
 }
 """First word → module here with ``make(rest)``."""
 
@@ -24,6 +26,7 @@ DESCRIPTIONS = {
     "compile": "the compile backend's registry of lowerings",
     "device:NAME": "a device of PyTorch's, beside its CPU",
     "module:OURS=TORCH[,…]": "the user's modules, each beside a namespace of PyTorch's",
+    "patched:PACKAGE": "a package that changes PyTorch when it is imported",
 }
 
 

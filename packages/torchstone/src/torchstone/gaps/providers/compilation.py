@@ -48,6 +48,9 @@ class CompilationProvider:
     def compared(self) -> str:
         return "which overloads of the operator have a lowering or are decomposed; nothing is run"
 
+    def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
+        return {api.name: found for api in apis if (found := self.answer(api)) is not None}
+
     def answer(self, api: Api) -> Answer | None:
         if api.namespace not in _PREFIXES or api.kind not in ("function", "method"):
             return None

@@ -31,6 +31,9 @@ class DeviceProvider:
     def compared(self) -> str:
         return f"the same call on {self.device} and on the CPU; values within the tolerance of their dtype"
 
+    def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
+        return {api.name: found for api in apis if (found := self.answer(api)) is not None}
+
     def answer(self, api: Api) -> Answer | None:
         """Every API that can be called with tensors or a device; what it does there only a trial can tell."""
         if api.name.startswith("torch.cuda.") or not callable_safely(api):

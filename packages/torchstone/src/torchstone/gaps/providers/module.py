@@ -32,6 +32,9 @@ class ModuleProvider:
     def compared(self) -> str:
         return "each side is called with the same arguments on the CPU: PyTorch's own API and the module's"
 
+    def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
+        return {api.name: found for api in apis if (found := self.answer(api)) is not None}
+
     def answer(self, api: Api) -> Answer | None:
         if api.namespace not in self.pairs:
             return None

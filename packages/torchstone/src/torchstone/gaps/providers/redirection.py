@@ -52,6 +52,9 @@ class RedirectionProvider:
     def _by_name(self) -> Mapping[str, Patch]:
         return {patch.name: patch for patch in self.table}
 
+    def answers(self, apis: Iterable[Api]) -> Mapping[str, Answer]:
+        return {api.name: self.answer(api) for api in apis}
+
     def answer(self, api: Api) -> Answer:
         for name in _names(api):
             if (patch := self._by_name.get(name)) is not None:
