@@ -79,7 +79,7 @@ def test_the_checks_of_the_guide_can_fail(followed: dict[str, Any]) -> None:
     ("signature", "says"),
     [
         ("x", r"leaves out \['cap'\]"),
-        ("x, cap, extra", r"takes \['extra'\], which shop.soft_cap.default has not"),
+        ("x, cap, extra", r"takes \['extra'\], which shop.soft_cap.default does not have"),
         ("x, cap", r"never uses its parameter\(s\) \['cap'\]"),
     ],
 )

@@ -74,7 +74,7 @@ class Aliasing:
     def behind(self, count: int) -> Aliasing:
         """The same for a graph with ``count`` more outputs before the others."""
         remade = {
-            place + count: base if base.of_input else base._replace(position=base.position + count)
+            place + count: base if base.of_input else Remade(False, base.position + count)
             for place, base in self.remade.items()
         }
         return Aliasing(remade, {place: output + count for place, output in self.written.items()})
