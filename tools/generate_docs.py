@@ -34,7 +34,7 @@ from markdown_tables import WRITTEN, code, table  # noqa: E402
 from optest import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, lowering  # noqa: E402
-from torchstone.compiler.index_checks import RULES  # noqa: E402
+from torchstone.compiler.value_checks import ASSERTIONS  # noqa: E402
 from torchstone.dtypes import DType  # noqa: E402
 from torchstone.lowering import Lowering  # noqa: E402
 
@@ -85,11 +85,24 @@ A program cannot raise. What it does with an index out of range is in the table;
 `config.check_indices` it raises `IndexOutOfRange` instead, with the operator and the line of the
 model. A program is exported or compiled with the checks or without them; without them they cost
 nothing. Branches of conditions and bodies of loops are checked too; the condition of a `while_loop`
-is not. Nor are the `indices` of `max_unpool2d` and `max_unpool3d`, whose range is the result's size,
-and the `targets` of `_ctc_loss`, which may hold anything behind their lengths: out of range the
-former write nothing, the latter read the nearest class.
+is not. Nor are the `targets` of `_ctc_loss`, which may hold anything behind their lengths: out of
+range they read the nearest class. The `indices` of `max_unpool2d` and `max_unpool3d`, whose range is
+the result's size, are checked with the values.
 
-{indices}"""
+{indices}
+## Refused values
+
+Eager PyTorch also looks at values when it runs, and raises. A program computes on: a division by
+zero returns some number, a failed factorization NaN or infinities. With `config.check_values` it
+raises `InvalidValue` instead, with the operator, the line of the model and PyTorch's words, without
+the numbers in them that only a running kernel knows. The same holds as for indices.
+
+Three kinds of refusals are not reported. `linalg.eigh`, and `linalg.svd` of infinite values, fail
+where LAPACK does, which depends on the size of the matrix. What PyTorch's Python code asks while it
+is traced (`cov` of negative weights, `quantile` beyond [0, 1]) is traced as if it were right.
+`torch.compile` expands `one_hot` before it is lowered, and its classes are not checked there.
+
+{values}"""
 
 
 def operators_page() -> str:
@@ -105,6 +118,7 @@ def operators_page() -> str:
         higher_order=code(one.name for one in registry.higher_order_lowerings()),
         legend="".join(f"- {line}\n" for line in legend),
         indices=index_table(),
+        values=value_table(),
     )
     parts = [WRITTEN, introduction]
     for family, entries in sorted(families.items()):
@@ -125,14 +139,26 @@ def index_table() -> str:
     """Every operator with index operands: what may be in them, and what happens to the rest."""
     rows = [
         (
-            f"`{str(overload).removeprefix('aten.')}`",
+            f"`{entry.name.removeprefix('aten.')}`",
             f"`{rule.operand}`",
             "from the end" if rule.negative else "the end" if rule.exempt == -1 else "out of range",
             rule.effect,
         )
-        for overload, rule in sorted(RULES.items(), key=lambda item: str(item[0]))
+        for entry in lowering.load()
+        if (rule := entry.indices) is not None
     ]
     return table(("overload", "indices", "negative", "out of range, without checks"), rows)
+
+
+def value_table() -> str:
+    """Every operator that refuses values, and PyTorch's words."""
+    rules = [(entry.name, rule) for entry in lowering.load() for rule in entry.values]
+    rules += [(str(overload), rule) for overload, rule in ASSERTIONS.items()]
+    rows = [
+        (f"`{name.removeprefix('aten.')}`", lowered_samples.refused_values(rule))
+        for name, rule in sorted(rules, key=lambda one: one[0])
+    ]
+    return table(("overload", "what PyTorch says"), rows)
 
 
 def gap_text(entry: Lowering) -> str:

@@ -22,11 +22,11 @@ from torch.fx import Graph, GraphModule, Node
 
 from operator_samples import Sample, load_samples
 from torchstone import dtypes, hlo, lowering
-from torchstone.compiler.index_checks import RULES
 from torchstone.compiler.lower import lower_graph
 from torchstone.compiler.normalize import mended_operators
 from torchstone.compiler.support import needs_seed, unsupported_reason
 from torchstone.lowering import Lowering
+from torchstone.lowering.checks import ValueRule
 
 COMPOSITES = """\
 # Composites
@@ -126,7 +126,8 @@ def operator_records() -> str:
             "gaps": {dtype.name: reason for dtype, reason in sorted(entry.gaps.items(), key=str)},
             "lowered_to": sorted(emitted[entry.name][0]),
             "composites": sorted(emitted[entry.name][1]),
-            "indices": index_behavior(entry.overload),
+            "indices": index_behavior(entry),
+            "values": [refused_values(rule) for rule in entry.values],
         }
         for entry in lowering.load()
     }
@@ -137,12 +138,17 @@ def operator_records() -> str:
 _STRUCTURE = {"func.return", "stablehlo.return"}
 
 
-def index_behavior(overload: OpOverload) -> dict[str, Any] | None:
+def index_behavior(entry: Lowering) -> dict[str, Any] | None:
     """What the overload does with indices that are out of range; None if it takes none."""
-    rule = RULES.get(overload)
+    rule = entry.indices
     if rule is None:
         return None
     return {"operand": rule.operand, "from_the_end": rule.negative, "out_of_range": rule.effect}
+
+
+def refused_values(rule: ValueRule) -> str:
+    """What PyTorch says to the values that a rule refuses."""
+    return rule.says if isinstance(rule.says, str) else "the message of the call"
 
 
 @cache

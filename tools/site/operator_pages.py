@@ -59,6 +59,8 @@ def _page(packet: str, overloads: Mapping[str, Mapping[str, Any]]) -> Iterator[s
             counting = " They may count from the end." if indices["from_the_end"] else ""
             effect = f"{indices['out_of_range']}.{counting}"
             yield f"- **indices out of range** in `{indices['operand']}`: {effect}"
+        for words in record["values"]:
+            yield f"- **refused values** with `check_values`: {words}"
         yield ""
 
 

@@ -10,14 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy
 
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
-from .artifact import Artifact, Signature, load_artifact, save_artifact
+from .artifact import Artifact, CheckKind, Signature, load_artifact, save_artifact
 from .config import config
-from .errors import ConfigError, raise_out_of_range
+from .errors import ConfigError, raise_failed_checks
 from .runtime import Buffer, Executable, get_engine, refine
 from .runtime.buffers import check_buffer
 from .shapes import bind, evaluate, is_static
@@ -123,7 +123,8 @@ class Program:
         """Run on the engine.
 
         Raises :class:`InputMismatch` where an argument differs from the signature, and
-        :class:`IndexOutOfRange` if the program was exported with ``config.check_indices``.
+        :class:`IndexOutOfRange` and :class:`InvalidValue` if the program was exported with
+        ``config.check_indices`` and ``config.check_values``.
         """
         leaves = flatten(self.signature.input_tree, (args, kwargs))
         given = [leaves[i] for i in range(len(leaves))]
@@ -140,11 +141,13 @@ class Program:
     def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
         """Write mutations back; returns the outputs in the caller's kind of array.
 
-        Whatever can fail comes before anything is written, :class:`IndexOutOfRange` among it.
+        Whatever can fail comes before anything is written, checks of indices and values among it.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
-        raise_out_of_range(
-            (str(spec.target), bool(buffer.to_numpy())) for spec, buffer in made if spec.kind == "index_check"
+        raise_failed_checks(
+            (spec.kind, str(spec.target), bool(buffer.to_numpy()))
+            for spec, buffer in made
+            if spec.kind in get_args(CheckKind)
         )
         as_torch = wants_torch(given)
         outputs = [

@@ -45,7 +45,8 @@ SIGNATURE = "signature.json"
 WEIGHTS = "weights.safetensors"
 
 InputKind = Literal["parameter", "buffer", "constant", "input", "seed"]
-OutputKind = Literal["output", "buffer_mutation", "input_mutation", "index_check"]
+CheckKind = Literal["index_check", "value_check"]
+OutputKind = Literal["output", "buffer_mutation", "input_mutation", CheckKind]
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class OutputSpec:
     """One result of ``main``, in order.
 
     ``target`` of a mutation is the buffer's name among the weights, or the name
-    of the input that receives the result; of an index check (0-d bool, true if in
-    range) it is what is checked, as the error says it.
+    of the input that receives the result; of a check (0-d bool, true if all is
+    right) it is what is checked, as the error says it.
     """
 
     kind: OutputKind

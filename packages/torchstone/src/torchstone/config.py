@@ -61,6 +61,11 @@ class Config:
         "Let programs that are exported or compiled from now on report an index that is out of range "
         "instead of reading the nearest element or writing nothing.",
     )
+    check_values: bool = _setting(
+        False,
+        "Let programs that are exported or compiled from now on report values that eager PyTorch refuses "
+        "(an integer divided by zero, a singular matrix, a negative weight) instead of computing on.",
+    )
     specializations: int = _setting(
         16, "Shapes for which one compiled graph with symbolic dimensions keeps executables."
     )

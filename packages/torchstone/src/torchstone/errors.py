@@ -154,13 +154,28 @@ class IndexOutOfRange(TorchstoneError, IndexError):
     """A program that checks its indices was called with one outside its range."""
 
 
-def raise_out_of_range(checks: Iterable[tuple[str, bool]]) -> None:
-    """Raises :class:`IndexOutOfRange` with the texts of the checks that failed: ``(text, in range)``."""
-    failed = [text for text, in_range in checks if not in_range]
-    if failed:
+class InvalidValue(TorchstoneError, RuntimeError):
+    """A program that checks values was called with one that eager PyTorch refuses."""
+
+
+def raise_failed_checks(checks: Iterable[tuple[str, str, bool]]) -> None:
+    """Raises for the checks that failed: ``(kind in the signature, text, whether it holds)``.
+
+    :class:`IndexOutOfRange` if there are indices among them, else :class:`InvalidValue`.
+    """
+    failed: dict[str, list[str]] = {}
+    for kind, text, holds in checks:
+        if not holds:
+            failed.setdefault(kind, []).append(text)
+    if "index_check" in failed:
         raise IndexOutOfRange(
-            "index out of range in " + "; ".join(failed),
+            "index out of range in " + "; ".join(failed["index_check"]),
             hint="correct the indices; they are checked because config.check_indices was set",
+        )
+    if "value_check" in failed:
+        raise InvalidValue(
+            "eager PyTorch refuses values in " + "; ".join(failed["value_check"]),
+            hint="correct the values; they are checked because config.check_values was set",
         )
 
 

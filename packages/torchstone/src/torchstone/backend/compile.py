@@ -15,9 +15,9 @@ from torch.fx import GraphModule
 
 from ..compiler.normalize import (
     decompositions,
+    factorization_checks,
     mended_operators,
     passing_value_checks,
-    without_factorization_checks,
 )
 from ..torch_internals.dynamo import (
     OutputType,
@@ -43,7 +43,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with without_factorization_checks(), passing_value_checks(), mended_operators():
+    with factorization_checks(kept=options.check_values), passing_value_checks(), mended_operators():
         return compiler(module, example_inputs)
 
 

@@ -20,6 +20,8 @@ class Options:
     compiled parts run. ``specializations``: executables kept per graph with
     symbolic dimensions. ``check_indices``: raise
     :class:`~torchstone.errors.IndexOutOfRange` where an index is out of range.
+    ``check_values``: raise :class:`~torchstone.errors.InvalidValue` where eager
+    PyTorch refuses a value.
     """
 
     fallback: bool = True
@@ -27,6 +29,7 @@ class Options:
     device: str = "cpu"
     specializations: int = 16
     check_indices: bool = False
+    check_values: bool = False
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:

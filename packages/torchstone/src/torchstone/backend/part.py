@@ -9,11 +9,11 @@ import torch
 from torch.fx import GraphModule
 
 from .. import dtypes, hlo
+from ..compiler.checks import Check, add_checks
 from ..compiler.graphs import operator_nodes, output_values, shape_of
-from ..compiler.index_checks import add_index_checks
 from ..compiler.lower import lower_graph
 from ..compiler.support import needs_seed
-from ..errors import raise_out_of_range
+from ..errors import raise_failed_checks
 from ..runtime import get_engine
 from .layouts import arrange_layouts
 from .options import Options
@@ -48,9 +48,11 @@ class CompiledPart:
             bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
         )
         self._call: Callable[[list[Any]], list[Any]] | None = None
-        self._checks: list[str] = []
-        if options.check_indices:
-            module, self._checks = add_index_checks(module)
+        self._checks: list[Check] = []
+        if options.check_indices or options.check_values:
+            module, self._checks = add_checks(
+                module, indices=options.check_indices, values=options.check_values
+            )
         if not output_values(module):
             return
         arguments = [
@@ -79,8 +81,10 @@ class CompiledPart:
         results = self._call(tensors) if self._call is not None else []
         if self._checks:
             count = len(results) - len(self._checks)
-            results, fits = results[:count], results[count:]
-            raise_out_of_range(zip(self._checks, map(bool, fits), strict=True))
+            results, holds = results[:count], results[count:]
+            raise_failed_checks(
+                (check.kind, check.text, bool(one)) for check, one in zip(self._checks, holds, strict=True)
+            )
         for position, layout in self._orders.outputs:
             results[position] = layout.of(results[position])
         return results if self._outputs.plain else self._outputs.assemble(inputs, results)

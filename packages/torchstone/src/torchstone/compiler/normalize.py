@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, default_decompositions
 
+from ..config import config
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
 from ..lowering.operators import traced_losses_and_solvers
@@ -26,13 +27,15 @@ from ..torch_internals.dispatch import (
     kernels,
     python_kernels,
 )
-from ..torch_internals.export import exporting_here, without_effect
+from ..torch_internals.export import exporting_here, kept_in_graphs, without_effect
 from ..torch_internals.fake import rules
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 from .overrides import quick_overrides
+
+aten = namespace("aten")
 
 
 @cache
@@ -90,17 +93,20 @@ def _is_implicit(overload: Any) -> bool:
 
 
 @contextmanager
-def without_factorization_checks() -> Iterator[None]:
-    """Trace PyTorch's check that a factorisation succeeded as an operator without effect.
+def factorization_checks(*, kept: bool) -> Iterator[None]:
+    """Trace PyTorch's check that a factorization succeeded as an operator without effect.
 
     It is registered as one that must stay in order, which threads tokens through
     the whole graph; a program cannot raise, so that nothing would be kept by them.
+    ``kept`` leaves its calls in the graph, for ``config.check_values``.
     """
-    with tracing(), patched(without_effect("aten::_linalg_check_errors")):
+    check = aten._linalg_check_errors.default
+    with (
+        tracing(),
+        patched(without_effect("aten::_linalg_check_errors"), *(kept_in_graphs(check) if kept else ())),
+    ):
         yield
 
-
-aten = namespace("aten")
 
 _PASSING = {
     # that a loss does not depend on the phases of complex singular vectors
@@ -223,7 +229,7 @@ def normalize(program: ExportedProgram) -> ExportedProgram:
 def _functional(program: ExportedProgram) -> ExportedProgram:
     with (
         torch.no_grad(),
-        without_factorization_checks(),
+        factorization_checks(kept=config.check_values),
         patched(*exporting_here()),
         mended_operators(),
         quick_overrides(),

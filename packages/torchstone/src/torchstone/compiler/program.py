@@ -31,8 +31,8 @@ from ..torch_internals import pytree
 from ..trees import Tree, field_names, plain_constant
 from .aliasing import check_example_aliasing
 from .capture import capture
+from .checks import add_checks
 from .graphs import shape_of, to_numpy
-from .index_checks import add_index_checks
 from .lower import lower_graph
 from .normalize import normalize
 from .support import find_unsupported, needs_seed
@@ -110,11 +110,13 @@ def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") 
     if unsupported:
         raise UnsupportedOperators(unsupported)
     builder = _Builder(exported, weights)
-    if config.check_indices:
-        graph_module, checks = add_index_checks(graph_module)
+    if config.check_indices or config.check_values:
+        graph_module, checks = add_checks(
+            graph_module, indices=config.check_indices, values=config.check_values
+        )
         builder.outputs += [
-            OutputSpec("index_check", f"index_check{i}", (), dtypes.BOOL, text)
-            for i, text in enumerate(checks)
+            OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
+            for i, check in enumerate(checks)
         ]
     seed = needs_seed(graph_module)
     module = lower_graph(

@@ -16,6 +16,7 @@ from .. import hlo
 from ..dtypes import STANDARD, DType
 from ..hlo import Value
 from ..torch_internals.operators import OpOverload, schema_of
+from .checks import ValueRule
 from .common import axes_of, cast
 from .composites import composed_whole
 from .promotion import broadcast, opmath, result_dtype
@@ -31,12 +32,13 @@ def _register(
     dtypes: frozenset[DType],
     gaps: Mapping[DType, str] | None,
     ignores: Sequence[str] = (),
+    values: Sequence[ValueRule] = (),
 ) -> None:
     # The family and the place in error messages are the caller's, not this module's.
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__name__ = function.__qualname__ = str(overloads[0]).removeprefix("aten.")
     function.__doc__ = inspect.getdoc(kernel)
-    lowers(*overloads, dtypes=dtypes, gaps=gaps, ignores=ignores)(function)
+    lowers(*overloads, dtypes=dtypes, gaps=gaps, ignores=ignores, values=values)(function)
 
 
 def lowers_unary(
@@ -79,6 +81,7 @@ def lowers_binary(
     kernel: Kernel,
     dtypes: frozenset[DType] = STANDARD,
     gaps: Mapping[DType, str] | None = None,
+    values: Sequence[ValueRule] = (),
 ) -> None:
     """``f(self, other)`` computed in the result's (op-math) dtype after broadcasting."""
 
@@ -86,7 +89,7 @@ def lowers_binary(
         x, y = broadcast((self, other), opmath(out.dtype), out.shape)
         return cast(kernel(x, y), out.dtype)
 
-    _register(overloads, function, kernel, dtypes, gaps)
+    _register(overloads, function, kernel, dtypes, gaps, values=values)
 
 
 def lowers_compare(

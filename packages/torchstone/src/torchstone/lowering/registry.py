@@ -38,6 +38,7 @@ from ..dtypes import STANDARD, DType
 from ..errors import LoweringDefinitionError
 from ..torch_internals import versions
 from ..torch_internals.operators import HigherOrderOperator, MissingOverload, OpOverload, schema_of
+from .checks import IndexRule, ValueRule
 
 SPECIAL = frozenset({"out", "rng", "meta", "expand", "expand_wide"})
 EXPANSIONS = frozenset({"expand", "expand_wide"})
@@ -66,7 +67,8 @@ class Lowering:
     ``dtypes`` are those of its first tensor operand (of the result, if it has
     none); ``gaps`` gives the reason for each dtype that PyTorch's CPU kernels
     take and this lowering does not. ``refuses`` says why a call with the given
-    arguments cannot be lowered, or None.
+    arguments cannot be lowered, or None. ``indices`` and ``values`` are what eager PyTorch
+    asks of them when a call runs.
     """
 
     overload: OpOverload
@@ -75,6 +77,8 @@ class Lowering:
     dtypes: frozenset[DType]
     gaps: Mapping[DType, str] = field(default_factory=dict)
     refuses: Refusal | None = None
+    indices: IndexRule | None = None
+    values: tuple[ValueRule, ...] = ()
     special: frozenset[str] = frozenset()
     parameters: tuple[str, ...] = ()
     respelled: Mapping[str, str] = field(default_factory=dict)
@@ -176,6 +180,8 @@ def lowers(
     gaps: Mapping[DType, str] | None = None,
     ignores: Iterable[str] = (),
     refuses: Refusal | None = None,
+    indices: IndexRule | None = None,
+    values: Iterable[ValueRule] = (),
     renamed: Mapping[str, str] | None = None,
     into: Registry = registry,
 ) -> Callable[[Function], Function]:
@@ -184,7 +190,8 @@ def lowers(
     ``ignores`` names schema parameters that the function does not take although
     they matter elsewhere (say why beside it); layout, device, pinning and
     memory format never change values and are ignored everywhere. ``refuses`` is
-    for calls that only their arguments tell apart from those that can be lowered.
+    for calls that only their arguments tell apart from those that can be lowered. ``indices`` and
+    ``values`` are what eager PyTorch asks of them when a call runs (see :mod:`.checks`).
     ``renamed`` gives the other name that a parameter has in some supported versions of PyTorch.
 
     An overload that this PyTorch lacks is left out, and so is one of Torchstone's own lowerings whose
@@ -218,6 +225,8 @@ def lowers(
                     dtypes=frozenset(dtypes),
                     gaps=dict(gaps or {}),
                     refuses=refuses,
+                    indices=indices,
+                    values=tuple(values),
                     special=special,
                     parameters=parameters,
                     respelled=respelled,

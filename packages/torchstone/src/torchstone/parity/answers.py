@@ -1,8 +1,9 @@
 """Calls of a suite answered by StableHLO artifacts: many calls in one program.
 
 Forward calls are exported, saved, loaded and run; those that must raise with
-``config.check_indices``, since programs without it take every index. Calls that differentiate are traced
-with autograd inside, made functional, lowered to a portable module and run. Not here:
+``config.check_indices`` and ``check_values``, since programs without them take everything.
+Calls that differentiate are traced with autograd inside, made functional, lowered to a
+portable module and run. Not here:
 what optest's drivers are (``conformance``) and whether an answer is right (optest).
 """
 
@@ -38,6 +39,7 @@ from ..config import override
 from ..errors import (
     CaptureError,
     IndexOutOfRange,
+    InvalidValue,
     UnsupportedDtype,
     UnsupportedLayout,
     UnsupportedOperators,
@@ -107,10 +109,9 @@ def _charged(answers: list[Answer], lost: Parts) -> list[Answer]:
 
 
 def _failed(error: BaseException) -> Answer:
-    if isinstance(error, IndexOutOfRange):  # calls that must raise run with the checks
-        return Answer(
-            unsupported=f"raised with config.check_indices only, not in PyTorch's words: {error.message}"
-        )
+    if isinstance(error, (IndexOutOfRange, InvalidValue)):  # calls that must raise run with the checks
+        setting = "check_indices" if isinstance(error, IndexOutOfRange) else "check_values"
+        return Answer(unsupported=f"raised with config.{setting} only, in other words: {error.message}")
     if isinstance(error, _DECLINED):
         return Answer(unsupported=_reason(error), error=error)
     return Answer(error=error)
@@ -128,10 +129,11 @@ def _exported(
 ) -> _Outcome:
     """All outputs of every run of the loaded artifact; ``seconds`` is filled in."""
     runs = []
-    with torch.no_grad():
+    must_raise = calls[0].results is None
+    with torch.no_grad(), override(check_indices=must_raise, check_values=must_raise):
         with _timed(seconds, "capture"):
             exported = capture(calls)
-        with _timed(seconds, "lowering"), override(check_indices=calls[0].results is None):
+        with _timed(seconds, "lowering"):
             source = lower_program(exported)
             artifact = source.artifact()
         with _timed(seconds, "artifact"), tempfile.TemporaryDirectory(prefix="torchstone-") as folder:

@@ -12,13 +12,14 @@ from torch._ops import _OpNamespace
 from .dynamo import traced_instead
 from .fake import fake_rules
 from .operators import OpOverload
-from .patches import Patch, attributes, for_tracing_thread, functions, is_tracing
+from .patches import Members, Patch, attributes, for_tracing_thread, functions, is_tracing
 from .probing import Internal
 
 _EXPORT = "exporting"
 _exported_program = Internal("torch.export.exported_program", _EXPORT)
 _override = Internal("torch.export.exported_program._override_composite_implicit_decomp", _EXPORT)
 _effects = Internal("torch._library.simple_registry.singleton", _EXPORT).get
+_impure = Internal("torch.fx.node._side_effectful_functions", "checking values")
 _materialize = Internal("torch._export.utils._materialize_cpp_cia_ops", _EXPORT)
 _collect_aten = Internal("torch._export.utils._collect_all_valid_cia_ops_for_aten_namespace", _EXPORT)
 _is_preservable = Internal("torch._export.utils._is_preservable_cia_op", _EXPORT)
@@ -63,6 +64,11 @@ def without_effect(qualified_name: str) -> Patch:
     """Lets the thread that traces treat an operator (``aten::name``) as one without effect."""
     entry = _effects().find(qualified_name)
     return attributes(entry, effect=_NoEffect(entry.effect))
+
+
+def kept_in_graphs(operator: OpOverload) -> list[Patch]:
+    """Lets graphs keep calls of an operator whose results nothing uses."""
+    return [Patch(Members(_impure.get()), {operator: True})]
 
 
 class _NoEffect:

@@ -17,6 +17,7 @@ from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOAT32, FLOATIN
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import magnitude, truncate
+from ..conditions import DIVISOR, ROUNDED_DIVISOR
 from ..factories import lowers_binary, lowers_unary
 from ..precise import in_double
 from ..promotion import as_value, broadcast, opmath
@@ -139,10 +140,12 @@ def _divide_toward_zero(a: Value, b: Value) -> Value:
 _ROUNDED = {None: _divide, "floor": _divide_down, "trunc": _divide_toward_zero}
 
 lowers_binary(aten.div.Tensor, aten.div.Scalar, kernel=_divide, dtypes=_ALL)
-lowers_binary(aten.floor_divide.default, aten.floor_divide.Scalar, kernel=_divide_down, dtypes=_REAL)
+lowers_binary(
+    aten.floor_divide.default, aten.floor_divide.Scalar, kernel=_divide_down, dtypes=_REAL, values=[DIVISOR]
+)
 
 
-@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, dtypes=_ALL)
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, dtypes=_ALL, values=[ROUNDED_DIVISOR])
 def div_mode(self: Value, other: Any, rounding_mode: str | None, *, out: Spec) -> Value:
     """``self / other``, rounded down (``floor``), toward zero (``trunc``) or not at all (None)."""
     x, y = broadcast((self, other), opmath(out.dtype), out.shape)
@@ -170,8 +173,9 @@ lowers_binary(
     aten.remainder.Scalar_Tensor,
     kernel=_modulo,
     dtypes=_REAL,
+    values=[DIVISOR],
 )
-lowers_binary(aten.fmod.Tensor, aten.fmod.Scalar, kernel=_fmod, dtypes=_REAL)
+lowers_binary(aten.fmod.Tensor, aten.fmod.Scalar, kernel=_fmod, dtypes=_REAL, values=[DIVISOR])
 
 
 def _reciprocal(x: Value) -> Value:

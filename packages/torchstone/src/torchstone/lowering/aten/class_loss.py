@@ -15,6 +15,7 @@ from ... import hlo
 from ...dtypes import FLOATING
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import NEAREST_CLASS, IndexRule, classes
 from ..composites import Optional, Specs, composed
 from ..registry import Spec, lowers
 from .loss import Reduction, reduction_name
@@ -37,7 +38,12 @@ def _class_weights(target: Value, valid: Value, weight: Optional, like: Value) -
     return hlo.select(valid, chosen, 0.0)
 
 
-@lowers(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default, dtypes=FLOATING)
+@lowers(
+    aten.nll_loss_forward.default,
+    aten.nll_loss2d_forward.default,
+    dtypes=FLOATING,
+    indices=IndexRule("target", classes, NEAREST_CLASS),
+)
 def nll_loss(
     self: Value, target: Value, weight: Optional, reduction: int, ignore_index: int, out: Specs
 ) -> list[Optional]:

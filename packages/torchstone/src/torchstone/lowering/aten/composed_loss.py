@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...dtypes import FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import NEAREST_CLASS, IndexRule, classes
 from ..composites import Expand, Optional, expanded
 from ..implicit_operators import own
 from ..registry import Spec, lowers
@@ -18,7 +19,7 @@ from .loss import reduction_name
 aten = namespace("aten")
 
 
-@lowers(aten.cross_entropy_loss.default, dtypes=FLOATING)
+@lowers(aten.cross_entropy_loss.default, dtypes=FLOATING, indices=IndexRule("target", classes, NEAREST_CLASS))
 def cross_entropy_loss(
     self: Value,
     target: Value,

@@ -17,6 +17,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
+from ..conditions import CTC_LENGTHS
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -180,7 +181,13 @@ def _gradient(
     return hlo.fori(hlo.scalar(time, INT32), step, [hlo.zeros_like(log_probs), nothing])[0]
 
 
-@lowers(aten._ctc_loss.default, aten._ctc_loss.Tensor, dtypes=DTYPES, ignores=("zero_infinity",))
+@lowers(
+    aten._ctc_loss.default,
+    aten._ctc_loss.Tensor,
+    dtypes=DTYPES,
+    ignores=("zero_infinity",),
+    values=CTC_LENGTHS,
+)
 def _ctc_loss(
     log_probs: Value,
     targets: Value,

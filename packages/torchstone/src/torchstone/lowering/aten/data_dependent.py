@@ -14,6 +14,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import Expand, expanded
+from ..conditions import REPEATS
 from ..implicit_operators import own
 from ..registry import Spec, lowers
 from .masking import ordinal
@@ -42,7 +43,9 @@ def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
 
 
 # Without ``output_size`` the size of the result is unknown, and this is not reached.
-@lowers(aten.repeat_interleave.Tensor, dtypes=frozenset({INT32, INT64}), ignores=("output_size",))
+@lowers(
+    aten.repeat_interleave.Tensor, dtypes=frozenset({INT32, INT64}), ignores=("output_size",), values=REPEATS
+)
 def repeat_interleave(repeats: Value, out: Spec) -> Value:
     """Each position of 1-d ``repeats`` as often as its element says."""
     counts = hlo.convert(repeats, INT64)

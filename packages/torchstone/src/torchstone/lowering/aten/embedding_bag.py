@@ -16,8 +16,10 @@ from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import CLAMPED, IndexRule, rows
 from ..common import NOTHING_TO_DO, counter, is_empty
 from ..composites import composed
+from ..conditions import OFFSETS
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .index_updates import count_of_each
@@ -125,6 +127,8 @@ def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
     aten._embedding_bag_forward_only.default,
     dtypes=FLOATING,
     ignores=("scale_grad_by_freq", "sparse"),
+    indices=IndexRule("indices", rows, CLAMPED),
+    values=OFFSETS,
 )
 def embedding_bag(
     weight: Value,

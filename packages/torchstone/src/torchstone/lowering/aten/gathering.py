@@ -14,8 +14,10 @@ from ... import hlo
 from ...dtypes import COPYABLE, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import CLAMPED, IndexRule, along, elements, rows
 from ..common import at_least_1d, axis_of, flatten, is_empty
 from ..composites import Expand, composed_whole, expanded
+from ..conditions import CLASSES
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -62,7 +64,12 @@ def positions(shape: Sequence[hlo.Dim], indices: Sequence[Value | None]) -> Posi
 
 
 # Boolean masks have been turned into positions, of a size that depends on data, before this is reached.
-@lowers(aten.index.Tensor, aten._unsafe_index.Tensor, dtypes=COPYABLE)
+@lowers(
+    aten.index.Tensor,
+    aten._unsafe_index.Tensor,
+    dtypes=COPYABLE,
+    indices=IndexRule("indices", along, CLAMPED, negative=True),
+)
 def index(self: Value, indices: list[Value | None], out: Spec) -> Value:
     """``self[indices]`` with integer tensors and, for whole axes, ``None``."""
     if is_empty(out.shape):
@@ -81,7 +88,7 @@ def index(self: Value, indices: list[Value | None], out: Spec) -> Value:
     )
 
 
-@lowers(aten.index_select.default, dtypes=COPYABLE)
+@lowers(aten.index_select.default, dtypes=COPYABLE, indices=IndexRule("index", along, CLAMPED))
 def index_select(self: Value, dim: int, index: Value, out: Spec) -> Value:
     """The parts of an axis at the positions in a 0-d or 1-d ``index``."""
     if is_empty(out.shape):
@@ -97,7 +104,9 @@ def like_index(x: Value, index: Value, axis: int) -> Value:
 
 
 # A sparse gradient is a matter of autograd, not of the value.
-@lowers(aten.gather.default, dtypes=COPYABLE, ignores=("sparse_grad",))
+@lowers(
+    aten.gather.default, dtypes=COPYABLE, ignores=("sparse_grad",), indices=IndexRule("index", along, CLAMPED)
+)
 def gather(self: Value, dim: int, index: Value, out: Spec) -> Value:
     """One element along ``dim`` for each element of ``index``."""
     if is_empty(out.shape):
@@ -107,7 +116,7 @@ def gather(self: Value, dim: int, index: Value, out: Spec) -> Value:
     return hlo.reshape(hlo.take_along(like_index(x, index, axis), index, axis), out.shape)
 
 
-@lowers(aten.take.default, dtypes=COPYABLE)
+@lowers(aten.take.default, dtypes=COPYABLE, indices=IndexRule("index", elements, CLAMPED, negative=True))
 def take(self: Value, index: Value, out: Spec) -> Value:
     """Elements of the flattened tensor."""
     if is_empty(out.shape):
@@ -116,7 +125,12 @@ def take(self: Value, index: Value, out: Spec) -> Value:
 
 
 # These three matter to the gradient only.
-@lowers(aten.embedding.default, dtypes=COPYABLE, ignores=("padding_idx", "scale_grad_by_freq", "sparse"))
+@lowers(
+    aten.embedding.default,
+    dtypes=COPYABLE,
+    ignores=("padding_idx", "scale_grad_by_freq", "sparse"),
+    indices=IndexRule("indices", rows, CLAMPED),
+)
 def embedding(weight: Value, indices: Value, out: Spec) -> Value:
     """The rows of ``weight`` at ``indices``."""
     if is_empty(out.shape):
@@ -124,7 +138,7 @@ def embedding(weight: Value, indices: Value, out: Spec) -> Value:
     return composed_whole("embedding", [weight, indices], lambda w, i: hlo.take(w, i, 0), out, {})
 
 
-@lowers(aten.one_hot.default, dtypes=frozenset({INT64}))
+@lowers(aten.one_hot.default, dtypes=frozenset({INT64}), values=CLASSES)
 def one_hot(self: Value, num_classes: int, expand: Expand, out: Spec) -> list[Value]:
     """One at each element's class, zero at the others; none at all for a class that is not there."""
     return expanded("one_hot", [self], expand, out, {"num_classes": num_classes})

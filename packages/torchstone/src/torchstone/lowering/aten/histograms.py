@@ -14,6 +14,7 @@ from ...dtypes import BOOLEAN, COMPLEX, FLOATING, INT64, INTEGRAL, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import fill, flatten, is_empty
+from ..conditions import HISTC, HISTOGRAM
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .scattering import add
@@ -58,7 +59,7 @@ def _counted(where: Value, bins: int, weight: Value | None, dtype: DType) -> Val
     return hlo.put(hlo.full((bins,), 0, dtype), where, amounts, 0, add)
 
 
-@lowers(aten.histc.default, dtypes=FLOATING, ignores=("bins",))
+@lowers(aten.histc.default, dtypes=FLOATING, ignores=("bins",), values=[HISTC])
 def histc(self: Value, min: float = 0, max: float = 0, *, out: Spec) -> Value:
     """Counts in equal bins between ``min`` and ``max`` (both equal: the extremes of the data)."""
     bins, wide = out.shape[0], opmath(out.dtype)
@@ -119,7 +120,7 @@ def histogram(
     return _histogram([x], [bins], weight, density, out[0]), bins
 
 
-@lowers(aten.histogram.bin_ct, dtypes=FLOATING)
+@lowers(aten.histogram.bin_ct, dtypes=FLOATING, values=[HISTOGRAM])
 def histogram_bin_ct(
     self: Value,
     bins: int = 100,
@@ -161,6 +162,7 @@ def _grid(
         INTEGRAL | BOOLEAN | COMPLEX, "only floating-point numbers are counted between such edges"
     ),
     ignores=("weight", "density"),
+    values=[HISTOGRAM],
 )
 def histogramdd_bin_edges(
     self: Value, bins: Sequence[int], *, range: Sequence[float] | None = None

@@ -12,6 +12,7 @@ from ... import hlo
 from ...dtypes import COPYABLE, FLOATING, INT64, REAL, STANDARD
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import CLAMPED, DROPPED, IndexRule, along, elements, rows
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, flatten, is_empty
 from ..composites import composed_whole
 from ..promotion import as_value, opmath
@@ -37,7 +38,12 @@ def _source_like(source: Value, x: Value, index: Value, axis: int) -> Value:
     return hlo.broadcast_to(at_least_1d(source), shape)
 
 
-@lowers(aten.index_add.default, dtypes=STANDARD, gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO))
+@lowers(
+    aten.index_add.default,
+    dtypes=STANDARD,
+    gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
+)
 def index_add(self: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
     """``self`` with ``alpha`` times each slice of ``source`` added at ``index`` along ``dim``."""
     if is_empty(self.shape) or is_empty(index.shape):
@@ -50,7 +56,7 @@ def index_add(self: Value, dim: int, index: Value, source: Value, *, alpha: Any 
     return hlo.reshape(combined(x, slices, _slices(axis, where), add), self.shape)
 
 
-@lowers(aten.index_copy.default, dtypes=COPYABLE)
+@lowers(aten.index_copy.default, dtypes=COPYABLE, indices=IndexRule("index", along, DROPPED))
 def index_copy(self: Value, dim: int, index: Value, source: Value) -> Value:
     """``self`` with the slices of ``source`` written at ``index`` along ``dim``."""
     if is_empty(self.shape) or is_empty(index.shape):
@@ -59,7 +65,12 @@ def index_copy(self: Value, dim: int, index: Value, source: Value) -> Value:
     return hlo.reshape(hlo.put(x, where, _source_like(source, x, where, axis), axis, assign), self.shape)
 
 
-@lowers(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, dtypes=COPYABLE)
+@lowers(
+    aten.index_fill.int_Scalar,
+    aten.index_fill.int_Tensor,
+    dtypes=COPYABLE,
+    indices=IndexRule("index", along, DROPPED, negative=True),
+)
 def index_fill(self: Value, dim: int, index: Value, value: Any) -> Value:
     """``self`` with one value at the positions ``index`` (negative ones from the end) along ``dim``."""
     if is_empty(self.shape) or is_empty(index.shape):
@@ -73,7 +84,12 @@ def index_fill(self: Value, dim: int, index: Value, value: Any) -> Value:
     return hlo.reshape(hlo.put(x, where, slices, axis, assign), self.shape)
 
 
-@lowers(aten.index_reduce.default, dtypes=REAL, gaps=dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO))
+@lowers(
+    aten.index_reduce.default,
+    dtypes=REAL,
+    gaps=dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
+)
 def index_reduce(
     self: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
@@ -85,7 +101,7 @@ def index_reduce(
     return hlo.reshape(reduced(x, slices, _slices(axis, where), reduce, include_self), self.shape)
 
 
-@lowers(aten.put.default, dtypes=COPYABLE)
+@lowers(aten.put.default, dtypes=COPYABLE, indices=IndexRule("index", elements, DROPPED, negative=True))
 def put(self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     """``self`` with the n-th of ``source`` written or added at the n-th of ``index``, both flattened."""
     if is_empty(self.shape) or is_empty(index.shape):
@@ -142,7 +158,10 @@ def embedding_dense_backward(
 
 
 @lowers(
-    aten.embedding_renorm.default, dtypes=FLOATING, gaps=dict.fromkeys(COPYABLE - FLOATING, NOTHING_TO_DO)
+    aten.embedding_renorm.default,
+    dtypes=FLOATING,
+    gaps=dict.fromkeys(COPYABLE - FLOATING, NOTHING_TO_DO),
+    indices=IndexRule("indices", rows, CLAMPED),
 )
 def embedding_renorm(self: Value, indices: Value, max_norm: float, norm_type: float) -> Value:
     """``self`` with every row in ``indices`` whose norm exceeds ``max_norm`` scaled down to it."""

@@ -18,6 +18,7 @@ from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import matrices
+from ..linear_algebra.failures import CHOLESKY, CHOLESKY_INVERSE, succeeds
 from ..linear_algebra.matrices import adjoint, index, product, transposed
 from ..registry import Spec, lowers
 
@@ -69,7 +70,12 @@ def _first_bad_minor(low: Value) -> Value:
     return hlo.fori(index(n), step, [low, hlo.full((batch,), 0, INT32)])[1]
 
 
-@lowers(aten.linalg_cholesky_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+@lowers(
+    aten.linalg_cholesky_ex.default,
+    dtypes=DTYPES,
+    ignores=("check_errors",),
+    values=[succeeds("linalg.cholesky_ex")],
+)
 def linalg_cholesky_ex(self: Value, *, upper: bool = False, out: tuple[Spec, Spec]) -> Any:
     """Cholesky factor and LAPACK's info; NaN where the matrix is not positive definite."""
 
@@ -79,7 +85,7 @@ def linalg_cholesky_ex(self: Value, *, upper: bool = False, out: tuple[Spec, Spe
     return composed("linalg_cholesky", [self], kernel, out, {"upper": upper})
 
 
-@lowers(aten.cholesky.default, dtypes=DTYPES)
+@lowers(aten.cholesky.default, dtypes=DTYPES, values=[CHOLESKY])
 def cholesky(self: Value, upper: bool = False, *, out: Spec) -> Any:
     """Cholesky factor; NaN where the matrix is not positive definite."""
     info = Spec(out.shape[:-2], INT32)
@@ -94,7 +100,7 @@ def _solved_by_cholesky(factor: Value, b: Value, *, upper: bool) -> Value:
     )
 
 
-@lowers(aten.cholesky_inverse.default, dtypes=DTYPES)
+@lowers(aten.cholesky_inverse.default, dtypes=DTYPES, values=[CHOLESKY_INVERSE])
 def cholesky_inverse(self: Value, upper: bool = False, *, out: Spec) -> Any:
     """Inverse of the matrix whose Cholesky factor is given."""
 

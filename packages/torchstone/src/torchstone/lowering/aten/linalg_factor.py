@@ -17,6 +17,7 @@ from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import householder, ldl, lu, matrices
+from ..linear_algebra.failures import SOLVE_PIVOTS, UNPACK_PIVOTS, succeeds
 from ..linear_algebra.matrices import adjoint, transposed
 from ..registry import Spec, lowers
 from .linalg import DTYPES
@@ -90,7 +91,12 @@ def ormqr(
 # LU --------------------------------------------------------------------------------------
 
 
-@lowers(aten.linalg_lu_factor_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+@lowers(
+    aten.linalg_lu_factor_ex.default,
+    dtypes=DTYPES,
+    ignores=("check_errors",),
+    values=[succeeds("torch.linalg.lu_factor_ex")],
+)
 def linalg_lu_factor_ex(A: Value, *, pivot: bool = True, out: Specs) -> Any:
     """L and U in one matrix, the row swaps (from 1) and the first zero pivot (from 1) or 0."""
     return composed(
@@ -125,7 +131,7 @@ def linalg_lu(A: Value, *, pivot: bool = True, out: Specs) -> Any:
     return composed("linalg_lu", [A], kernel, out, {"pivot": pivot})
 
 
-@lowers(aten.lu_unpack.default)
+@lowers(aten.lu_unpack.default, values=[UNPACK_PIVOTS])
 def lu_unpack(
     LU_data: Value, LU_pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Specs
 ) -> Any:
@@ -150,7 +156,7 @@ def _solved(factors: Value, pivots: Value, b: Value, *, left: bool, adjoint_: bo
     return adjoint(lu.solve(factors, order, adjoint(b), adjoint=not adjoint_))
 
 
-@lowers(aten.linalg_lu_solve.default, dtypes=DTYPES)
+@lowers(aten.linalg_lu_solve.default, dtypes=DTYPES, values=[SOLVE_PIVOTS])
 def linalg_lu_solve(
     LU: Value, pivots: Value, B: Value, *, left: bool = True, adjoint: bool = False, out: Spec
 ) -> Any:
@@ -164,7 +170,12 @@ def linalg_lu_solve(
     return composed("linalg_lu_solve", [LU, pivots, B], kernel, out, {"left": left, "adjoint": adjoint})
 
 
-@lowers(aten._linalg_solve_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+@lowers(
+    aten._linalg_solve_ex.default,
+    dtypes=DTYPES,
+    ignores=("check_errors",),
+    values=[succeeds("torch.linalg.solve_ex")],
+)
 def _linalg_solve_ex(A: Value, B: Value, *, left: bool = True, out: Specs) -> Any:
     """``x`` with ``A x = B`` (``x A = B`` if not ``left``), and A's LU factorisation."""
     lead = out[1].shape[:-2]
@@ -187,7 +198,9 @@ def _linalg_solve_ex(A: Value, B: Value, *, left: bool = True, out: Specs) -> An
     return composed("linalg_solve", [A, B], kernel, out, {"left": left})
 
 
-@lowers(aten.linalg_inv_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+@lowers(
+    aten.linalg_inv_ex.default, dtypes=DTYPES, ignores=("check_errors",), values=[succeeds("linalg.inv_ex")]
+)
 def linalg_inv_ex(A: Value, *, out: Specs) -> Any:
     """Inverse and LAPACK's info (the first zero pivot, from 1, or 0)."""
 
@@ -252,7 +265,12 @@ def _linalg_slogdet(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
 # Symmetric indefinite matrices -------------------------------------------------------------
 
 
-@lowers(aten.linalg_ldl_factor_ex.default, dtypes=DTYPES, ignores=("check_errors",))
+@lowers(
+    aten.linalg_ldl_factor_ex.default,
+    dtypes=DTYPES,
+    ignores=("check_errors",),
+    values=[succeeds("torch.linalg.ldl_factor_ex")],
+)
 def linalg_ldl_factor_ex(self: Value, *, hermitian: bool = False, out: Specs) -> Any:
     """L and D in one matrix, the pivots and the first zero column (from 1) or 0, as LAPACK has them."""
 

@@ -18,6 +18,7 @@ from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import composed
 from ..linear_algebra import exponential, householder, jacobi, matrices, schur
+from ..linear_algebra.failures import EIGENVALUES, PSEUDO_INVERSE, SINGULAR_VALUES
 from ..linear_algebra.matrices import adjoint, product
 from ..registry import Spec, lowers
 from .linalg import DTYPES
@@ -101,7 +102,9 @@ def _svd_of_nothing(shape: hlo.Shape, a: Value, *, full: bool) -> tuple[Value, V
     return u, hlo.full((batch, k), 0, a.dtype.real), vh
 
 
-@lowers(aten._linalg_svd.default, dtypes=DTYPES, ignores=("driver",))  # drivers exist on CUDA only
+@lowers(
+    aten._linalg_svd.default, dtypes=DTYPES, ignores=("driver",), values=[SINGULAR_VALUES]
+)  # drivers exist on CUDA only
 def _linalg_svd(A: Value, full_matrices: bool = False, compute_uv: bool = True, *, out: Specs) -> Any:
     """``U``, descending ``S`` and ``Vᴴ``; only ``S`` if not ``compute_uv``."""
 
@@ -137,7 +140,7 @@ def _pseudo_inverse(a: Value, cutoff: Callable[[Value], Value], *, hermitian: bo
     return product(matrices.scaled_columns(adjoint(right), inverse), adjoint(left))
 
 
-@lowers(aten.linalg_pinv.atol_rtol_tensor, dtypes=DTYPES)
+@lowers(aten.linalg_pinv.atol_rtol_tensor, dtypes=DTYPES, values=[PSEUDO_INVERSE])
 def linalg_pinv(
     self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False, out: Spec
 ) -> Any:
@@ -250,7 +253,7 @@ def linalg_lstsq(
 # General matrices -----------------------------------------------------------------------------
 
 
-@lowers(aten.linalg_eig.default, dtypes=DTYPES)
+@lowers(aten.linalg_eig.default, dtypes=DTYPES, values=[EIGENVALUES])
 def linalg_eig(self: Value, *, out: Specs) -> Any:
     """Complex eigenvalues and eigenvectors of unit length with a real largest component."""
 
@@ -263,7 +266,7 @@ def linalg_eig(self: Value, *, out: Specs) -> Any:
     return composed("linalg_eig", [self], kernel, out)
 
 
-@lowers(aten._linalg_eigvals.default, dtypes=DTYPES)
+@lowers(aten._linalg_eigvals.default, dtypes=DTYPES, values=[EIGENVALUES])
 def _linalg_eigvals(self: Value, *, out: Spec) -> Any:
     """Complex eigenvalues."""
 

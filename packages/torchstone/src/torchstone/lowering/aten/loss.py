@@ -18,6 +18,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import count_of, fill, mean_over
 from ..composites import Optional, composed
+from ..conditions import CROSS_ENTROPY
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -172,7 +173,7 @@ def _weighted(losses: Value, weight: Optional) -> Value:
     return losses if weight is None else losses * weight
 
 
-@lowers(aten.binary_cross_entropy.default, dtypes=FLOATING)
+@lowers(aten.binary_cross_entropy.default, dtypes=FLOATING, values=CROSS_ENTROPY)
 def binary_cross_entropy(
     self: Value, target: Value, weight: Optional = None, reduction: int = 1, *, out: Spec
 ) -> list[Optional]:

@@ -14,6 +14,7 @@ from ... import hlo
 from ...dtypes import FLOAT32, FLOAT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import NEAREST_CLASS, NO_CLASS, IndexRule, classes
 from ..common import restore
 from ..composites import Optional, Specs, composed
 from ..registry import Spec, lowers
@@ -42,7 +43,7 @@ def _violations(scores: Value, target: Value, weight: Optional, margin: float) -
     return hlo.select(here, 0.0, excess), here, factor
 
 
-@lowers(aten.multi_margin_loss.default, dtypes=WIDE)
+@lowers(aten.multi_margin_loss.default, dtypes=WIDE, indices=IndexRule("target", classes, NO_CLASS))
 def multi_margin_loss(
     self: Value,
     target: Value,
@@ -134,7 +135,11 @@ def _pairs(scores: Value, target: Value, is_target: Value) -> tuple[Value, Value
     return excess, counts
 
 
-@lowers(aten.multilabel_margin_loss_forward.default, dtypes=WIDE)
+@lowers(
+    aten.multilabel_margin_loss_forward.default,
+    dtypes=WIDE,
+    indices=IndexRule("target", classes, NEAREST_CLASS, exempt=-1),
+)
 def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Specs) -> list[Optional]:
     """Mean over classes of ``max(0, 1 − self[target] + self)`` over all targets and all other classes."""
 

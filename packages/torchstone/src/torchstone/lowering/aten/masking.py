@@ -13,6 +13,7 @@ from ...dtypes import BOOL, COPYABLE, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import flatten, is_empty
+from ..conditions import SOURCE
 from ..promotion import as_value
 from ..registry import Spec, lowers
 
@@ -33,7 +34,7 @@ def masked_fill(self: Value, mask: Value, value: Any, out: Spec) -> Value:
     return hlo.select(held, filling, hlo.broadcast_to(self, out.shape))
 
 
-@lowers(aten.masked_scatter.default, dtypes=COPYABLE)
+@lowers(aten.masked_scatter.default, dtypes=COPYABLE, values=[SOURCE])
 def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
     """The n-th element that ``mask`` selects becomes the n-th element of ``source``."""
     x, held = hlo.broadcast_to(self, out.shape), hlo.broadcast_to(mask, out.shape)

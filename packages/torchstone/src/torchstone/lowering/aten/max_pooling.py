@@ -16,6 +16,7 @@ from ... import hlo
 from ...dtypes import FLOATING, INT64, INTEGRAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..conditions import unpooled
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows, places
@@ -145,6 +146,7 @@ def _max_pool_backward(
     aten.max_unpool2d.default,
     dtypes=FLOATING,
     ignores=("output_size",),  # the result's shape says it
+    values=[unpooled(2)],
 )
 def max_unpool2d(self: Value, indices: Value, out: Spec) -> Value:
     """Zeros with each element at its position in the plane."""
@@ -155,6 +157,7 @@ def max_unpool2d(self: Value, indices: Value, out: Spec) -> Value:
     aten.max_unpool3d.default,
     dtypes=FLOATING,
     ignores=("output_size", "stride", "padding"),  # the positions say where everything goes
+    values=[unpooled(3)],
 )
 def max_unpool3d(self: Value, indices: Value, out: Spec) -> Value:
     """Zeros with each element at its position in the volume."""

@@ -22,6 +22,7 @@ from ...torch_internals.operators import namespace
 from .. import quantized_operators
 from ..common import axis_of
 from ..composites import Optional, composed
+from ..conditions import ZERO_POINTS
 from ..precise import in_double
 from ..registry import Spec, lowers
 
@@ -373,7 +374,7 @@ def fake_quantize_tensor_parameters(
     return composed("fake_quantize_by_tensors", inputs, kernel, out, attributes)
 
 
-@lowers(aten.fake_quantize_per_channel_affine_cachemask.default, dtypes=FLOATING)
+@lowers(aten.fake_quantize_per_channel_affine_cachemask.default, dtypes=FLOATING, values=[ZERO_POINTS])
 def fake_quantize_per_channel_affine(
     self: Value,
     scale: Value,

@@ -29,6 +29,7 @@ from ...dtypes import (
 from ...hlo import Rng, Value
 from ...torch_internals.operators import namespace
 from ..common import cast
+from ..conditions import BERNOULLI_P, BERNOULLI_SELF, DEVIATION
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
@@ -107,6 +108,7 @@ def randn(*, out: Spec, rng: Rng) -> Value:
     aten.normal.Tensor_Tensor,
     dtypes=FLOATING,
     gaps=dict.fromkeys(COMPLEX, "PyTorch's shape function of this operator refuses complex numbers"),
+    values=[DEVIATION],
 )
 @lowers(aten.normal.float_float, dtypes=_CONTINUOUS, ignores=("size", "dtype"))
 @lowers(aten.normal_functional.default, dtypes=_CONTINUOUS, ignores=("self",))
@@ -199,14 +201,14 @@ def bernoulli_p(p: float, *, out: Spec, rng: Rng) -> Value:
     return hlo.convert(happens(rng, out.shape, p), out.dtype)
 
 
-@lowers(aten.bernoulli.Tensor, dtypes=REAL | BOOLEAN, ignores=("self",))
+@lowers(aten.bernoulli.Tensor, dtypes=REAL | BOOLEAN, ignores=("self",), values=[BERNOULLI_P])
 def bernoulli_tensor(p: Value, *, out: Spec, rng: Rng) -> Value:
     """1 with the probability that ``p`` has at the element, else 0."""
     chance = hlo.broadcast_to(hlo.convert(p, opmath(p.dtype)), out.shape)
     return hlo.convert(rng.uniform(out.shape, chance.dtype) < chance, out.dtype)
 
 
-@lowers(aten.bernoulli.default, dtypes=FLOATING)
+@lowers(aten.bernoulli.default, dtypes=FLOATING, values=[BERNOULLI_SELF])
 def bernoulli(self: Value, *, out: Spec, rng: Rng) -> Value:
     """1 with the probability that ``self`` has at the element, else 0."""
     return bernoulli_tensor(self, out=out, rng=rng)

@@ -10,6 +10,7 @@ from ...dtypes import ALL_INTEGRAL, FLOATING, INT64
 from ...hlo import Rng, Value
 from ...torch_internals.operators import namespace
 from ..common import cast
+from ..conditions import WEIGHTS
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .random import logarithm_of_uniform
@@ -30,7 +31,7 @@ def randperm(*, out: Spec, rng: Rng) -> Value:
     return cast(order, out.dtype)
 
 
-@lowers(aten.multinomial.default, dtypes=FLOATING, ignores=("num_samples",))
+@lowers(aten.multinomial.default, dtypes=FLOATING, ignores=("num_samples",), values=WEIGHTS)
 def multinomial(self: Value, replacement: bool = False, *, out: Spec, rng: Rng) -> Value:
     """``num_samples`` indices per row, drawn with weights ``self`` with or without replacement."""
     weights = hlo.convert(self, opmath(self.dtype))

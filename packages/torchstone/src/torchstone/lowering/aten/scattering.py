@@ -18,6 +18,7 @@ from ... import hlo
 from ...dtypes import BOOL, BOOLEAN, COPYABLE, INT64, REAL, STANDARD, UINT8, DType
 from ...hlo import Number, Value
 from ...torch_internals.operators import namespace
+from ..checks import DROPPED, IndexRule, along
 from ..common import NOTHING_TO_DO, at_least_1d, axis_of, is_empty
 from ..promotion import opmath
 from ..registry import lowers
@@ -109,7 +110,13 @@ def _refuses_mixed_masks(arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-@lowers(aten.index_put.default, aten._unsafe_index_put.default, dtypes=COPYABLE, refuses=_refuses_mixed_masks)
+@lowers(
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    dtypes=COPYABLE,
+    refuses=_refuses_mixed_masks,
+    indices=IndexRule("indices", along, DROPPED, negative=True),
+)
 def index_put(self: Value, indices: list[Value | None], values: Value, accumulate: bool = False) -> Value:
     """``self`` after ``self[indices] = values`` (``accumulate``: ``+=``); an index may be a bool mask."""
     if is_empty(self.shape) or is_empty(values.shape):
@@ -189,32 +196,47 @@ def _scattered(
     return hlo.reshape(apply(x, source, _along(axis, index)), self.shape)
 
 
-@lowers(aten.scatter.src, dtypes=COPYABLE)
+@lowers(aten.scatter.src, dtypes=COPYABLE, indices=IndexRule("index", along, DROPPED))
 def scatter_src(self: Value, dim: int, index: Value, src: Value) -> Value:
     """``self`` with elements of ``src`` written at ``index`` along ``dim``."""
     return _scattered(self, dim, index, src, lambda x, source, write: write(x, source, assign))
 
 
-@lowers(aten.scatter.value, dtypes=COPYABLE)
+@lowers(aten.scatter.value, dtypes=COPYABLE, indices=IndexRule("index", along, DROPPED))
 def scatter_value(self: Value, dim: int, index: Value, value: Any) -> Value:
     """``self`` with one number written at ``index`` along ``dim``."""
     return _scattered(self, dim, index, value, lambda x, source, write: write(x, source, assign))
 
 
-@lowers(aten.scatter_add.default, dtypes=STANDARD, gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO))
+@lowers(
+    aten.scatter_add.default,
+    dtypes=STANDARD,
+    gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
+)
 def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
     """``self`` with elements of ``src`` added at ``index`` along ``dim``."""
     return _scattered(self, dim, index, src, lambda x, source, write: combined(x, source, write, add))
 
 
-@lowers(aten.scatter.reduce, dtypes=STANDARD, gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO))
+@lowers(
+    aten.scatter.reduce,
+    dtypes=STANDARD,
+    gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
+)
 def scatter_reduce_src(self: Value, dim: int, index: Value, src: Value, *, reduce: str) -> Value:
     """``self`` with elements of ``src`` added or multiplied at ``index`` along ``dim``."""
     combine = _COMBINE[reduce]
     return _scattered(self, dim, index, src, lambda x, source, write: combined(x, source, write, combine))
 
 
-@lowers(aten.scatter.value_reduce, dtypes=STANDARD, gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO))
+@lowers(
+    aten.scatter.value_reduce,
+    dtypes=STANDARD,
+    gaps=dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
+)
 def scatter_reduce_value(self: Value, dim: int, index: Value, value: Any, *, reduce: str) -> Value:
     """``self`` with one number added or multiplied at ``index`` along ``dim``."""
     combine = _COMBINE[reduce]
@@ -225,6 +247,7 @@ def scatter_reduce_value(self: Value, dim: int, index: Value, value: Any, *, red
     aten.scatter_reduce.two,
     dtypes=REAL | BOOLEAN,
     gaps=dict.fromkeys(COPYABLE - (REAL | BOOLEAN), NOTHING_TO_DO),
+    indices=IndexRule("index", along, DROPPED),
 )
 def scatter_reduce(
     self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True

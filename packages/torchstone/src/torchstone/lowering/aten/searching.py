@@ -12,6 +12,7 @@ from ...dtypes import COPYABLE, INT64, REAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, at_least_1d, is_empty
+from ..conditions import SORTER
 from ..promotion import as_value, result_dtype
 from ..registry import Spec, lowers
 
@@ -56,7 +57,12 @@ def _search(sequence: Value, self: Any, right: bool, out: Spec) -> Value:
 
 # The result's dtype says ``out_int32``.
 @lowers(
-    aten.searchsorted.Tensor, aten.searchsorted.Scalar, dtypes=REAL, gaps=UNSEARCHED, ignores=("out_int32",)
+    aten.searchsorted.Tensor,
+    aten.searchsorted.Scalar,
+    dtypes=REAL,
+    gaps=UNSEARCHED,
+    ignores=("out_int32",),
+    values=[SORTER],
 )
 def searchsorted(
     sorted_sequence: Value,

@@ -1,8 +1,8 @@
-"""Index checks inside subgraphs: how a loop or a condition hands on what its body found.
+"""Checks inside subgraphs: how a loop or a condition hands on what its body found.
 
 Each check of a body becomes one more result of the operator (bool, 0-d). A condition's
 branch reports True for the checks of the other; a loop carries the conjunction of all
-its steps, beginning with True. Not here: the checks themselves (:mod:`.index_checks`),
+its steps, beginning with True. Not here: the checks themselves (:mod:`.checks`),
 which the condition of a ``while_loop`` has none of.
 """
 
@@ -23,26 +23,26 @@ from .graphs import output_node, output_values
 aten = namespace("aten")
 higher_order = torch.ops.higher_order
 
-Add = Callable[[GraphModule], tuple[GraphModule, list[str]]]
+Add = Callable[[GraphModule], tuple[GraphModule, list[Any]]]
 """A copy of a graph with its checks as last results, and what they stand for."""
 
 
-def check_subgraphs(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+def check_subgraphs(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
     """Let ``node`` report the checks of its subgraphs: nodes with the reports, and what they stand for."""
     change = _CHANGES.get(node.target)
     return ([], []) if change is None else change(module, node, add)
 
 
-def _cond(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+def _cond(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
     predicate, *branches, operands = _arguments(node)
     made = [add(_subgraph(module, branch)) for branch in branches]
-    texts = [text for _, found in made for text in found]
+    checks = [check for _, found in made for check in found]
     before = 0
     for branch, found in made:
         results = output_values(branch)
         mine = results[len(results) - len(found) :]
         rest = results[: len(results) - len(found)]
-        missing = len(texts) - before - len(found)
+        missing = len(checks) - before - len(found)
         with branch.graph.inserting_before(output_node(branch)):
             other = [_true(branch.graph, node) for _ in range(before)]
             behind = [_true(branch.graph, node) for _ in range(missing)]
@@ -50,36 +50,36 @@ def _cond(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[s
         before += len(found)
     replaced = [_attach(module, node, branch) for branch, _ in made]
     node.args = (predicate, *replaced, operands)
-    return _reports(node, len(node.meta["val"]), len(texts)), texts
+    return _reports(node, len(node.meta["val"]), len(checks)), checks
 
 
-def _while_loop(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+def _while_loop(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
     condition, body, carried, additional = _arguments(node)
-    body, texts = add(_subgraph(module, body))
+    body, checks = add(_subgraph(module, body))
     before = _subgraph(module, condition)
     condition = GraphModule(before, copy.deepcopy(before.graph))
-    _carry(body, len(carried), len(texts))
-    _inputs(condition, len(carried), len(texts))
-    state = (*carried, *_beginning(node, len(texts)))
+    _carry(body, len(carried), len(checks))
+    _inputs(condition, len(carried), len(checks))
+    state = (*carried, *_beginning(node, len(checks)))
     node.args = (_attach(module, node, condition), _attach(module, node, body), state, additional)
-    return _reports(node, len(carried), len(texts)), texts
+    return _reports(node, len(carried), len(checks)), checks
 
 
-def _scan(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[str]]:
+def _scan(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
     body, carried, sequences, additional = _arguments(node)
     count = len(carried)
-    body, texts = add(_subgraph(module, body))
-    _carry(body, count, len(texts))
+    body, checks = add(_subgraph(module, body))
+    _carry(body, count, len(checks))
     for user in list(node.users):  # the stacked results come behind the carried ones
         position = _arguments(user)[1] if user.target is operator.getitem else -1
         if position >= count:
-            user.args = (node, position + len(texts))
-    state = [*carried, *_beginning(node, len(texts))]
+            user.args = (node, position + len(checks))
+    state = [*carried, *_beginning(node, len(checks))]
     node.args = (_attach(module, node, body), state, sequences, additional)
-    return _reports(node, count, len(texts)), texts
+    return _reports(node, count, len(checks)), checks
 
 
-_CHANGES: dict[Any, Callable[[GraphModule, Node, Add], tuple[list[Node], list[str]]]] = {
+_CHANGES: dict[Any, Callable[[GraphModule, Node, Add], tuple[list[Node], list[Any]]]] = {
     higher_order.cond: _cond,
     higher_order.while_loop: _while_loop,
     higher_order.scan: _scan,
@@ -125,7 +125,7 @@ def _inputs(module: GraphModule, place: int, count: int) -> list[Node]:
     made = []
     for position in range(count):
         with module.graph.inserting_after(last):
-            last = module.graph.placeholder(f"in_range_{position}")
+            last = module.graph.placeholder(f"holds_{position}")
         last.meta["val"] = _fake_true(placeholders)
         made.append(last)
     return made
