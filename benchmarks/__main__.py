@@ -21,15 +21,13 @@ from rich.table import Table
 
 from optest.console import WIDTH_OF_A_FILE
 
-from . import call_overhead, compile_time, growth, models, optest_overhead, redirect_overhead, speed
+from . import call_overhead, compile_time, growth, optest_overhead, redirect_overhead, speed
 from .measure import Row
 
 SUITES = {
     "calls": call_overhead.rows,
     "compile": compile_time.rows,
     "growth": growth.rows,
-    "inference": models.inference_rows,
-    "training": models.training_rows,
     "optest": optest_overhead.rows,
     "redirect": redirect_overhead.rows,
 }
