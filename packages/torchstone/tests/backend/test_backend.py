@@ -463,22 +463,3 @@ def test_threads_share_one_compiled_function() -> None:
             found = list(pool.map(fast, batches))
         for ours, x in zip(found, batches, strict=True):
             torch.testing.assert_close(ours, model(x))
-
-
-def test_threads_specialize_one_graph_for_their_own_shapes() -> None:
-    """Each thread meets new sizes while the others trace, and every compilation afterwards still works."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    def function(x: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return x[n:] * 2, x.sum(0)
-
-    fast = compiled(function)
-    calls = [(torch.arange(12.0 + 6 * place).view(-1, 6), place % 3) for place in range(32)]
-    for call in calls[:2]:
-        fast(*call)
-    with ThreadPoolExecutor(32) as pool:
-        found = list(pool.map(lambda call: fast(*call), calls))
-    for ours, call in zip(found, calls, strict=True):
-        torch.testing.assert_close(ours, function(*call))
-    torch._dynamo.reset()
-    torch.testing.assert_close(compiled(function)(*calls[0]), function(*calls[0]))

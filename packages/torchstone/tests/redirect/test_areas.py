@@ -31,6 +31,7 @@ def saved_on(location: str) -> io.BytesIO:
     """A file whose storage says that it lay on ``location``."""
     value = torch.arange(3.0)
     saved = io.BytesIO()
+    torch.save({}, io.BytesIO())  # imports what it needs, with PyTorch's own functions in place
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.serialization, "location_tag", lambda storage: location)
         torch.save({"x": value}, saved)
@@ -60,7 +61,7 @@ def saved_on(location: str) -> io.BytesIO:
 @pytest.mark.filterwarnings("ignore::torchstone.errors.RedirectWarning")
 def test_load_in_every_form_of_map_location(map_location: Any, location: str) -> None:
     loaded = torch.load(saved_on(location), map_location=map_location)
-    torch.testing.assert_close(loaded["x"], torch.arange(3.0))
+    torch.testing.assert_close(loaded["x"].cpu(), torch.arange(3.0))
 
 
 @pytest.mark.filterwarnings("ignore::torchstone.errors.RedirectWarning")
@@ -137,7 +138,7 @@ def test_custom_functions_cast_their_inputs() -> None:
         y = Scale.apply(x)
     y.sum().backward()
     assert y.dtype is torch.float32
-    torch.testing.assert_close(x.grad, torch.full((2,), 2.0, dtype=torch.bfloat16))
+    torch.testing.assert_close(x.grad.cpu(), torch.full((2,), 2.0, dtype=torch.bfloat16))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -151,7 +152,7 @@ def test_a_scaler_scales_and_skips_steps_that_overflow(make: Callable[[], torch.
         scaler.scale((weight * factor).sum()).backward()
         scaler.step(optimizer)
         scaler.update()
-        torch.testing.assert_close(weight.detach(), torch.full((2,), expected))
+        torch.testing.assert_close(weight.detach().cpu(), torch.full((2,), expected))
     assert scaler.get_scale() == 2.0**15
 
 
@@ -164,37 +165,41 @@ def test_seeds_and_states_are_the_target_s() -> None:
     first = torch.rand(3, device="cuda")
     assert torch.cuda.initial_seed() == 7
     torch.cuda.set_rng_state_all([state])
-    torch.testing.assert_close(torch.rand(3), first)
+    torch.testing.assert_close(torch.rand(3), first.cpu())
     with torch.random.fork_rng(devices=[0]):
         torch.cuda.manual_seed(1)
     assert len(torch.cuda.default_generators) == 1
     torch.cuda.set_rng_state(state, "cuda:0")
-    torch.testing.assert_close(torch.rand(3, generator=torch.cuda.default_generators[0]), first)
+    torch.testing.assert_close(torch.rand(3, generator=torch.cuda.default_generators[0]), first.cpu())
 
 
 def test_a_generator_is_made_for_the_target() -> None:
     generator = torch.Generator(device="cuda").manual_seed(3)
     assert type(generator) is type(torch.default_generator)
     drawn = torch.randn(2, device="cuda", generator=generator)
-    torch.testing.assert_close(drawn, torch.randn(2, generator=torch.Generator().manual_seed(3)))
+    torch.testing.assert_close(drawn.cpu(), torch.randn(2, generator=torch.Generator().manual_seed(3)))
 
 
 # Memory, properties and telemetry -----------------------------------------------------------
 
 
-def test_memory_figures_are_the_process_s_own() -> None:
-    resident = host.resident_memory()
-    assert resident is not None
-    assert torch.cuda.memory_allocated() == pytest.approx(resident, rel=0.2)
-    assert torch.cuda.max_memory_allocated() >= torch.cuda.memory_allocated() * 0.8 > 0
+def test_memory_figures_are_the_bytes_of_the_script_s_tensors() -> None:
+    before = torch.cuda.memory_allocated()
+    kept, gone = torch.empty(1000, device="cuda"), torch.empty(1 << 20, device="cuda")
+    view = kept[10:].view(-1)
+    assert torch.cuda.memory_allocated() == before + 4000 + (1 << 22)
+    del gone, view
+    assert torch.cuda.memory_allocated() == torch.cuda.memory_reserved() == before + 4000
+    assert torch.cuda.max_memory_allocated() >= before + 4000 + (1 << 22)
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
+    stats = torch.cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before + 4000
+    assert stats["allocation.large_pool.freed"] >= 1
+    assert stats["num_ooms"] == stats["inactive_split_bytes.all.current"] == 0
+    assert torch.cuda.memory_stats_as_nested_dict()["reserved_bytes"]["all"]["peak"] > 0
     free, total = torch.cuda.mem_get_info()
     assert 0 < free <= total == host.total_memory()
-    assert set(torch.cuda.memory_stats()) == {
-        f"{kind}_bytes.all.{when}" for kind in ("allocated", "reserved") for when in ("current", "peak")
-    }
-    assert torch.cuda.memory_stats_as_nested_dict()["reserved_bytes"]["all"]["peak"] > 0
-    with pytest.warns(RedirectWarning, match="cpu has no figures that could be reset"):
-        torch.cuda.reset_peak_memory_stats()
     with pytest.warns(RedirectWarning, match="the target keeps no history of its blocks"):
         torch.cuda.memory._record_memory_history(max_entries=10)
 
@@ -300,9 +305,9 @@ def test_pinning_is_left_out_where_nothing_can_be_pinned() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batches = [batch.cuda(non_blocking=True) for (batch,) in loader]
-    torch.testing.assert_close(torch.cat(batches), torch.arange(4.0))
+    torch.testing.assert_close(torch.cat(batches).cpu(), torch.arange(4.0))
     x = torch.empty(2, pin_memory=True)
-    assert x.pin_memory() is x
+    assert x.pin_memory().data_ptr() != x.data_ptr()
     assert not x.is_pinned()
 
 

@@ -58,9 +58,10 @@ def test_every_way_to_name_a_device(scope: None, device: str | torch.device | in
         torch.nn.Linear(2, 2).to(device).weight,
         torch.nn.Linear(2, 2).cuda(device).weight,
     ]
-    assert {one.device.type for one in made} == {"cpu"}
+    assert {one.device for one in made} == {torch.device("cuda:0")}
     assert made[8].dtype is torch.float16
-    assert torch.device(device) == x.to(device).device
+    assert x.device == torch.device("cpu")
+    assert torch.device(device).type == "cuda"
 
 
 def test_a_tensor_where_cuda_tensors_lie_says_so(scope: None) -> None:
@@ -68,7 +69,11 @@ def test_a_tensor_where_cuda_tensors_lie_says_so(scope: None) -> None:
     assert x.is_cuda
     assert x.get_device() == 0
     assert torch.get_device(x) == 0
-    assert x.device.type == "cpu"  # where it is, is not hidden
+    assert x.device == torch.device("cuda:0")
+    y = torch.ones(2)
+    assert not y.is_cuda
+    assert y.is_cpu
+    assert (y.get_device(), y.device) == (-1, torch.device("cpu"))
     assert torch.nn.utils.rnn.pack_sequence([x]).is_cuda
 
 
@@ -82,7 +87,7 @@ def test_an_index_that_is_not_there_is_told(scope: None) -> None:
     with pytest.warns(
         RedirectWarning, match=r"^cuda:3: cpu offers 1 device\(s\); the last one is used instead$"
     ):
-        assert torch.zeros(1, device="cuda:3").device.type == "cpu"
+        assert torch.zeros(1, device="cuda:3").device == torch.device("cuda:0")
     with pytest.raises(ValueError, match="Expected a cuda device, but got: meta"):
         torch.cuda.synchronize("meta")
 
@@ -127,11 +132,11 @@ def test_it_works_inside_a_compiled_graph() -> None:
             y = y + torch.arange(torch.cuda.device_count() + 2, device=0)
         return y.to("cuda:0")
 
-    x = torch.rand(3)
     with torchstone.redirected(target="cpu"):
+        x = torch.rand(3, device="cuda")
         compiled = torch.compile(step, fullgraph=True, backend="eager")
         torch.testing.assert_close(compiled(x), step(x))
-        torch.testing.assert_close(step(x), x + 2 + torch.arange(3))
+        torch.testing.assert_close(step(x).cpu(), x.cpu() + 2 + torch.arange(3))
     torch._dynamo.reset()
     outside = torch.compile(
         lambda x: x + int(torch.cuda.is_available()) + int(x.is_cuda), fullgraph=True, backend="eager"
@@ -152,7 +157,7 @@ def test_user_code_inside_backward(scope: None) -> None:
     x = torch.ones(3, device="cuda", requires_grad=True)
     Double.apply(x).sum().backward()
     assert x.grad is not None
-    torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
+    torch.testing.assert_close(x.grad.cpu(), torch.full((3,), 2.0))
     (gradient,) = torch.autograd.grad(Double.apply(x).sum(), x)
     torch.testing.assert_close(gradient, x.grad)
 
@@ -293,7 +298,7 @@ def test_other_sources_and_policies_are_refused() -> None:
 def test_auto_follows_the_setting_and_off_is_off() -> None:
     with torchstone.redirected() as scope:
         assert scope is not None
-        assert scope.device == torch.device("cpu")
+        assert scope.device.type == "cpu"
     with config.override(redirect="gpu"), pytest.raises(RedirectTargetError), torchstone.redirected():
         pass
     with config.override(redirect="off"), torchstone.redirected(target="cpu") as scope:
@@ -332,7 +337,7 @@ def test_real_cuda_is_left_alone_unless_asked(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_each_caller_is_told_its_own_truth(scope: None, module: str, told: bool) -> None:
     ask = function_of_module(module, "def ask(x): return torch.cuda.is_available(), x.is_cuda")
-    assert ask(torch.ones(1)) == (told, told)
+    assert ask(torch.ones(1, device="cuda")) == (told, told)
 
 
 def test_the_user_may_trust_and_distrust_packages() -> None:

@@ -29,8 +29,8 @@ def test_replay_reruns_the_work_on_new_inputs_into_the_same_storage() -> None:
     for value in (1.0, 5.0):
         static.copy_(torch.arange(4.0) * value)
         graph.replay()
-        torch.testing.assert_close(view, torch.tensor([[0.0, 2.0], [4.0, 6.0]]) * value)
-        torch.testing.assert_close(total, torch.tensor([4.0, 8.0]) * value)
+        torch.testing.assert_close(view.cpu(), torch.tensor([[0.0, 2.0], [4.0, 6.0]]) * value)
+        torch.testing.assert_close(total.cpu(), torch.tensor([4.0, 8.0]) * value)
     assert total.data_ptr() == where
 
 
@@ -44,14 +44,14 @@ def test_capturing_executes_nothing_that_lasts() -> None:
         counter[1:].mul_(2)
         noise.normal_()
         norm(torch.ones(2, 3, device="cuda"))
-    torch.testing.assert_close(counter, torch.zeros(3))
-    torch.testing.assert_close(noise, torch.zeros(3))
-    torch.testing.assert_close(norm.running_mean, torch.zeros(3))
+    torch.testing.assert_close(counter.cpu(), torch.zeros(3))
+    torch.testing.assert_close(noise.cpu(), torch.zeros(3))
+    torch.testing.assert_close(norm.running_mean.cpu(), torch.zeros(3))
     assert torch.equal(torch.cuda.get_rng_state(), before)
     for _ in range(2):
         graph.replay()
-    torch.testing.assert_close(counter, torch.tensor([2.0, 6.0, 6.0]))
-    torch.testing.assert_close(norm.running_mean, torch.full((3,), 0.19))
+    torch.testing.assert_close(counter.cpu(), torch.tensor([2.0, 6.0, 6.0]))
+    torch.testing.assert_close(norm.running_mean.cpu(), torch.full((3,), 0.19))
 
 
 def test_replayed_random_numbers_are_new_and_follow_the_seed() -> None:
@@ -64,7 +64,7 @@ def test_replayed_random_numbers_are_new_and_follow_the_seed() -> None:
         graph.replay()
         seen.append(drawn.clone())
     torch.cuda.manual_seed(3)
-    torch.testing.assert_close(torch.stack(seen), torch.stack([torch.rand(4), torch.rand(4)]))
+    torch.testing.assert_close(torch.stack(seen).cpu(), torch.stack([torch.rand(4), torch.rand(4)]))
 
 
 OPTIMIZERS: dict[str, Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]] = {
@@ -136,13 +136,13 @@ def test_replay_is_invisible_to_autograd() -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         factor = static * 3
-    weight = torch.ones(2, requires_grad=True)
+    weight = torch.ones(2, device="cuda", requires_grad=True)
     product = weight * factor
     version = factor._version
     graph.replay()
     assert factor._version == version
     product.sum().backward()
-    torch.testing.assert_close(weight.grad, torch.full((2,), 3.0))
+    torch.testing.assert_close(weight.grad.cpu(), torch.full((2,), 3.0))
 
 
 def test_what_no_graph_can_hold_is_refused_and_the_capture_ends() -> None:
@@ -184,7 +184,7 @@ def test_a_graph_can_be_dumped_and_shares_pools(tmp_path: Path) -> None:
     x.fill_(4)
     first.replay()
     second.replay()
-    torch.testing.assert_close(z, torch.full((2,), 10.0))
+    torch.testing.assert_close(z.cpu(), torch.full((2,), 10.0))
     first.enable_debug_mode()
     first.debug_dump(str(tmp_path / "graph.txt"))
     assert (tmp_path / "graph.txt").read_text() == "aten.add.Tensor\n"

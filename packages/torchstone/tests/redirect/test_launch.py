@@ -361,3 +361,27 @@ def test_a_script_with_threads_of_its_own_leaves_no_scope(write: Write) -> None:
     start = threading.Thread.start
     assert run(Program(str(path)), (), CPU) == 0
     assert threading.Thread.start is start
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        ["-c", "from torchstone import redirected; import torch; assert torch.ones(1).cuda().is_cuda"],
+        ["-m", "torchstone.redirect", "--target", "cpu", "inner.py"],
+    ],
+)
+def test_children_that_use_torchstone_themselves(
+    write: Write, child: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = write("inner.py", "import torch; assert torch.ones(1).cuda().is_cuda\n")
+    monkeypatch.chdir(inner.parent)
+    path = write(
+        "parent.py", f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, *{child!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torchstone.redirect", "--target", "cpu", "--devices", "2", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr

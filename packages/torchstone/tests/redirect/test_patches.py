@@ -105,7 +105,7 @@ before = list(sys.meta_path)
 with torchstone.redirected(target="cpu"):
     def step(x):
         return x.cuda() + int(torch.cuda.is_available()) + int(x.is_cuda)
-    assert torch.compile(step, fullgraph=True, backend="eager")(torch.zeros(1)).item() == 2
+    assert torch.compile(step, fullgraph=True, backend="eager")(torch.zeros(1, device="cuda")).item() == 2
     assert torch.cuda.is_available()
     import torch.distributed.fsdp
 assert sys.meta_path == before

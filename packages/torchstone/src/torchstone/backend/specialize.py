@@ -57,27 +57,17 @@ class SpecializingRegion:
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         key = tuple(map(_form, inputs))
-        region = self._known(key)
-        if region is None:
-            with tracing():  # taken before the region's own lock, here as in a thread that compiles
-                region = self._known(key) or self._compiled(key, inputs)
-        return region(inputs)
-
-    def _known(self, key: Any) -> Run | None:
         with self._lock:
             region = self._regions.get(key)
-            if region is not None:
+            if region is None:
+                module = specialized(self._module, inputs)
+                region = compile_region(module, self._options, self._record, self._aliasing)
+                self._regions[key] = region
+                while len(self._regions) > max(self._options.specializations, 1):
+                    self._regions.popitem(last=False)
+            else:
                 self._regions.move_to_end(key)
-            return region
-
-    def _compiled(self, key: Any, inputs: list[Any]) -> Run:
-        module = specialized(self._module, inputs)
-        region = compile_region(module, self._options, self._record, self._aliasing)
-        with self._lock:
-            self._regions[key] = region
-            while len(self._regions) > max(self._options.specializations, 1):
-                self._regions.popitem(last=False)
-        return region
+        return region(inputs)
 
 
 def _form(value: Any) -> Any:
@@ -102,7 +92,7 @@ def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
         else value
         for value, node in zip(inputs, module.graph.nodes, strict=False)
     ]
-    with mended_operators(), mode, torch.no_grad():
+    with mode, torch.no_grad():
         if any(isinstance(child, GraphModule) for child in module.children()):
             return _retraced(module, fakes)
         return _evaluated(module, fakes, mode)
@@ -152,7 +142,8 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
 
 def _retraced(module: GraphModule, fakes: list[Any]) -> GraphModule:
     """Traced as a whole, because higher-order operators decide how their subgraphs are called."""
-    traced = make_fx(module, tracing_mode="real")(*fakes)
+    with tracing(), mended_operators():
+        traced = make_fx(module, tracing_mode="real")(*fakes)
     for node, value in zip(traced.graph.nodes, fakes, strict=False):
         node.meta.setdefault("val", value)
     settle_inplace_views(traced)  # matmul of a vector makes one

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import click
 
 from optest.console import OK, echo, print_json
 
-from ..redirect.children import LOG_LEVELS, Options
+from ..redirect.children import LIMIT, LOG_LEVELS, Options
 from ..redirect.policy import POLICIES
 from .command import command
 
@@ -43,6 +44,13 @@ def _program(function: Callable[..., int]) -> Callable[..., int]:
             help="What has no meaning on the target raises, warns once for each name, or is silent.",
         ),
         click.option(
+            "--devices",
+            type=click.IntRange(1, LIMIT),
+            default=Options.devices,
+            show_default=True,
+            help="How many CUDA devices the cpu target stands for.",
+        ),
+        click.option(
             "--target",
             default=Options.target,
             show_default=True,
@@ -63,7 +71,7 @@ def _program(function: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="Write redirected calls to stderr: info each place once, debug every call.",
 )
-def run(script: str, arguments: tuple[str, ...], is_module: bool, **options: str) -> int:
+def run(script: str, arguments: tuple[str, ...], is_module: bool, **options: Any) -> int:
     """Run SCRIPT with its arguments as if it ran on CUDA.
 
     The script's own exit code and traceback come through. Child processes
@@ -85,7 +93,7 @@ def explain(
     is_module: bool,
     no_run: bool,
     as_json: bool,
-    **options: str,
+    **options: Any,
 ) -> int:
     """Say what becomes of each CUDA-only line of SCRIPT, and what stays CUDA-only.
 

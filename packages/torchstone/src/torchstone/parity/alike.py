@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from ..torch_internals import pytree
-from ..torch_internals.tensors import is_view, overlaps, storage_identity
 
 
 def tensors(*values: Any) -> list[torch.Tensor]:
@@ -30,9 +29,7 @@ def form(tensor: torch.Tensor) -> tuple[Any, ...]:
 def sharing(found: list[torch.Tensor]) -> list[int]:
     """For each tensor the place of the first one that has the same memory."""
     first: dict[int, int] = {}
-    return [
-        first.setdefault(storage_identity(one.untyped_storage()), place) for place, one in enumerate(found)
-    ]
+    return [first.setdefault(one.untyped_storage()._cdata, place) for place, one in enumerate(found)]
 
 
 def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
@@ -44,10 +41,14 @@ def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
     assert [form(one) for one in ours] == [form(one) for one in eager]
     assert sharing(ours) == sharing(eager)
     if not any(one.requires_grad for one in eager):
-        assert [is_view(one) for one in ours] == [is_view(one) for one in eager]
+        assert [one._is_view() for one in ours] == [one._is_view() for one in eager]
     with torch.no_grad():
         for place, (one, other) in enumerate(zip(ours, eager, strict=True)):
             for target in (one, other):
                 if not overlaps(target) and not target.is_inference():
                     target.detach().copy_(torch.full_like(target, place + 2))
             torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def overlaps(tensor: torch.Tensor) -> bool:
+    return bool(torch._debug_has_internal_overlap(tensor))

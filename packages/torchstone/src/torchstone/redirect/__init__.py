@@ -36,5 +36,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
+        importlib.import_module(
+            "torch"
+        )  # in a child it enters the parent's scope, which needs this package whole
         return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from ..torch_internals.redirection import ASKS_FOR_ITS_CALLER
+
 
 @dataclass(frozen=True)
 class CallerRule:
@@ -77,6 +79,7 @@ TABLE: tuple[CallerRule, ...] = (
     *_rules(
         False, "compiled operators of its own ask for the real device", "torchvision torchaudio torchtext"
     ),
+    CallerRule("torch.nn.parallel", True, "spreads work over CUDA devices, by calls that are redirected"),
     CallerRule("torch", False, "PyTorch must know what it really runs on"),
     CallerRule("torchstone", False, "must know what it really runs on"),
     CallerRule("optest", False, "must know what it really runs on"),
@@ -85,6 +88,11 @@ TABLE: tuple[CallerRule, ...] = (
 _LIBRARIES = tuple(
     {str(Path(path)) for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib")}
 )
+_PASSED_THROUGH = (
+    *("torch.overrides", "torch.accelerator", "torch.random", "torch.testing", "torch.storage"),
+    *ASKS_FOR_ITS_CALLER,
+)
+"""Parts of PyTorch that ask on behalf of whoever calls them: the caller is further out."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -100,7 +108,7 @@ class Callers:
     def see_cuda(self) -> bool:
         """Whether the calling code is told that CUDA is here.
 
-        Frames of this package and of the standard library (an executor, an import) are looked through; a
+        Frames of this package, of PyTorch's modes and of the standard library are looked through; a
         thread that has none but those is told so.
         """
         frame: FrameType | None = sys._getframe(1)
@@ -124,7 +132,7 @@ class Callers:
         return None
 
     def _decide(self, module: str, file: str) -> bool | None:
-        if module.startswith(__package__):
+        if module.startswith(__package__) or module.startswith(_PASSED_THROUGH):
             return None
         rule = self.rule(module)
         if rule is not None:

@@ -14,6 +14,8 @@ import os
 from dataclasses import asdict, dataclass
 
 VARIABLE = "TORCHSTONE_REDIRECT_CHILDREN"
+LIMIT = 63
+"""How many CUDA devices the ``cpu`` target can stand for: the indices of devices are small integers."""
 LOG_LEVELS = ("warning", "info", "debug")
 """``info`` writes each new redirected call site to stderr, ``debug`` every redirected call."""
 
@@ -25,6 +27,7 @@ class Options:
     target: str = "auto"
     policy: str = "warn"
     log_level: str = "warning"
+    devices: int = 1
 
 
 _entered = False

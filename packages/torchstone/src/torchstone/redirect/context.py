@@ -31,6 +31,7 @@ class redirected(ContextDecorator):
     ``target``: ``auto`` (an accelerator that is here, else ``cpu``), a device type with an optional index,
     or a :class:`torch.device`; with ``auto``, the setting ``redirect`` may name it. ``policy``: what has
     no meaning on the target raises (``strict``), warns once (``warn``) or is silent (``quiet``).
+    ``devices``: how many CUDA devices the ``cpu`` target stands for.
     ``trust``: packages that are to be told that CUDA is here, or a mapping from package to yes or no.
     ``log`` is called with an :class:`~.recorder.Event` for each redirected call.
 
@@ -49,10 +50,13 @@ class redirected(ContextDecorator):
         target: str | torch.device = "auto",
         *,
         policy: str = "warn",
+        devices: int = 1,
         trust: Iterable[str] | Mapping[str, bool] | None = None,
         log: Log | None = None,
     ) -> None:
-        self._make: Callable[[], Scope | None] = lambda: _make(source, target, policy, Callers(trust), log)
+        self._make: Callable[[], Scope | None] = lambda: _make(
+            source, target, devices, policy, Callers(trust), log
+        )
         self._entered = threading.local()
 
     def _recreate_cm(self) -> redirected:
@@ -79,10 +83,10 @@ class redirected(ContextDecorator):
 
 
 def _make(
-    source: str, target: str | torch.device, policy: str, callers: Callers, log: Log | None
+    source: str, target: str | torch.device, devices: int, policy: str, callers: Callers, log: Log | None
 ) -> Scope | None:
     chosen = Policy(policy)
-    found = resolve(source, target)
+    found = resolve(source, target, devices)
     return None if found is None else Scope(found, chosen, callers, log)
 
 

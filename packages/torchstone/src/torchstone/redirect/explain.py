@@ -127,7 +127,7 @@ def explain(
     """
     options = options or Options()
     program.check()
-    target = resolve("cuda", options.target)
+    target = resolve("cuda", options.target, options.devices)
     files, folder = _files_of(program), program.directory
     sites = _cuda_sites(files)  # before the script can change the directory
     exit_code, recorder = None, Recorder()

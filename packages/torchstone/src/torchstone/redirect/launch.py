@@ -126,11 +126,14 @@ def exit_code(function: Callable[[], object]) -> int:
 
 
 def _scope(options: Options, log: Log | None = None) -> redirected:
+    import torch  # noqa: F401  (in a child it enters the parent's scope, which must not find this half done)
+
     from .context import redirected
 
     return redirected(
         target=options.target,
         policy=options.policy,
+        devices=options.devices,
         trust=("__main__",),  # also where it lies in site-packages, as torchrun does
         log=log or _logger(options.log_level),
     )

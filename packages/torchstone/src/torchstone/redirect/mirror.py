@@ -7,6 +7,7 @@ replacement that outlives its scope, in a module imported inside, is the origina
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -61,10 +62,10 @@ def mirror(original: Any, implementation: Implementation, *, by_caller: bool = F
 
 def signature_of(original: Any) -> inspect.Signature:
     """What :func:`inspect.signature` gives without following wrappers, or ``(*args, **kwargs)``."""
-    try:
-        return inspect.signature(original, follow_wrapped=False)
-    except (ValueError, TypeError):
-        return _ANY
+    for follow in (False, True):  # a cached function has a signature only through its wrapper
+        with contextlib.suppress(ValueError, TypeError):
+            return inspect.signature(original, follow_wrapped=follow)
+    return _ANY
 
 
 def _parameters(signature: inspect.Signature) -> str:

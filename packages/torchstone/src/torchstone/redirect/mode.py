@@ -1,8 +1,9 @@
 """The calls that PyTorch dispatches: one `TorchFunctionMode` that maps their devices to the target.
 
 It sees factories, ``new_*``, ``*_like``, ``torch.device(...)`` and the methods of tensors, in eager code and,
-since Dynamo traces it, inside ``torch.compile(fullgraph=True)``. Python code that PyTorch does not dispatch
-is in :mod:`.areas`.
+since Dynamo traces it (:mod:`.traced`), inside ``torch.compile(fullgraph=True)``. On the ``cpu`` target it
+also keeps track of the device that each tensor is on (:mod:`.placing`), and answers accordingly. What PyTorch
+does not dispatch is in :mod:`.areas`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..torch_internals import redirection
 from ..torch_internals.tensors import same_storage_layout
-from .scope import Scope, told_of_cuda
+from . import places
+from .placing import cuda_name, put_all, run, transfer
+from .scope import Scope, is_innermost, told_of_cuda
+from .traced import traced
 
 Handler = Callable[[Scope, Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -35,44 +40,116 @@ class RedirectMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         scope = self.redirect_scope
-        if not scope.active:
+        if not scope.active or not is_innermost(scope):
             return func(*args, **(kwargs or {}))
-        if kwargs:
-            device = kwargs.get("device")
-            if device is not None:
-                kwargs["device"] = scope.place(device)
-            if kwargs.get("pin_memory") and not scope.target.can_pin:
-                kwargs["pin_memory"] = False
+        if torch.compiler.is_dynamo_compiling():
+            return traced(scope, func, args, kwargs or {})
+        if func in _ASKS_ONLY:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if kwargs is None:
+            kwargs = {}
+        elif kwargs.get("pin_memory") and not scope.target.can_pin:
+            kwargs["pin_memory"] = False
         own = _DISPATCHED.get(func)
         if own is not None:
             if scope.log is not None:
                 scope.record(own.name, own.note)
-            return own.handler(scope, func, args, kwargs or {})
-        return func(*args, **kwargs) if kwargs else func(*args)
+            return own.handler(scope, func, args, kwargs)
+        return dispatched(scope, func, args, kwargs)
+
+
+def dispatched(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``func`` with its device mapped; on ``cpu``, its results are where the device or its inputs are."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        asked = kwargs["device"] = scope.place(asked)
+    if not scope.tracks:
+        return func(*args, **kwargs)
+    if asked is None:
+        default = redirection.default_of_modes()
+        if default is not None and redirection.makes_tensors(func):
+            return run(func, args, kwargs, places.place_of_device(default))
+        return run(func, args, kwargs)
+    place = places.place_of_device(places.parsed(asked))
+    if place is None:
+        return func(*args, **kwargs)
+    kwargs["device"] = _CPU
+    return run(func, args, kwargs, place)
 
 
 def _device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.device(...)``: CUDA's own for the script where tensors are tracked, else what stands for it."""
     kind = args[0] if args else kwargs.get("type")
     index = args[1] if len(args) > 1 else kwargs.get("index")
-    asked = kind if index is None else f"{kind}:{index}"
-    if type(asked) is int or (type(asked) is str and asked.partition(":")[0] == "cuda"):
-        return scope.place(asked)
-    return scope.place(func(*args, **kwargs))
+    made = func("cuda", kind) if type(kind) is int and index is None else func(*args, **kwargs)
+    if scope.log is not None:
+        scope.place(made)
+    return made if scope.tracks and told_of_cuda(scope) else scope.place(made)
+
+
+def _device_of(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``x.device``: CUDA's for the redirected code, and for PyTorch's code the device that stands for it."""
+    real = func(args[0])
+    index = scope.index_of(args[0]) if scope.tracks and real.type == "cpu" else None
+    if index is None:
+        return real
+    return places.cuda(index) if told_of_cuda(scope) else scope.target.device(index)
 
 
 def _to(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) > 1:
-        place = scope.place(args[1])
-        if place is not args[1]:
-            args = (args[0], place, *args[2:])
-    return func(*args, **kwargs)
+    """``x.to(device or other, ...)``: between two devices of the redirected code a copy."""
+    tensor, rest = args[0], list(args[1:])
+    where = rest.pop(0) if rest else kwargs.pop("device", kwargs.pop("other", None))
+    is_place = isinstance(where, torch.Tensor | torch.device | str | int) and not isinstance(where, bool)
+    if not is_place:
+        return dispatched(scope, func, (*args[:1], *([where] if where is not None else []), *rest), kwargs)
+    if not scope.tracks:
+        return func(tensor, scope.place(where), *rest, **kwargs)
+    if isinstance(where, torch.Tensor):
+        place, kwargs["dtype"] = places.place_of(where), where.dtype
+        names = ["non_blocking", "copy"]
+    else:
+        place = places.place_of_device(places.parsed(scope.place(where)))
+        names = ["dtype", "non_blocking", "copy"]
+    if place is None:
+        return func(tensor, scope.place(where), *rest, **kwargs)
+    return transfer(tensor, place, **(dict(zip(names, rest, strict=False)) | kwargs))
 
 
-def _cuda(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    names = ("device", "non_blocking", "memory_format")
-    given = dict(zip(names, args[1:], strict=False)) | kwargs
-    asked = given.pop("device", None)
-    return args[0].to(scope.place("cuda" if asked is None else asked), **given)
+def _type_as(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _to(scope, torch.Tensor.to, (args[0], args[1] if len(args) > 1 else kwargs["other"]), {})
+
+
+def _moves(name: str) -> Handler:
+    """``x.cuda(device, ...)`` and ``x.cpu(...)``."""
+    cuda_names = ["device", "non_blocking", "memory_format"]
+    cpu_names = ["memory_format"]
+    names = cuda_names if name == "cuda" else cpu_names
+
+    def handler(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(names, args[1:], strict=False)) | kwargs
+        asked = given.pop("device", None)
+        place = scope.place(name if asked is None else asked)
+        if not scope.tracks:
+            return args[0].to(place, **given)
+        found = places.place_of_device(places.parsed(place))
+        if found is None or (name == "cuda" and found == places.HOST):
+            raise RuntimeError(f"Invalid device, must be cuda device, but got {asked}")
+        return transfer(args[0], found, **given)
+
+    return handler
+
+
+def _as_tensor(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.as_tensor(data, device=...)``, which shares memory only where the data is there already."""
+    asked = kwargs.pop("device", None)
+    made = dispatched(scope, func, args, kwargs)
+    if asked is None:
+        return made
+    if not scope.tracks:
+        return made.to(scope.place(asked))
+    place = places.place_of_device(places.parsed(scope.place(asked)))
+    return made.to(asked) if place is None else transfer(made, place)
 
 
 def _is_cuda(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,18 +158,26 @@ def _is_cuda(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return func(*args, **kwargs)
 
 
+def _is_cpu(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(args[0]) and not (told_of_cuda(scope) and scope.holds(args[0]))
+
+
 def _get_device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor = args[0] if args else kwargs["input"]
-    return scope.ordinal(tensor.device) if scope.holds(tensor) else func(tensor)
+    index = scope.index_of(tensor)
+    return func(tensor) if index is None else index
 
 
 def _type(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``x.type(torch.cuda.HalfTensor)``, by class or by name: a move and a cast."""
     given = dict(zip(("dtype", "non_blocking"), args[1:], strict=False)) | kwargs
-    dtype = _legacy_dtype(given.get("dtype"))
-    if dtype is None:
-        return func(*args, **kwargs)
-    return args[0].to(scope.place("cuda"), dtype, non_blocking=given.get("non_blocking", False))
+    asked = given.get("dtype")
+    dtype = _legacy_dtype(asked)
+    if dtype is not None:
+        return _to(scope, torch.Tensor.to, (args[0], "cuda", dtype), {})
+    if asked is None and told_of_cuda(scope) and scope.holds(args[0]):
+        return f"torch.cuda.{func(args[0]).rpartition('.')[2]}"
+    return dispatched(scope, func, args, kwargs)
 
 
 def _legacy_dtype(asked: Any) -> torch.dtype | None:
@@ -120,16 +205,83 @@ def _set_data(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return None
 
 
+def _grad(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``x.grad``: autograd makes gradients below the mode; they are where their tensors are."""
+    found = func(args[0])
+    if found is not None and scope.tracks:
+        place = places.place_of(args[0])
+        if place is not None:
+            places.put(found, place)
+    return found
+
+
+def _grads(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.autograd.grad(outputs, inputs)``: each gradient is where its input is."""
+    results = func(*args, **kwargs)
+    inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+    if scope.tracks:
+        for one, gradient in zip(
+            [inputs] if isinstance(inputs, torch.Tensor) else inputs, results, strict=True
+        ):
+            place = places.place_of(one)
+            if place is not None:
+                put_all(gradient, place)
+    return results
+
+
+def _register_hook(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The hook's gradient is where the tensor is."""
+    tensor, hook = args
+    place = places.place_of(tensor) if scope.tracks else None
+    if place is None:
+        return func(tensor, hook)
+
+    def placed(gradient: torch.Tensor) -> Any:
+        put_all(gradient, place)
+        return hook(gradient)
+
+    return func(tensor, placed)
+
+
+def _untracked(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Functions that take tensors of any devices and make none."""
+    return func(*args, **kwargs)
+
+
+def _to_numpy(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy sees no CUDA memory; packages that are told the truth read what is really the CPU's."""
+    index = scope.index_of(args[0]) if scope.tracks else None
+    forced = kwargs.get("force", False)
+    if index is not None and not forced and told_of_cuda(scope):
+        raise TypeError(
+            f"can't convert {cuda_name(index)} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+    made = func(*args, **kwargs)
+    return made.copy() if index is not None and forced else made
+
+
+def _repr(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The text of a tensor names its device, which PyTorch's code is told while it writes."""
+    with RedirectMode(scope):
+        return redirection.text_of_tensor.get()(args[0], **kwargs)
+
+
 def _pin_memory(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if scope.target.can_pin:
         return func(args[0])
-    scope.record("torch.Tensor.pin_memory", f"{scope.target.type} has no pinned memory: the tensor itself")
-    return args[0]
+    if told_of_cuda(scope) and scope.holds(args[0]):
+        name = args[0].type().rpartition(".")[2]
+        raise RuntimeError(f"cannot pin 'torch.cuda.{name}' only dense CPU tensors can be pinned")
+    scope.record("torch.Tensor.pin_memory", f"{scope.target.type} has no pinned memory: a copy")
+    return run(torch.clone, (args[0],), {})
 
 
 def _is_pinned(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(args[0]) if scope.target.can_pin else False
 
+
+_CPU = torch.device("cpu")
 
 LEGACY_DTYPES: dict[str, torch.dtype] = {
     "BFloat16Tensor": torch.bfloat16,
@@ -155,16 +307,32 @@ class Dispatched:
     note: str
 
 
+def _getter(name: str) -> Any:
+    """What PyTorch dispatches for an attribute of a tensor."""
+    return getattr(torch.Tensor, name).__get__
+
+
 TABLE: tuple[Dispatched, ...] = (
-    Dispatched("torch.device", torch.device, _device, "cuda devices are made as the target's"),
-    Dispatched("torch.Tensor.to", torch.Tensor.to, _to, "the device is mapped"),
-    Dispatched("torch.Tensor.cuda", torch.Tensor.cuda, _cuda, "moves to the target"),
+    Dispatched("torch.device", torch.device, _device, "CUDA devices, which calls map to the target"),
+    Dispatched("torch.Tensor.to", torch.Tensor.to, _to, "the device is mapped; between two devices a copy"),
+    Dispatched("torch.Tensor.type_as", torch.Tensor.type_as, _type_as, "moves to the other's device"),
+    Dispatched("torch.Tensor.cuda", torch.Tensor.cuda, _moves("cuda"), "moves to the target"),
+    Dispatched("torch.Tensor.cpu", torch.Tensor.cpu, _moves("cpu"), "copies what the script put on CUDA"),
+    Dispatched("torch.as_tensor", torch.as_tensor, _as_tensor, "the device is mapped; a copy onto CUDA"),
+    Dispatched("torch.asarray", torch.asarray, _as_tensor, "the device is mapped; a copy onto CUDA"),
+    Dispatched(
+        "torch.Tensor.device",
+        _getter("device"),
+        _device_of,
+        "the CUDA device that the tensor was put on, for callers that are told of CUDA",
+    ),
     Dispatched(
         "torch.Tensor.is_cuda",
-        torch.Tensor.is_cuda.__get__,  # type: ignore[attr-defined]
+        _getter("is_cuda"),
         _is_cuda,
-        "whether the tensor lies on the target, for callers that are told of CUDA",
+        "whether the tensor was put on CUDA, for callers that are told of CUDA",
     ),
+    Dispatched("torch.Tensor.is_cpu", _getter("is_cpu"), _is_cpu, "the opposite of is_cuda"),
     Dispatched(
         "torch.Tensor.get_device", torch.Tensor.get_device, _get_device, "the index that CUDA would have"
     ),
@@ -176,10 +344,42 @@ TABLE: tuple[Dispatched, ...] = (
         _set_data,
         "a tensor of the target takes the tensor's place",
     ),
+    Dispatched("torch.Tensor.grad", _getter("grad"), _grad, "is where its tensor is"),
+    Dispatched("torch.autograd.grad", torch.autograd.grad, _grads, "gradients are where their inputs are"),
+    Dispatched(
+        "torch.Tensor.register_hook", torch.Tensor.register_hook, _register_hook, "gradients have a device"
+    ),
+    Dispatched("torch.Tensor.__repr__", torch.Tensor.__repr__, _repr, "names the CUDA device"),
+    Dispatched("torch.Tensor.numpy", torch.Tensor.numpy, _to_numpy, "refused on CUDA, as CUDA refuses it"),
+    Dispatched(
+        "torch.Tensor.__array__", torch.Tensor.__array__, _to_numpy, "refused on CUDA, as CUDA refuses it"
+    ),
     Dispatched("torch.Tensor.pin_memory", torch.Tensor.pin_memory, _pin_memory, "where the target can pin"),
     Dispatched(
         "torch.Tensor.is_pinned", torch.Tensor.is_pinned, _is_pinned, "never where nothing can be pinned"
     ),
 )
 
-_DISPATCHED = {one.function: one for one in TABLE}
+_UNTRACKED: tuple[Any, ...] = (
+    torch.Tensor.backward,
+    torch.autograd.backward,
+    torch.Tensor.grad.__set__,  # type: ignore[union-attr]
+)
+_DISPATCHED = {one.function: one for one in TABLE} | {
+    function: Dispatched("", function, _untracked, "takes tensors of any devices") for function in _UNTRACKED
+}
+
+_ASKS_ONLY = frozenset(
+    {
+        *(
+            _getter(name)
+            for name in ("shape", "dtype", "requires_grad", "is_leaf", "layout", "ndim", "grad_fn")
+        ),
+        *(_getter(name) for name in ("is_sparse", "is_quantized", "is_meta", "is_nested", "_version")),
+        *(getattr(torch.Tensor, name) for name in ("size", "dim", "stride", "numel", "data_ptr", "item")),
+        *(getattr(torch.Tensor, name) for name in ("__len__", "__bool__", "tolist", "is_contiguous")),
+        *(torch.is_tensor, torch.is_floating_point, torch.numel, redirection.set_grad_enabled.get()),
+        *(torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.untyped_storage),
+    }
+)
+"""Functions that take one tensor and return none: nothing is redirected in them."""

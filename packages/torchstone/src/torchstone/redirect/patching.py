@@ -153,9 +153,15 @@ def restore() -> None:
 
 
 def _put() -> None:
-    if TRACE_RULES in sys.modules:
-        sys.modules[TRACE_RULES].get_torch_obj_rule_map()  # reads functions by name, once: now, not inside
-    for patch in (*_early(), *(_late() if TRACE_RULES in sys.modules else ())):
+    _state.importing += 1  # resolving imports modules, which must find the originals too
+    try:
+        if TRACE_RULES in sys.modules:
+            # It reads functions by name, once: now, not inside.
+            sys.modules[TRACE_RULES].get_torch_obj_rule_map()
+        wanted = (*_early(), *(_late() if TRACE_RULES in sys.modules else ()))
+    finally:
+        _state.importing -= 1
+    for patch in wanted:
         _placed.append(patch)
         for place in patch.places:
             setattr(place.owner, place.attribute, patch.installed)

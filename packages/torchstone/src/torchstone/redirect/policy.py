@@ -33,6 +33,12 @@ class Policy:
             self._said.add(name)
             warnings.warn(f"{name}: {why}", RedirectWarning, stacklevel=_outside())
 
+    def note(self, name: str, why: str) -> None:
+        """``name`` does what it says, but ``why`` is worth knowing: warns once unless the policy is quiet."""
+        if self.name != "quiet" and name not in self._said:
+            self._said.add(name)
+            warnings.warn(f"{name}: {why}", RedirectWarning, stacklevel=_outside())
+
 
 def _outside() -> int:
     """The stack level of the first frame that is neither ours nor PyTorch's, for :func:`warnings.warn`."""

@@ -13,10 +13,17 @@ from typing import Any
 import torch
 
 from ..torch_internals import dispatch
+from . import places
 from .callers import Callers, user_frame
 from .policy import Policy
 from .recorder import Event, Log
 from .targets import Target, visible
+
+
+class _Current(threading.local):
+    """The CUDA index of each thread's current device, on a target that has no current device itself."""
+
+    index = 0
 
 
 class Scope:
@@ -28,8 +35,11 @@ class Scope:
         self.callers = callers
         self.log = log
         self.active = True
+        self.tracks = target.is_cpu
+        """Whether CUDA's tensors lie where the CPU's do, so that their devices must be kept track of."""
         self.settings: dict[str, Any] = {}
-        self._places: dict[Any, str | torch.device] = {}
+        self._places: dict[Any, Any] = {}
+        self._current = _Current()
 
     @cached_property
     def target(self) -> Target:
@@ -48,62 +58,105 @@ class Scope:
     def place(self, asked: Any) -> Any:
         """The device that ``asked`` (a string, an index or a device) means; what is not CUDA's is returned.
 
-        An index that the target has not is an invalid device ordinal: the policy says what happens, and
-        the last device is used.
+        On the ``cpu`` target it is a device that only :mod:`.places` tells from the CPU. An index that the
+        target does not have is an invalid device ordinal: the policy says what happens, and the last device
+        is used. Raises ``RuntimeError`` for a string that names no device, as PyTorch does.
         """
         kind = type(asked)
         if kind is not str and kind is not torch.device and kind is not int:
             return asked
         found = self._places.get(asked)
         if found is None:
-            found = self._places[asked] = self._find(asked)
+            found = self._find(asked)
+            if (
+                len(self.target.indices) == 1 or str(asked) != "cuda"
+            ):  # else the current device, which changes
+                self._places[asked] = found
         if self.log is not None and found is not asked:
-            self.record(f"torch.device({str(asked)!r})", f"is {found}")
+            self.record(f"torch.device({str(asked)!r})", f"is {self.shown(found)}")
         return found
 
     def _find(self, asked: str | int | torch.device) -> str | torch.device:
         if isinstance(asked, int):
             return self._numbered(asked)
-        kind, _, index = str(asked).partition(":")
-        if kind != "cuda":
+        if str(asked).partition(":")[0] != "cuda":
             return asked
-        return self._numbered(int(index) if index.isdecimal() else None)
+        return self._numbered(places.parsed(str(asked)).index)
 
     def _numbered(self, index: int | None) -> torch.device:
         count = len(self.target.indices)
         if not count:
             raise RuntimeError("No CUDA GPUs are available: CUDA_VISIBLE_DEVICES hides the redirected device")
+        if index is not None and index < 0:
+            raise RuntimeError(f"Invalid device: cuda:{index}: device indices are counted from 0")
         if index is not None and index >= count:
             self.policy.meaningless(
                 f"cuda:{index}", f"{self.asked} offers {count} device(s); the last one is used instead"
             )
             index = count - 1
+        if index is None and self.target.is_cpu:
+            index = self._current.index
         return self.target.device(index)
 
     def ordinal(self, asked: Any = None) -> int:
         """The CUDA index of ``asked`` (None: the current device), the inverse of :meth:`place`."""
         device = self.current() if asked is None else self.place(asked)
-        if type(device) is not torch.device or device.type != self.target.type:
+        found = self.index_of_device(device) if type(device) is torch.device else None
+        if found is None:
             raise ValueError(f"Expected a cuda device, but got: {asked}")
-        if device.index is None or self.target.is_cpu:
-            return 0 if self.target.is_cpu else self.ordinal()
-        return self.target.indices.index(device.index)
+        return found
+
+    def index_of_device(self, device: torch.device) -> int | None:
+        """The CUDA index of a device of the target; None for what is no device of CUDA's here."""
+        if self.tracks:
+            place = places.place_of_device(device)
+            return None if place == places.HOST else place
+        if device.type != self.target.type:
+            return None
+        return self.ordinal() if device.index is None else self.target.indices.index(device.index)
+
+    def index_of_storage(self, storage: torch.UntypedStorage) -> int | None:
+        """:meth:`index_of` for the memory itself."""
+        if not self.tracks:
+            return self.index_of_device(storage.device)
+        place = places.place_of_storage(storage)
+        return None if place == places.HOST else place
+
+    def index_of(self, tensor: torch.Tensor) -> int | None:
+        """The CUDA index of the device that a tensor was put on; None for the CPU's and others."""
+        if not self.tracks:
+            return self.index_of_device(tensor.device)
+        place = places.place_of(tensor)
+        return None if place == places.HOST else place
+
+    def shown(self, device: Any) -> str:
+        """A device as messages name it: where the work really runs."""
+        return self.target.type if type(device) is torch.device and self.target.is_cpu else str(device)
 
     def current(self) -> torch.device:
-        """The current device of the target, with its index (``cpu`` has none)."""
+        """The current device of the target, with its index."""
         if self.target.is_cpu:
             return self.place("cuda")
         current = getattr(self.target.module, "current_device", None)
         index = int(current()) if current is not None else self.target.indices[0]
-        return torch.device(self.target.type, index)
+        return places.parsed(f"{self.target.type}:{index}")
+
+    def select(self, index: int) -> None:
+        """Makes the device with CUDA index ``index`` this thread's current one."""
+        if self.target.is_cpu:
+            self._current.index = index
+            return
+        select = getattr(self.target.module, "set_device", None)
+        if select is not None:
+            select(self.target.indices[index])
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies where CUDA tensors lie."""
-        return bool(tensor.device.type == self.target.type)
+        return self.index_of(tensor) is not None
 
     def record(self, name: str, outcome: str) -> None:
         """Tells the log, if there is one, what became of ``name`` at the user's current line."""
-        if self.log is not None and not torch.compiler.is_compiling():
+        if self.log is not None and not torch.compiler.is_dynamo_compiling():
             frame = user_frame()
             if frame is not None:
                 self.log(Event(name, frame.f_code.co_filename, frame.f_lineno, outcome))
@@ -125,7 +178,7 @@ def own_scopes() -> list[Scope]:
 
 def current_scope() -> Scope | None:
     """The scope that this thread is in, or None."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():
         return ACTIVE[-1] if ACTIVE else None
     own = getattr(_own, "scopes", None)
     if own:
@@ -134,9 +187,15 @@ def current_scope() -> Scope | None:
     return scope_of_mode() if dispatch.function_mode_count() else None
 
 
+def is_innermost(scope: Scope) -> bool:
+    """Whether no other scope lies inside ``scope`` in this thread; that one has done all there is to do."""
+    own = getattr(_own, "scopes", None)
+    return not own or own[-1] is scope
+
+
 def told_of_cuda(scope: Scope) -> bool:
-    """Whether the calling code is told of CUDA; compiled code is the user's own."""
-    return torch.compiler.is_compiling() or scope.callers.see_cuda()
+    """Whether the calling code is told of CUDA; code that Dynamo traces is the user's own."""
+    return torch.compiler.is_dynamo_compiling() or scope.callers.see_cuda()
 
 
 def scope_of_mode() -> Scope | None:

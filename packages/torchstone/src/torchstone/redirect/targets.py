@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import config
 from ..errors import RedirectError, RedirectTargetAbsent, RedirectTargetError
+from .children import LIMIT
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +26,7 @@ class Target:
     """A kind of device, and which of its devices the redirected code sees as ``cuda:0``, ``cuda:1``, ….
 
     ``type`` is PyTorch's device type; ``indices`` are the devices that may be used, in the order in
-    which CUDA's indices count them (``(0,)`` for ``cpu``).
+    which CUDA's indices count them. ``cpu`` has as many as are asked for, and each is the same processor.
     """
 
     type: str
@@ -44,11 +45,13 @@ class Target:
 
     def device(self, index: int | None) -> torch.device:
         """The device for CUDA index ``index`` (which must be in range); no index stays without one."""
-        import torch
+        from .places import device_of, parsed
 
-        if self.is_cpu or (index is None and self.indices == tuple(range(len(self.indices)))):
-            return torch.device(self.type)
-        return torch.device(self.type, self.indices[index or 0])
+        if self.is_cpu:
+            return device_of(index or 0)
+        if index is None and self.indices == tuple(range(len(self.indices))):
+            return parsed(self.type)
+        return parsed(f"{self.type}:{self.indices[index or 0]}")
 
     @cached_property
     def can_pin(self) -> bool:
@@ -69,12 +72,14 @@ class Target:
         return self.type if self.is_cpu else f"{self.type}:{','.join(map(str, self.indices))}"
 
 
-def resolve(source: str, target: str | torch.device) -> Target | None:
+def resolve(source: str, target: str | torch.device, devices: int = 1) -> Target | None:
     """The target of a redirection, or None where nothing is to be redirected.
+
+    ``devices`` is how many CUDA devices ``cpu`` stands for; another target has its own.
 
     None: the setting ``redirect`` is ``off``; the target is ``auto`` and CUDA is really here; or the
     target is ``cuda`` itself. Raises :class:`RedirectError` for a source other than ``cuda`` and
-    :class:`RedirectTargetError` for a target that is unknown or absent.
+    :class:`RedirectTargetError` for a target that is unknown or absent, or that offers other devices.
     """
     if source != "cuda":
         raise RedirectError(
@@ -86,13 +91,29 @@ def resolve(source: str, target: str | torch.device) -> Target | None:
     if asked == AUTO:
         asked = config.redirect
     if asked == AUTO:
-        return None if _cuda_is_here() else _pick()
+        return None if _cuda_is_here() else _offering(devices, _pick())
     kind, index = _parse(asked)
     if kind != "cuda":
-        return _named(kind, index)
+        return _offering(devices, _named(kind, index))
     if not _cuda_is_here():
         raise _not_here(kind)
     return None
+
+
+def _offering(devices: int, target: Target) -> Target:
+    """``target`` with as many devices as were asked for."""
+    if not 1 <= devices <= LIMIT:
+        raise RedirectTargetError(
+            f"devices={devices} cannot be offered", hint=f"ask for 1 to {LIMIT} CUDA devices"
+        )
+    if devices == 1:
+        return target
+    if not target.is_cpu:
+        raise RedirectTargetError(
+            f"devices={devices} cannot be offered: {target.type} has {len(target.indices)} of its own",
+            hint="leave devices out, or use target='cpu', which stands for as many as are asked for",
+        )
+    return Target(target.type, tuple(range(devices)))
 
 
 def _cuda_is_here() -> bool:

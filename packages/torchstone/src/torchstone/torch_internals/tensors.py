@@ -14,12 +14,10 @@ __all__ = [
     "foreach_copy",
     "from_dlpack",
     "is_traceable_wrapper_subclass",
-    "is_view",
     "is_zero_tensor",
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
     "neg_view",
-    "overlaps",
     "pack_padded_sequence",
     "pad_packed_sequence",
     "same_storage_layout",
@@ -42,18 +40,12 @@ make_per_tensor_quantized = Internal("torch._make_per_tensor_quantized_tensor", 
 make_per_channel_quantized = Internal("torch._make_per_channel_quantized_tensor", "quantized operators")
 pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences")
 pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
-overlaps = Internal("torch._debug_has_internal_overlap", "comparing compiled code with eager PyTorch")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
 
 
 def is_zero_tensor(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is one of autograd's zeros, which have no memory."""
     return tensor._is_zerotensor()
-
-
-def is_view(tensor: torch.Tensor) -> bool:
-    """Whether autograd knows a tensor that ``tensor`` is a view of."""
-    return tensor._is_view()
 
 
 def version_of(tensor: torch.Tensor) -> int:

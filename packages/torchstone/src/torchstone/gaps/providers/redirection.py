@@ -77,7 +77,7 @@ class RedirectionProvider:
                 _look_up,
                 "cuda",
                 inside=self._scope,
-                place=self.target.partition(":")[0],
+                place=_shown(self.target),
                 exact=self.target == "cpu",
                 takes_device=by_device,
             )
@@ -118,3 +118,9 @@ def _of_member(owner: Patch, api: Api) -> Answer:
 def make(rest: str) -> Provider:
     """``rest`` is the target; ``cpu`` if it is empty."""
     return RedirectionProvider(patches(), rest or "cpu")
+
+
+def _shown(target: str) -> str:
+    """The device type that redirected code is shown for CUDA's tensors: ``cpu`` keeps track of them."""
+    kind = target.partition(":")[0]
+    return "cuda" if kind == "cpu" else kind

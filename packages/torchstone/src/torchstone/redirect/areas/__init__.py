@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..rows import Row
 from . import (
+    accelerator,
     amp,
     backends,
+    communication,
     compiling,
     data,
     device,
@@ -22,8 +24,8 @@ from . import (
 )
 
 _AREAS = (
-    *(device, memory, random, streams, graphs, legacy, modules, amp, loading, data),
-    *(distributed, profiling, backends, compiling, threads),
+    *(device, accelerator, memory, random, streams, graphs, legacy, modules, amp, loading, data),
+    *(distributed, communication, profiling, backends, compiling, threads),
 )
 
 ROWS: tuple[Row, ...] = tuple(row for area in _AREAS for row in area.ROWS)

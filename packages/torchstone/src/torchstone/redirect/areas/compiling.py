@@ -1,26 +1,107 @@
-"""What Dynamo decides without asking the mode: ``Tensor.is_cuda``."""
+"""Inside ``torch.compile``: what Dynamo decides without asking the mode, and what a backend is given."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...torch_internals import dynamo
+from ...torch_internals import dynamo, redirection
+from .. import places, tracing
+from ..mirror import adapted
 from ..rows import Row
 from ..scope import Scope
 
 
-def _is_cuda(scope: Scope, self: Any, tx: Any) -> Any:
-    if self.device is None:
-        return None
-    return dynamo.VariableTracker.get().build(tx, self.device.type == scope.target.type)
+def _index(scope: Scope, tensor: Any) -> int | None:
+    """The CUDA index of the device that a traced tensor is on."""
+    if not scope.tracks:
+        return scope.index_of_device(tensor.device)
+    place = tracing.place_in_graph(tensor.as_proxy().node)
+    return None if place == places.HOST else place
 
+
+def _constant(tx: Any, value: Any) -> Any:
+    """A value that is known when the code is traced."""
+    return dynamo.VariableTracker.get().build(tx, value)
+
+
+def _device(original: Any) -> Any:
+    def implementation(scope: Scope, self: Any, tx: Any) -> Any:
+        index = None if self.device is None else _index(scope, self)
+        return original(self, tx) if index is None else _constant(tx, places.cuda(index))
+
+    return implementation
+
+
+def _is_cuda(scope: Scope, self: Any, tx: Any) -> Any:
+    return None if self.device is None else _constant(tx, _index(scope, self) is not None)
+
+
+def _get_device(original: Any) -> Any:
+    def implementation(scope: Scope, self: Any, tx: Any) -> Any:
+        index = None if self.device is None else _index(scope, self)
+        return original(self, tx) if index is None else _constant(tx, index)
+
+    return implementation
+
+
+def _map_fake(scope: Scope, arguments: dict[str, Any]) -> None:
+    arguments["device"] = tracing.real(arguments["device"])
+
+
+def _compile(original: Any) -> Any:
+    def implementation(scope: Scope, self: Any, gm: Any, *rest: Any, **named: Any) -> Any:
+        if not scope.tracks:
+            return original(self, gm, *rest, **named)
+        return tracing.compiled(gm, lambda: original(self, gm, *rest, **named))
+
+    return implementation
+
+
+_WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+
+
+def _around_torch_compile(original: Any) -> Any:
+    def implementation(scope: Scope, model: Any = None, *args: Any, **named: Any) -> Any:
+        if named.get("mode") in _WITH_CUDA_GRAPHS:
+            scope.policy.note(
+                f"torch.compile(mode={named['mode']!r})", f"no CUDA graphs are used on {scope.target.type}"
+            )
+        return original(model, *args, **named)
+
+    return implementation
+
+
+_TENSOR = redirection.TENSOR_VARIABLE
+_AS_OUTSIDE = "inside compiled code as outside it"
 
 ROWS = (
+    Row(f"{_TENSOR}.method_attr_device", "wraps", _AS_OUTSIDE, around=_device, late=True),
+    Row(f"{_TENSOR}.method_attr_is_cuda", "wraps", _AS_OUTSIDE, _is_cuda, late=True),
     Row(
-        dynamo.TENSOR_IS_CUDA,
+        f"{_TENSOR}.method_get_device",
         "wraps",
-        "inside compiled code as outside it",
-        _is_cuda,
+        _AS_OUTSIDE,
+        around=_get_device,
         late=True,
+    ),
+    Row(
+        redirection.NEW_FAKE_TENSOR,
+        "wraps",
+        "a graph's tensors are the target's",
+        around=lambda original: adapted(original, _map_fake),
+        late=True,
+    ),
+    Row(
+        redirection.CALL_COMPILER,
+        "wraps",
+        "a backend gets the target's devices, and its results are placed",
+        around=_compile,
+        late=True,
+    ),
+    Row(
+        "torch.compile",
+        "wraps",
+        "compiles for the target; modes that use CUDA graphs say that there are none",
+        around=_around_torch_compile,
     ),
 )

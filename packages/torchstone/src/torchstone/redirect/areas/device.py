@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from ...torch_internals import devices
+from ...torch_internals.redirection import LAZY_INIT
 from ..mirror import Implementation
 from ..rows import Row
-from ..scope import Scope
+from ..scope import Scope, told_of_cuda
 from .host import cpu_name, total_memory
 from .memory import free_and_total
 
@@ -39,9 +40,8 @@ def _exchange_device(scope: Scope, device: int) -> int:
     if device is None or device < 0:
         return -1
     before = scope.ordinal()
-    select = getattr(scope.target.module, "set_device", None)
-    if not scope.target.is_cpu and device != before and select is not None:
-        select(scope.place(device).index)
+    if device != before:
+        scope.select(scope.ordinal(device))
     return before
 
 
@@ -53,13 +53,14 @@ def _device_index(scope: Scope, device: Any, optional: bool = False, allow_cpu: 
         return device
     if device is None and not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
-    if allow_cpu and device is not None and torch.device(device).type == "cpu":
+    if allow_cpu and str(device) == "cpu":
         return -1
     return scope.ordinal(device)
 
 
 def _init_device_of(scope: Scope, self: torch.cuda.device_of, obj: Any) -> None:
-    self.idx = scope.ordinal(obj.device) if scope.holds(obj) else -1
+    index = scope.index_of(obj)
+    self.idx = -1 if index is None else index
     self.prev_idx = -1
 
 
@@ -126,7 +127,9 @@ def _get_device_capability(scope: Scope, device: Any) -> tuple[int, int]:
 
 
 def _can_access_peer(scope: Scope, device: Any, peer_device: Any) -> bool:
-    scope.ordinal(device), scope.ordinal(peer_device)
+    own, peer = scope.ordinal(device), scope.ordinal(peer_device)
+    if scope.tracks:
+        return own != peer
     scope.policy.meaningless(
         "torch.cuda.can_device_access_peer", "the target has no peer access; False is returned"
     )
@@ -191,13 +194,18 @@ _BY_CALLER: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.is_tf32_supported": ("constant", "no target has TF32: false", lambda scope: False),
     "torch.cuda.get_arch_list": ("constant", "no CUDA architecture: empty", lambda scope: []),
     "torch.cuda.get_gencode_flags": ("constant", "no CUDA architecture: empty", lambda scope: ""),
-    "torch.cuda.can_device_access_peer": ("modified", "false, by policy", _can_access_peer),
+    "torch.cuda.can_device_access_peer": (
+        "modified",
+        "true between devices of one memory, else false by policy",
+        _can_access_peer,
+    ),
 }
 _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.current_device": ("wraps", "the target's current device", _current_device),
     "torch.cuda.set_device": ("wraps", "selects the target's device", _set_device),
     "torch.cuda.synchronize": ("wraps", "waits for the target", _synchronize),
     "torch.cuda.init": ("noop", "the target needs no initialisation", _init),
+    LAZY_INIT: ("noop", "the target needs no initialisation", _init),
     "torch.cuda.ipc_collect": ("noop", "the target has no CUDA IPC memory", lambda scope: None),
     "torch.cuda.check_error": ("modified", "any code but 0 is an error", _check_error),
     "torch.cuda.set_sync_debug_mode": (
@@ -212,7 +220,23 @@ _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.device_of.__init__": ("wraps", "guards the target's device", _init_device_of),
 }
 
+
+def _around_current_of_cpu(original: Any) -> Implementation:
+    def implementation(scope: Scope) -> str:
+        """PyTorch's own code takes the device that it works on from the module of the tensors' type."""
+        told = not scope.tracks or told_of_cuda(scope)
+        return str(original() if told else scope.place("cuda"))
+
+    return implementation
+
+
 ROWS = (
+    Row(
+        "torch.cpu.current_device",
+        "wraps",
+        "for PyTorch's own code the device that stands for the current one",
+        around=_around_current_of_cpu,
+    ),
     *(Row(name, *rest, by_caller=True) for name, rest in _BY_CALLER.items()),
     *(Row(name, *rest) for name, rest in _FOR_ALL.items()),
     Row("torch.cuda.device", "wraps", "unchanged over the redirected selection of devices"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from ..mirror import adapted
@@ -43,7 +42,7 @@ def _staged(device_type: str) -> str:
 def _map_group(scope: Scope, arguments: dict[str, Any]) -> None:
     arguments["backend"] = _backend(scope, arguments["backend"])
     if arguments["device_id"] is not None:
-        arguments["device_id"] = None if scope.target.is_cpu else scope.place(arguments["device_id"])
+        arguments["device_id"] = None if scope.tracks else scope.place(arguments["device_id"])
 
 
 def _map_barrier(scope: Scope, arguments: dict[str, Any]) -> None:
@@ -52,9 +51,8 @@ def _map_barrier(scope: Scope, arguments: dict[str, Any]) -> None:
 
 
 def _map_parallel(scope: Scope, arguments: dict[str, Any]) -> None:
-    """Modules on the CPU have no ``device_ids``; on an accelerator they are its own indices."""
-    if scope.target.is_cpu:
-        arguments["device_ids"] = arguments["output_device"] = None
+    """On ``cpu`` PyTorch's code sees CUDA's indices; an accelerator has its own."""
+    if scope.tracks:
         return
     if arguments["device_ids"] is not None:
         arguments["device_ids"] = [scope.place(one).index for one in arguments["device_ids"]]
@@ -65,30 +63,6 @@ def _map_parallel(scope: Scope, arguments: dict[str, Any]) -> None:
 def _map_mesh(scope: Scope, arguments: dict[str, Any]) -> None:
     if arguments["device_type"] == "cuda":
         arguments["device_type"] = scope.target.type
-
-
-def _around_scatter(original: Any) -> Any:
-    """Onto one device, scattering is a copy; onto several, PyTorch's own code needs CUDA."""
-
-    def implementation(
-        scope: Scope, tensor: torch.Tensor, devices: Any = None, *rest: Any, **named: Any
-    ) -> Any:
-        if devices is None or len(devices) != 1:
-            return original(tensor, devices, *rest, **named)
-        return (tensor.to(scope.place(devices[0])),)
-
-    return implementation
-
-
-def _around_gather(original: Any) -> Any:
-    def implementation(
-        scope: Scope, tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None
-    ) -> Any:
-        if len(tensors) != 1 or out is not None:
-            return original(tensors, dim, destination, out=out)
-        return tensors[0].to("cpu" if destination in (-1, "cpu") else scope.place(destination or 0))
-
-    return implementation
 
 
 def _row(name: str, note: str, adapt: Any) -> Row:
@@ -117,9 +91,6 @@ ROWS = (
         if dist.is_available()
         else ()
     ),
-    _row("torch.nn.parallel.DataParallel.__init__", "the devices are mapped", _map_parallel),
-    Row("torch.nn.parallel.comm.scatter", "wraps", "a copy, onto one device", around=_around_scatter),
-    Row("torch.nn.parallel.comm.gather", "wraps", "a copy, from one device", around=_around_gather),
     Row(
         "torch.cuda.nccl",
         "deliberate",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from pathlib import Path
 
-_STATM = Path("/proc/self/statm")
 _MEMINFO = Path("/proc/meminfo")
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -36,20 +34,3 @@ def available_memory() -> int | None:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return None
-
-
-def resident_memory() -> int | None:
-    """Bytes of this process that lie in physical memory now, or None where the system does not tell."""
-    if _STATM.exists():
-        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def peak_resident_memory() -> int | None:
-    """The highest :func:`resident_memory` since the process began."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

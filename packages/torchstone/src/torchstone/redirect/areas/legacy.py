@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+from ...torch_internals import redirection
 from ...torch_internals.devices import DEVICE_FROM_MODULE
+from .. import places
 from ..mirror import adapted
-from ..mode import LEGACY_DTYPES
+from ..mode import LEGACY_DTYPES, dispatched
 from ..rows import Row
 from ..scope import Scope, current_scope, told_of_cuda
 from .classes import stand_in
@@ -42,20 +44,61 @@ def _device_of_module(original: Any) -> Any:
     def implementation(scope: Scope, module: str) -> str:
         """The device of a legacy storage class, which PyTorch reads off the name of its module."""
         found: str = original(module)
-        return scope.target.type if found == "cuda" else found
+        return scope.target.type if found == "cuda" and not scope.tracks else found
 
     return implementation
 
 
 def _storage_is_cuda(scope: Scope, self: Any) -> bool:
-    return bool(self.device.type == scope.target.type) and told_of_cuda(scope)
+    storage = redirection.untyped(self)
+    return scope.index_of_storage(storage) is not None and told_of_cuda(scope)
+
+
+def _device_of_storage(original: Any) -> Any:
+    def device(self: torch.UntypedStorage) -> torch.device:
+        real: torch.device = original.__get__(self)
+        scope = current_scope()
+        index = scope.index_of_storage(self) if scope is not None and scope.tracks else None
+        if scope is None or index is None:
+            return real
+        return places.cuda(index) if told_of_cuda(scope) else places.device_of(index)
+
+    return property(device)
 
 
 def _new_storage(original: Any) -> Any:
     def implementation(scope: Scope, cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("device") is not None:
-            kwargs["device"] = scope.place(kwargs["device"])
-        return original(cls, *args, **kwargs)
+        if kwargs.get("device") is None:
+            return original(cls, *args, **kwargs)
+        place = kwargs["device"] = places.parsed(scope.place(kwargs["device"]))
+        made = original(cls, *args, **kwargs)
+        if scope.tracks and (index := scope.index_of_device(place)) is not None:
+            places.put_storage(made, index)
+        return made
+
+    return implementation
+
+
+def _clone_storage(original: Any) -> Any:
+    """A copy is where the original is; copies of tensors (``deepcopy``) are made of it."""
+
+    def implementation(scope: Scope, self: Any) -> Any:
+        made = original(self)
+        place = places.place_of_storage(self) if scope.tracks else None
+        if place is not None:
+            places.put_storage(made, place)
+        return made
+
+    return implementation
+
+
+def _storage_to_host(original: Any) -> Any:
+    def implementation(scope: Scope, self: Any) -> Any:
+        if not scope.tracks or scope.index_of_storage(self) is None:
+            return original(self)
+        made = torch.UntypedStorage(self.size()).copy_(self)
+        places.put_storage(made, places.HOST)
+        return made
 
     return implementation
 
@@ -63,9 +106,7 @@ def _new_storage(original: Any) -> Any:
 def _range(original: Any) -> Any:
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
         """The one deprecated factory that PyTorch does not dispatch to modes."""
-        if kwargs.get("device") is not None:
-            kwargs["device"] = scope.place(kwargs["device"])
-        return original(*args, **kwargs)
+        return dispatched(scope, original, args, kwargs)
 
     return implementation
 
@@ -75,6 +116,7 @@ def _packed_is_cuda(scope: Scope, self: Any) -> bool:
 
 
 def _map_device(scope: Scope, arguments: dict[str, Any]) -> None:
+    """Its untyped storage is made of this device, which is mapped again there."""
     arguments["device"] = scope.place(arguments["device"])
 
 
@@ -93,6 +135,20 @@ def _default_type(original: Any) -> Any:
             if scope.settings.get("default_type"):
                 torch.set_default_device(None)
         scope.settings["default_type"] = dtype
+
+    return implementation
+
+
+def _map_context(scope: Scope, arguments: dict[str, Any]) -> None:
+    """``with torch.device("cuda")``: PyTorch gives the device to calls that may come below the mode."""
+    arguments["device"] = scope.place(arguments["device"])
+
+
+def _around_default(original: Any) -> Any:
+    def implementation(scope: Scope) -> torch.device:
+        found: torch.device = original()
+        index = scope.index_of_device(found) if scope.tracks else None
+        return found if index is None or not told_of_cuda(scope) else places.cuda(index)
 
     return implementation
 
@@ -129,6 +185,24 @@ ROWS = (
         "the device is mapped",
         around=lambda original: adapted(original, _map_device),
     ),
+    Row(
+        "torch.UntypedStorage.device",
+        "wraps",
+        "the CUDA device that it was put on, for callers that are told of CUDA",
+        replacement=_device_of_storage,
+    ),
+    Row(
+        "torch.UntypedStorage.clone",
+        "wraps",
+        "stays on its device",
+        around=_clone_storage,
+    ),
+    Row(
+        "torch.UntypedStorage.cpu",
+        "wraps",
+        "copies what the script put on CUDA",
+        around=_storage_to_host,
+    ),
     Row("torch.range", "wraps", "the device is mapped", around=_range),
     Row("torch.storage.TypedStorage.is_cuda", "wraps", _IS_CUDA, _storage_is_cuda),
     Row("torch.storage.UntypedStorage.is_cuda", "wraps", _IS_CUDA, _storage_is_cuda),
@@ -137,6 +211,18 @@ ROWS = (
         "wraps",
         "whether its data lies on the target",
         _packed_is_cuda,
+    ),
+    Row(
+        redirection.DEVICE_CONTEXT_INIT,
+        "wraps",
+        "the device is mapped",
+        around=lambda original: adapted(original, _map_context),
+    ),
+    Row(
+        "torch.get_default_device",
+        "wraps",
+        "the CUDA device that was set, for callers that are told of CUDA",
+        around=_around_default,
     ),
     Row(
         "torch.set_default_tensor_type",

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.serialization import default_restore_location
 
+from ...torch_internals import redirection
+from .. import places
 from ..mirror import adapted
 from ..rows import Row
 from ..scope import Scope
@@ -18,7 +20,9 @@ Restore = Callable[[Any, str], Any]
 def _restore(scope: Scope, map_location: Any) -> Any:
     """``map_location`` for files that may say ``cuda:N``: a device stays one, all else is a function."""
     if isinstance(map_location, str | torch.device):
-        return scope.place(map_location)
+        if not scope.tracks or places.parsed(map_location).type == "meta":
+            return scope.place(map_location)
+        return lambda storage, location: _put(scope, storage, str(map_location))
     if isinstance(map_location, Mapping):
         return _by_mapping(scope, map_location)
     if callable(map_location):
@@ -27,7 +31,14 @@ def _restore(scope: Scope, map_location: Any) -> Any:
 
 
 def _put(scope: Scope, storage: Any, location: str) -> Any:
-    return default_restore_location(storage, str(scope.place(location)))
+    place = scope.place(location)
+    if not scope.tracks:
+        return default_restore_location(storage, str(place))
+    found = places.place_of_device(places.parsed(place))
+    made = default_restore_location(storage, "cpu" if found is not None else str(place))
+    if found is not None:
+        places.put_storage(made, found)
+    return made
 
 
 def _by_mapping(scope: Scope, mapping: Mapping[str, str]) -> Restore:
@@ -46,7 +57,11 @@ def _by_function(scope: Scope, function: Restore) -> Restore:
 
     def restore(storage: Any, location: str) -> Any:
         made = function(storage, location)
-        return _put(scope, storage, location) if made is None else made
+        if made is None:
+            return _put(scope, storage, location)
+        if scope.tracks and isinstance(made, torch.UntypedStorage):
+            places.put_storage(made, places.HOST)  # unless the function moved it
+        return made
 
     return restore
 
@@ -58,10 +73,27 @@ def _map_load(scope: Scope, arguments: dict[str, Any]) -> None:
 def _map_jit_load(scope: Scope, arguments: dict[str, Any]) -> None:
     """A TorchScript file knows no functions: its storages all go to one device, or stay where they say."""
     asked = arguments["map_location"]
-    arguments["map_location"] = scope.device if asked is None else scope.place(asked)
+    arguments["map_location"] = places.parsed(scope.target.type) if asked is None else scope.place(asked)
+
+
+def _location(original: Any) -> Any:
+    """A file says which device a storage was on, as CUDA's do."""
+
+    def implementation(scope: Scope, storage: Any) -> str:
+        untyped = redirection.untyped(storage)
+        index = scope.index_of_storage(untyped) if scope.tracks else None
+        return str(original(storage)) if index is None else f"cuda:{index}"
+
+    return implementation
 
 
 ROWS = (
+    Row(
+        "torch.serialization.location_tag",
+        "wraps",
+        "files name the CUDA device, as CUDA's do",
+        around=_location,
+    ),
     Row(
         "torch.load",
         "wraps",

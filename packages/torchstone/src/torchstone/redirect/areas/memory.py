@@ -1,8 +1,8 @@
 """``torch.cuda.memory``: the target's own figures, or the policy; never an invented number.
 
 An accelerator answers through its module or ``torch.accelerator``. The ``cpu`` target has no caching
-allocator; its figures are those of the operating system for this process (resident bytes, now and at
-their peak), which the redirected names say in their notes.
+allocator; its figures are the bytes of the tensors that the script has on each device (:mod:`..places`), and
+nothing is reserved beyond them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import torch
 
 from ...errors import RedirectUnsupported
 from ...torch_internals.devices import DUMP_MEMORY_SNAPSHOT, RECORD_MEMORY_HISTORY
+from .. import places
 from ..rows import Row
 from ..scope import Scope
 from . import host
 
-_HOST: dict[str, Callable[[], int | None]] = {
-    "memory_allocated": host.resident_memory,
-    "memory_reserved": host.resident_memory,
-    "max_memory_allocated": host.peak_resident_memory,
-    "max_memory_reserved": host.peak_resident_memory,
+_TRACKED = {
+    "memory_allocated": "bytes",
+    "memory_reserved": "bytes",
+    "max_memory_allocated": "bytes_peak",
+    "max_memory_reserved": "bytes_peak",
 }
 _STATISTICS = {
     "allocated_bytes.all.current": "memory_allocated",
@@ -48,7 +49,7 @@ def _native(scope: Scope, name: str, device: Any) -> Any:
 
 def _call_native(scope: Scope, name: str, device: Any) -> bool:
     """Whether the target's module or ``torch.accelerator`` could do ``name``, which has no result."""
-    return not scope.target.is_cpu and any(True for _ in _answers(scope, name, device))
+    return not scope.tracks and any(True for _ in _answers(scope, name, device))
 
 
 def _answers(scope: Scope, name: str, device: Any) -> Iterator[Any]:
@@ -63,7 +64,9 @@ def _answers(scope: Scope, name: str, device: Any) -> Iterator[Any]:
 def _figure(name: str) -> Callable[[Scope, Any], int]:
     # without a device: the deprecated names are mirrored as (*args, **kwargs), which fills nothing in
     def implementation(scope: Scope, device: Any = None) -> int:
-        found = _HOST[name]() if scope.target.is_cpu else _native(scope, name, device)
+        if scope.tracks:
+            return int(getattr(places.ACCOUNTS[scope.ordinal(device)].all, _TRACKED[name]))
+        found = _native(scope, name, device)
         if found is None:
             scope.policy.meaningless(
                 f"torch.cuda.{name}", f"{scope.target.type} does not count this; 0 is returned"
@@ -75,7 +78,11 @@ def _figure(name: str) -> Callable[[Scope, Any], int]:
 
 
 def _reset(name: str) -> Callable[[Scope, Any], None]:
-    def implementation(scope: Scope, device: Any) -> None:
+    def implementation(scope: Scope, device: Any = None) -> None:
+        if scope.tracks:
+            for _, pool in places.ACCOUNTS[scope.ordinal(device)].pools():
+                pool.reset_ever() if "accumulated" in name else pool.reset_peak()
+            return
         if not _call_native(scope, name, device):
             why = f"{scope.target.type} has no figures that could be reset"
             scope.policy.meaningless(f"torch.cuda.{name}", why)
@@ -84,11 +91,40 @@ def _reset(name: str) -> Callable[[Scope, Any], None]:
 
 
 def _memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
-    if not scope.target.is_cpu:
-        found = _native(scope, "memory_stats", device)
-        if found:
-            return OrderedDict(found)
+    if scope.tracks:
+        return _tracked_stats(scope.ordinal(device))
+    found = _native(scope, "memory_stats", device)
+    if found:
+        return OrderedDict(found)
     return OrderedDict((key, _figure(name)(scope, device)) for key, name in _STATISTICS.items())
+
+
+def _tracked_stats(index: int) -> OrderedDict[str, int]:
+    """CUDA's keys for what is counted here. Nothing is cached, so a segment is a block, and none is split."""
+    stats: dict[str, int] = dict.fromkeys(_NEVER, 0)
+    for metric, of_bytes in _COUNTED.items():
+        for pool, blocks in places.ACCOUNTS[index].pools():
+            for when, figure in blocks.figures(of_bytes):
+                stats[f"{metric}.{pool}.{when}"] = 0 if metric.startswith("inactive") else figure
+    return OrderedDict(sorted(stats.items()))
+
+
+_COUNTED = {
+    **dict.fromkeys(("allocation", "active", "segment", "inactive_split"), False),
+    **dict.fromkeys(
+        ("allocated_bytes", "active_bytes", "reserved_bytes", "requested_bytes", "inactive_split_bytes"), True
+    ),
+}
+"""CUDA's metrics, and whether they are bytes."""
+_NEVER = (
+    *("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"),
+    *(
+        f"{kind}.{when}"
+        for kind in ("oversize_allocations", "oversize_segments")
+        for when in ("current", "peak")
+    ),
+)
+"""What never happens without a caching allocator."""
 
 
 def _nested_memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
@@ -111,7 +147,7 @@ def _memory_summary(scope: Scope, device: Any, abbreviated: bool) -> str:
 
 def free_and_total(scope: Scope, device: Any) -> tuple[int, int] | None:
     """The free and all bytes of a device; None where the target does not tell."""
-    if scope.target.is_cpu:
+    if scope.tracks:
         free, total = host.available_memory(), host.total_memory()
         return None if free is None or total is None else (free, total)
     found = _native(scope, "mem_get_info", device) or _native(scope, "get_memory_info", device)
@@ -203,11 +239,11 @@ def _dump_history(scope: Scope, filename: Any, *args: Any) -> None:
 
 
 _NO_HISTORY = "the target keeps no history of its blocks"
-_FIGURE = "the target's own figure; on cpu, the process's resident bytes"
+_FIGURE = "the target's own figure; on cpu, the bytes of the script's tensors on the device"
 _NO_HOST = "the target has no cache of pinned memory"
 
 ROWS = (
-    *(Row(_cuda(name), "modified", _FIGURE, _figure(name)) for name in _HOST),
+    *(Row(_cuda(name), "modified", _FIGURE, _figure(name)) for name in _TRACKED),
     *(Row(_cuda(old), "modified", _FIGURE, _figure(new)) for old, new in _OLD_NAMES.items()),
     *(
         Row(_cuda(name), "wraps", "the target's own counters, or the policy", _reset(new))

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from ...torch_internals import dispatch, redirection
 from ...torch_internals.devices import MODULE_APPLY, RUN_BACKWARD
 from ...torch_internals.tensors import same_storage_layout
+from .. import places
 from ..mirror import adapted
 from ..mode import RedirectMode
 from ..rows import Row
@@ -15,12 +17,12 @@ from ..scope import Scope, scope_of_mode
 
 
 def _map_first(scope: Scope, arguments: dict[str, Any]) -> None:
-    """``Module.to(0)`` and ``Module.to("cuda:0")``, which PyTorch parses in C."""
-    positional = arguments.get("args", ())
-    if positional:
-        arguments["args"] = (scope.place(positional[0]), *positional[1:])
-    if "device" in arguments.get("kwargs", {}):
-        arguments["kwargs"] = {**arguments["kwargs"], "device": scope.place(arguments["kwargs"]["device"])}
+    """``Module.to(0)``, which PyTorch parses in C, where an index is the real accelerator's."""
+    positional, named = arguments.get("args", ()), arguments.get("kwargs", {})
+    if positional and type(positional[0]) is int:
+        arguments["args"] = (places.cuda(positional[0]), *positional[1:])
+    if type(named.get("device")) is int:
+        arguments["kwargs"] = {**named, "device": places.cuda(named["device"])}
 
 
 def _around_apply(original: Any) -> Any:
@@ -63,7 +65,74 @@ def _around_backward(original: Any) -> Any:
     return implementation
 
 
+def _around_forward(original: Any) -> Any:
+    """Notes on the node of a custom function where its outputs are, for its gradients are there too."""
+
+    def implementation(scope: Scope, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = original(cls, *args, **kwargs)
+        if scope.tracks:
+            found = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+            tensors = [one for one in found if isinstance(one, torch.Tensor)] if found is not None else []
+            node = next((one.grad_fn for one in tensors if one.grad_fn is not None), None)
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                redirection.note_places(node, [places.place_of(one) for one in tensors])
+        return outputs
+
+    return implementation
+
+
+def _around_backward_of_function(original: Any) -> Any:
+    """Places the gradients of a custom function, which come one by one or, to ``apply_boxed``, in a list."""
+
+    def implementation(scope: Scope, self: Any, *gradients: Any) -> Any:
+        boxed = len(gradients) == 1 and isinstance(gradients[0], list)
+        found = redirection.places_noted(self)
+        for gradient, place in zip(gradients[0] if boxed else gradients, found, strict=False):
+            if gradient is not None and place is not None:
+                places.put(gradient, place)
+        if not redirection.runs_compiled_code(self):
+            return original(self, *gradients)
+        with dispatch.without_function_modes():  # the modes of the thread are in the graph already
+            return original(self, *gradients)
+
+    return implementation
+
+
+def _around_checks(original: Any) -> Any:
+    """Checkpointing compares tensors that autograd saves, which have no place, with new ones."""
+
+    def described(x: torch.Tensor) -> dict[str, Any]:
+        with dispatch.without_function_modes():
+            found: dict[str, Any] = original["default"](x)
+        return found
+
+    return {**original, "default": described}
+
+
 ROWS = (
+    Row(
+        "torch.autograd.function.Function.apply",
+        "wraps",
+        "the gradients are where the outputs are",
+        around=_around_forward,
+    ),
+    *(
+        Row(
+            f"torch.autograd.function.BackwardCFunction.{name}",
+            "wraps",
+            "the gradients are where the outputs are",
+            around=_around_backward_of_function,
+            optional=True,
+        )
+        for name in ("apply", "apply_boxed")
+    ),
+    Row(
+        redirection.CHECKPOINT_CHECKS,
+        "wraps",
+        "tensors that autograd made are compared as they are",
+        replacement=_around_checks,
+        optional=True,
+    ),
     Row(
         "torch.nn.Module.to",
         "wraps",

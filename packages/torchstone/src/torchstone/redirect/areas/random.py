@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...torch_internals.devices import mps_generator
+from ..drawing import generator_of
 from ..mirror import Implementation, adapted
 from ..rows import Row
 from ..scope import Scope, current_scope
@@ -19,8 +20,8 @@ _SEED_BITS = 63
 
 def get_state(scope: Scope, device: Any) -> torch.Tensor:
     place = scope.place(scope.ordinal(device))
-    if scope.target.is_cpu:
-        return torch.get_rng_state()
+    if scope.tracks:
+        return _generator(scope, device).get_state()
     if scope.target.type == "mps":
         return torch.mps.get_rng_state()
     found: torch.Tensor = scope.target.module.get_rng_state(place)
@@ -29,8 +30,8 @@ def get_state(scope: Scope, device: Any) -> torch.Tensor:
 
 def set_state(scope: Scope, new_state: torch.Tensor, device: Any) -> None:
     place = scope.place(scope.ordinal(device))
-    if scope.target.is_cpu:
-        torch.set_rng_state(new_state)
+    if scope.tracks:
+        _generator(scope, device).set_state(new_state)
     elif scope.target.type == "mps":
         torch.mps.set_rng_state(new_state)
     else:
@@ -47,14 +48,18 @@ def _set_states(scope: Scope, new_states: Iterable[torch.Tensor]) -> None:
 
 
 def _manual_seed(scope: Scope, seed: int) -> None:
-    if scope.target.is_cpu:
-        torch.default_generator.manual_seed(int(seed))
+    if scope.tracks:
+        _generator(scope, None).manual_seed(int(seed))
     else:
         scope.target.module.manual_seed(int(seed))
 
 
 def _manual_seed_all(scope: Scope, seed: int) -> None:
-    every = None if scope.target.is_cpu else getattr(scope.target.module, "manual_seed_all", None)
+    if scope.tracks:
+        for index in range(len(scope.target.indices)):
+            _generator(scope, index).manual_seed(int(seed))
+        return
+    every = getattr(scope.target.module, "manual_seed_all", None)
     if every is None:
         _manual_seed(scope, seed)
     else:
@@ -70,8 +75,11 @@ def _seed_all(scope: Scope) -> None:
 
 
 def _initial_seed(scope: Scope) -> int:
-    module = torch if scope.target.is_cpu else scope.target.module
-    return int(module.initial_seed())
+    return int(_generator(scope, None).initial_seed() if scope.tracks else scope.target.module.initial_seed())
+
+
+def _generator(scope: Scope, device: Any) -> torch.Generator:
+    return generator_of(scope.ordinal(device))
 
 
 class _Generators:
@@ -81,8 +89,8 @@ class _Generators:
         scope = current_scope()
         if scope is None:
             return ()
-        if scope.target.is_cpu:
-            return (torch.default_generator,)
+        if scope.tracks:
+            return tuple(map(generator_of, range(len(scope.target.indices))))
         if scope.target.type == "mps":
             return (mps_generator(),)
         return tuple(getattr(scope.target.module, "default_generators", ()))
@@ -110,13 +118,11 @@ _GENERATOR = torch.Generator
 
 
 def _map_fork_rng(scope: Scope, arguments: dict[str, Any]) -> None:
-    """``fork_rng(devices=[0])``: on cpu, the generator that it saves anyway is the only one."""
-    if arguments["device_type"] not in (None, "cuda"):
+    """``fork_rng(devices=[0])``; on cpu PyTorch's own code saves the redirected devices' generators."""
+    if arguments["device_type"] not in (None, "cuda") or scope.tracks:
         return
     arguments["device_type"] = scope.target.type
-    if scope.target.is_cpu:
-        arguments["devices"] = []
-    elif arguments["devices"] is not None:
+    if arguments["devices"] is not None:
         arguments["devices"] = [scope.place(device).index for device in arguments["devices"]]
 
 

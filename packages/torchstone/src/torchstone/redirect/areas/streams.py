@@ -17,6 +17,8 @@ from typing import Any
 import torch
 
 from ...errors import RedirectUnsupported
+from ...torch_internals import redirection
+from .. import places
 from ..mirror import Implementation
 from ..rows import Row
 from ..scope import Scope
@@ -29,6 +31,8 @@ _STREAM, _EVENT = torch.Stream, torch.Event
 _numbers = itertools.count(1)
 _own = threading.local()
 _MILLISECONDS = 1e-6
+_CUDA_TYPE = 1
+"""What PyTorch's streams say in C for CUDA."""
 
 
 # Streams ------------------------------------------------------------------------------
@@ -37,18 +41,25 @@ _MILLISECONDS = 1e-6
 def _new_stream(scope: Scope, cls: Any, device: Any, priority: int, **kwargs: Any) -> Any:
     if isinstance(device, int) and device < 0:
         device = None
-    return _make_stream(
-        scope, cls, scope.place(scope.ordinal(device)), _native_stream(scope, device), priority
-    )
+    return _make_stream(scope, cls, scope.ordinal(device), _native_stream(scope, device), priority)
 
 
-def _make_stream(scope: Scope, cls: Any, device: Any, native: Any, priority: int = 0) -> Any:
+def _make_stream(
+    scope: Scope, cls: Any, index: int, native: Any, priority: int = 0, number: int | None = None
+) -> Any:
+    """A stream of the CUDA device ``index``; ``number`` is 0 for a default stream, as its address is."""
     stream = object.__new__(cls)
-    stream.native, stream.device, stream.priority = native, device, priority
-    stream.device_index, stream.device_type = device.index or 0, scope.target.type
-    stream.stream_id = next(_numbers) if native is None else native.stream_id
-    stream.cuda_stream = stream.stream_id
+    stream.native, stream.device, stream.priority = native, _shown(scope, index), priority
+    stream.device_index, stream.device_type = index, _CUDA_TYPE
+    if number is None:
+        number = next(_numbers) if native is None else native.stream_id
+    stream.stream_id = stream.cuda_stream = number
     return stream
+
+
+def _shown(scope: Scope, index: int) -> Any:
+    """The device of a stream as tensors there show theirs."""
+    return places.cuda(index) if scope.tracks else scope.place(index)
 
 
 def _native_stream(scope: Scope, device: Any) -> torch.Stream | None:
@@ -69,7 +80,7 @@ def _streams_work(device: torch.device) -> bool:
         event.wait(stream)
         event.synchronize()
         stream.synchronize()
-        torch.accelerator.current_stream(device)
+        redirection.stream_of_device(0 if device.index is None else device.index)
         return bool(event.query()) and bool(stream.query())
     except RuntimeError:
         return False
@@ -121,34 +132,39 @@ def _describe_stream(scope: Scope, self: Any) -> str:
 
 
 def _current_stream(scope: Scope, device: Any) -> Any:
-    place = scope.place(scope.ordinal(device))
-    stream = _of_thread(scope).get(place)
+    stream = _of_thread(scope).get(scope.ordinal(device))
     return _default_stream(scope, device) if stream is None else stream
 
 
 def _default_stream(scope: Scope, device: Any) -> Any:
     """One object for each device of a scope, over the stream that was current when it was first asked for."""
-    place = scope.place(scope.ordinal(device))
+    index = scope.ordinal(device)
     streams = scope.settings.setdefault("default_streams", {})
-    if place not in streams:
-        native = torch.accelerator.current_stream(place) if _has_native(scope) else None
-        streams[place] = _make_stream(scope, Stream, place, native)
-    return streams[place]
+    if index not in streams:
+        native = _native_current(scope, index) if _has_native(scope) else None
+        streams[index] = _make_stream(scope, Stream, index, native, number=0)
+    return streams[index]
+
+
+def _native_current(scope: Scope, index: int) -> torch.Stream:
+    found: torch.Stream = redirection.stream_of_device(scope.place(index).index)
+    return found
 
 
 def _set_stream(scope: Scope, stream: Any) -> None:
     if stream is None:
         return
-    _of_thread(scope)[stream.device] = stream
+    _of_thread(scope)[stream.device_index] = stream
+    scope.select(stream.device_index)
     if stream.native is not None:
-        torch.accelerator.set_stream(stream.native)
+        redirection.set_stream(stream.native)
 
 
-def _of_thread(scope: Scope) -> dict[torch.device, Any]:
-    """This thread's current streams in ``scope``, by device."""
+def _of_thread(scope: Scope) -> dict[int, Any]:
+    """This thread's current streams in ``scope``, by the device's index."""
     if getattr(_own, "scope", None) is not scope:
         _own.scope, _own.streams = scope, {}
-    found: dict[torch.device, Any] = _own.streams
+    found: dict[int, Any] = _own.streams
     return found
 
 
@@ -164,7 +180,7 @@ def _new_event(
 ) -> Any:
     event = object.__new__(cls)
     event.native, event.recorded, event.timed = None, None, enable_timing
-    event.device, event.cuda_event = scope.device, 0
+    event.device, event.cuda_event = _shown(scope, scope.ordinal()), 0
     if _has_native(scope):
         event.native = _EVENT(device=scope.target.type, enable_timing=enable_timing)
     return event
@@ -233,13 +249,16 @@ def _plain_exit(self: Any, *error: Any) -> None:
 
 def _enter_stream(scope: Scope, self: Any) -> Any:
     """``with stream:``, which may be nested and entered again."""
-    self.__dict__.setdefault("outer", []).append(_current_stream(scope, self.device))
+    before = _current_stream(scope, None), _current_stream(scope, self.device)
+    self.__dict__.setdefault("outer", []).append(before)
     _set_stream(scope, self)
     return self
 
 
 def _leave_stream(scope: Scope, self: Any, *error: Any) -> None:
-    _set_stream(scope, self.outer.pop())
+    elsewhere, here = self.outer.pop()
+    _set_stream(scope, here)
+    scope.select(elsewhere.device_index)
 
 
 def _around_record_stream(original: Any) -> Any:
@@ -258,14 +277,14 @@ def _around_record_stream(original: Any) -> Any:
 
 
 def _any_stream(scope: Scope, device: Any = None, *, priority: int = 0, **kwargs: Any) -> Any:
-    place = scope.device if device is None else torch.device(scope.place(device))
+    place = scope.device if device is None else places.parsed(scope.place(device))
     if place.type == "cpu":
-        return Stream(priority=priority)
+        return Stream(scope.index_of_device(place), priority=priority)
     return _STREAM(device=place, priority=priority, **kwargs)
 
 
 def _any_event(scope: Scope, device: Any = None, **kwargs: Any) -> Any:
-    place = scope.device if device is None else torch.device(scope.place(device))
+    place = scope.device if device is None else places.parsed(scope.place(device))
     return Event(**kwargs) if place.type == "cpu" else _EVENT(device=place, **kwargs)
 
 

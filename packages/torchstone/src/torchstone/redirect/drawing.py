@@ -1,0 +1,59 @@
+"""Random numbers of several CUDA devices on one CPU: each device draws from a generator of its own.
+
+``cuda:0`` draws from the CPU's default generator, so that a script computes what it computes on the CPU. What
+another device draws comes from its own generator: its state takes the default generator's place for the call.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import torch
+
+from ..torch_internals.redirection import drawing_operators
+
+_Generator = type(torch.default_generator)
+_LOCK = threading.RLock()
+_WITHOUT_GENERATOR = (
+    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"),
+    *("feature_alpha_dropout", "gumbel_softmax", "multi_head_attention_forward"),
+    *("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"),
+    *("fractional_max_pool2d_with_indices", "fractional_max_pool3d_with_indices", "sparse_"),
+    *("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_"),
+)
+"""Functions that draw, and whose schema has no generator."""
+
+_generators: dict[int, torch.Generator] = {}
+
+
+def generator_of(index: int) -> torch.Generator:
+    """The generator of a CUDA device."""
+    if index == 0:
+        return torch.default_generator
+    if index not in _generators:
+        _generators[index] = _Generator().manual_seed(torch.default_generator.initial_seed())
+    return _generators[index]
+
+
+def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
+    """``func(*args, **kwargs)``, which draws from the generator of the CUDA device ``index``."""
+    if index <= 0 or getattr(func, "__name__", "") not in _drawing():
+        return func(*args, **kwargs)
+    own, shared = generator_of(index), torch.default_generator
+    with _LOCK:
+        before = shared.get_state()
+        shared.set_state(own.get_state())
+        try:
+            return func(*args, **kwargs)
+        finally:
+            own.set_state(shared.get_state())
+            shared.set_state(before)
+
+
+@functools.cache
+def _drawing() -> frozenset[str]:
+    """The names of the functions that draw random numbers, read off PyTorch's schemas."""
+    drawing = drawing_operators()
+    return frozenset({*drawing, *(f"{name}_" for name in drawing), *_WITHOUT_GENERATOR})

@@ -1,0 +1,181 @@
+"""Running a dispatched call where its tensors are: results get the place of the inputs (:mod:`.places`).
+
+This is for the ``cpu`` target, whose tensors all lie in one memory. Where the inputs of a call have different
+places, the call is run once more finely: each ATen operator inside it is checked by the rules of CUDA, which
+raise PyTorch's error for tensors on different devices, and its results are placed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..torch_internals import pytree
+from ..torch_internals.dispatch import TorchDispatchMode
+from ..torch_internals.operators import schema_of
+from . import drawing
+from .places import HOST, Place, device_of, place_of, put
+
+Tensor = torch.Tensor
+aten = torch.ops.aten
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place = None) -> Any:
+    """Calls ``func`` and places what it makes: at ``place``, else where its tensors are, else on the CPU."""
+    if place is None:
+        place, apart = _find(args, kwargs)
+        if apart:
+            with _Finely():
+                return func(*args, **kwargs)
+    if place is not None and place > 0:
+        result = drawing.call(func, args, kwargs, place)
+    else:
+        result = func(*args, **kwargs) if kwargs else func(*args)
+    if place is not None:
+        if isinstance(result, Tensor):
+            put(result, place)
+        else:
+            put_all(result, place)
+    return result
+
+
+def _find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Place, bool]:
+    """Where the tensors among the arguments are (the CPU if there are none), and whether they are apart."""
+    found: Place = None
+    any_tensor = False
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, Tensor):
+            any_tensor = True
+            one = place_of(value)
+        elif type(value) is list or type(value) is tuple:
+            one, apart = _find(tuple(value), {})
+            if apart:
+                return None, True
+            if one == HOST and not _holds_tensors(value):
+                continue
+            any_tensor = True
+        else:
+            continue
+        if found is None:
+            found = one
+        elif one is not None and one != found:
+            return None, True
+    return (found if any_tensor else HOST), False
+
+
+def _holds_tensors(values: Any) -> bool:
+    return any(
+        isinstance(one, Tensor) or (type(one) in (list, tuple) and _holds_tensors(one)) for one in values
+    )
+
+
+def put_all(result: Any, place: int) -> None:
+    """Places the tensors in a result."""
+    if isinstance(result, Tensor):
+        put(result, place)
+    elif isinstance(result, list | tuple):
+        for one in result:
+            put_all(one, place)
+
+
+def transfer(tensor: Tensor, place: int, **given: Any) -> Tensor:
+    """``tensor.to(device)`` with the place as the device: a copy unless the tensor is there already."""
+    if place_of(tensor) != place:
+        given["copy"] = True
+    moved = tensor.to(device_of(HOST), **given)
+    put(moved, place)
+    return moved
+
+
+# Tensors of several places in one call -------------------------------------------------------
+
+_TAKES_ANY = {
+    *(aten.copy_.default, aten._to_copy.default, aten.is_same_size.default, aten.equal.default),
+    *(aten.set_.source_Tensor, aten.resize_as_.default, aten._foreach_copy_.default),
+    *(aten._foreach_norm.Scalar, aten.result_type.Tensor),
+}
+"""Operators that take tensors of several devices."""
+_HOST_ARGUMENTS = {
+    "lengths": "_pack_padded_sequence",
+    "batch_sizes": "lstm gru rnn_tanh rnn_relu _pad_packed_sequence _pack_padded_sequence_backward",
+}
+"""Arguments that may, or must, stay on the CPU, and the operators that have them."""
+_INDEXES = {"index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index", "_unsafe_index_put"}
+_MAY_STAY = {name: set(operators.split()) for name, operators in _HOST_ARGUMENTS.items()}
+
+
+class _Finely(TorchDispatchMode):
+    """Checks and places every operator by itself."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        place = _common_place(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if place is not None:
+            put_all(result, place)
+        return result
+
+
+def _common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Place:
+    """The place of the results of an operator; raises ``RuntimeError`` where its tensors are apart."""
+    if func in _TAKES_ANY or schema_of(func).name.startswith("aten::_foreach_"):
+        return place_of(args[0]) if isinstance(args[0], Tensor) else None
+    name = schema_of(func).name.partition("::")[2]
+    is_pointwise = torch.Tag.pointwise in func.tags
+    if name in _INDEXES:
+        return _place_of_indexed(args)
+    first: tuple[str, int] | None = None
+    scalar: Place = None
+    for argument, tensor in _tensors(func, args, kwargs):
+        place = place_of(tensor)
+        if place is None or name in _MAY_STAY.get(argument, ()):
+            continue
+        if place == HOST and tensor.dim() == 0 and (is_pointwise or argument != "self"):
+            scalar = place
+        elif first is None:
+            first = argument, place
+        elif first[1] != place:
+            raise RuntimeError(_apart(name, is_pointwise, first, (argument, place)))
+    return scalar if first is None else first[1]
+
+
+def _place_of_indexed(args: tuple[Any, ...]) -> Place:
+    """Where an indexed tensor is; indices may stay on the CPU, and so may a single value that is stored."""
+    place = place_of(args[0])
+    for index in args[1]:
+        if isinstance(index, Tensor) and place_of(index) not in (None, HOST, place):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({'cpu' if place is None else cuda_name(place)})"
+            )
+    for value in args[2:3]:
+        if place is not None and isinstance(value, Tensor) and value.dim():
+            other = place_of(value)
+            if other is not None and other != place:
+                raise RuntimeError(_apart("index_put_", True, ("self", place), ("values", other)))
+    return place
+
+
+def _tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    named = zip((one.name for one in schema_of(func).arguments), args, strict=False)
+    for name, value in (*named, *kwargs.items()):
+        yield from ((name, leaf) for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor))
+
+
+def _apart(name: str, is_pointwise: bool, first: tuple[str, int], other: tuple[str, int]) -> str:
+    """What PyTorch says of tensors on different devices, in the words of the operator's kind."""
+    here, there = cuda_name(first[1]), cuda_name(other[1])
+    start = "Expected all tensors to be on the same device, but"
+    if is_pointwise or name in ("cat", "stack"):
+        return f"{start} found at least two devices, {here} and {there}!"
+    return (
+        f"{start} got {other[0]} is on {there}, different from other tensors on {here} "
+        f"(when checking argument in method wrapper_CUDA_{name})"
+    )
+
+
+def cuda_name(place: int) -> str:
+    """A place as the redirected code names it."""
+    return "cpu" if place == HOST else f"cuda:{place}"

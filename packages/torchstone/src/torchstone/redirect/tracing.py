@@ -1,0 +1,139 @@
+"""Where the tensors of a graph are that Dynamo has traced: the places of :mod:`.places`, read off the graph.
+
+Inside a graph a CUDA device is written as the device of its place. :func:`compiled` takes these out before a
+backend sees the graph, turns transfers between two devices into copies, and places the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..torch_internals import dispatch
+from .places import HOST, Place, device_of, parsed, place_of, place_of_device, put
+
+_CPU = parsed("cpu")
+
+Origin = int | fx.Node | None
+"""A place, or the placeholder whose place it is."""
+
+
+def place_in_graph(node: fx.Node) -> Place:
+    """Where the tensor of a node is, as far as the inputs that the graph was traced with tell."""
+    origin = _origin(node, {})
+    return _place_of_example(origin) if isinstance(origin, fx.Node) else origin
+
+
+def compiled(graph: fx.GraphModule, compile: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """What ``compile()`` makes of a graph with places, as a function that places its results."""
+    known: dict[fx.Node, Origin] = {}
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    outputs = [_origin(one, known) if isinstance(one, fx.Node) else None for one in _returned(graph)]
+    origins = [inputs.index(one) if isinstance(one, fx.Node) else _Fixed(one) for one in outputs]
+    _write_real_devices(graph, known)
+    function = compile()
+
+    def placed(*args: Any) -> Any:
+        with dispatch.without_function_modes():  # the modes of the thread are in the graph already
+            results = function(*args)
+        for origin, result in zip(origins, results, strict=True):
+            if isinstance(result, torch.Tensor):
+                place = place_of(args[origin]) if isinstance(origin, int) else origin.place
+                if place is not None:
+                    put(result, place)
+        return results
+
+    return placed
+
+
+class _Fixed:
+    """A result that is at one place, whatever the inputs."""
+
+    def __init__(self, place: Any) -> None:
+        self.place: Place = place
+
+
+def _returned(graph: fx.GraphModule) -> Any:
+    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+    return output.args[0]
+
+
+def _origin(node: fx.Node, known: dict[fx.Node, Origin]) -> Origin:
+    """What decides the place of a node: a device that it names, or its first input that is on CUDA."""
+    waiting = [node]
+    while waiting:
+        one = waiting[-1]
+        missing = [source for source in one.all_input_nodes if source not in known]
+        if one.op != "placeholder" and _asked(one) is None and missing:
+            waiting += missing
+            continue
+        known[waiting.pop()] = _origin_of(one, known)
+    return known[node]
+
+
+def _origin_of(node: fx.Node, known: dict[fx.Node, Origin]) -> Origin:
+    if node.op == "placeholder":
+        return node if _example(node) is not None else None
+    asked = _asked(node)
+    if asked is not None:
+        return place_of_device(asked)
+    origins = [known[source] for source in node.all_input_nodes]
+    on_cuda = [one for one in origins if one is not None and _is_cuda(one)]
+    if on_cuda:
+        return on_cuda[0]
+    return next((one for one in origins if one is not None), None if origins else HOST)
+
+
+def _is_cuda(origin: Origin) -> bool:
+    place = _place_of_example(origin) if isinstance(origin, fx.Node) else origin
+    return place is not None and place != HOST
+
+
+def _example(node: fx.Node) -> torch.Tensor | None:
+    """The real tensor that a placeholder stood for when the graph was traced."""
+    grapharg = node.meta.get("grapharg")
+    try:
+        example = None if grapharg is None else grapharg.example
+    except AssertionError:  # it has gone
+        return None
+    return example if isinstance(example, torch.Tensor) else None
+
+
+def _place_of_example(node: fx.Node) -> Place:
+    example = _example(node)
+    return None if example is None else place_of(example)
+
+
+def _asked(node: fx.Node) -> torch.device | None:
+    """The device among the arguments of a call."""
+    for value in (*node.args, *node.kwargs.values()):
+        if isinstance(value, torch.device):
+            return value
+    return None
+
+
+def _write_real_devices(graph: fx.GraphModule, known: dict[fx.Node, Origin]) -> None:
+    for node in graph.graph.nodes:
+        asked = _asked(node)
+        place = None if asked is None else place_of_device(asked)
+        if place is None:
+            continue
+        node.args = tuple(_CPU if isinstance(one, torch.device) else one for one in node.args)
+        node.kwargs = {
+            key: _CPU if isinstance(one, torch.device) else one for key, one in node.kwargs.items()
+        }
+        if node.op == "call_method" and node.target == "to":
+            origin = _origin(node.args[0], known)
+            source = _place_of_example(origin) if isinstance(origin, fx.Node) else origin
+            if source != place:
+                node.kwargs = {**node.kwargs, "copy": True}
+    graph.recompile()
+
+
+def real(device: Any) -> Any:
+    """The device of a fake tensor: one that stands for a place is really the CPU."""
+    is_place = isinstance(device, torch.device) and place_of_device(device) not in (None, HOST)
+    return device_of(HOST) if is_place else device

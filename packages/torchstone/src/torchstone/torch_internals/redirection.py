@@ -1,0 +1,81 @@
+"""What only the redirection of CUDA code reaches for, and the private names that it replaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _device
+
+from .probing import Internal
+
+_FEATURE = "redirection"
+
+LAZY_INIT = "torch.cuda._lazy_init"
+DEVICE_CONTEXT_INIT = "torch.utils._device.DeviceContext.__init__"
+CHECKPOINT_CHECKS = "torch.utils.checkpoint._allowed_determinism_checks_to_fns"
+TENSOR_VARIABLE = "torch._dynamo.variables.tensor.TensorVariable"
+NEW_FAKE_TENSOR = "torch._subclasses.fake_tensor.FakeTensor.__new__"
+CALL_COMPILER = "torch._dynamo.output_graph.OutputGraph.call_user_compiler"
+
+ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor")
+"""Private modules that ask about devices on behalf of whoever calls them."""
+
+exchange_device = Internal("torch.cuda._exchange_device", _FEATURE)
+maybe_exchange_device = Internal("torch.cuda._maybe_exchange_device", _FEATURE)
+stream_of_device = Internal("torch._C._accelerator_getStream", _FEATURE)
+set_stream = Internal("torch._C._accelerator_setStream", _FEATURE)
+text_of_tensor = Internal("torch._tensor_str._str", _FEATURE)
+set_grad_enabled = Internal("torch._C._set_grad_enabled", _FEATURE)
+without_subclasses = Internal("torch._C.DisableTorchFunctionSubclass", _FEATURE)
+_schemas = Internal("torch._C._jit_get_all_schemas", _FEATURE)
+_functorch = Internal("torch._C._functorch", _FEATURE)
+
+
+def makes_tensors(function: Any) -> bool:
+    """Whether ``function`` is one of those to which a default device is given."""
+    return function in _device._device_constructors()
+
+
+def default_of_modes() -> torch.device | None:
+    """The device that ``torch.set_default_device`` gives to factories in this thread."""
+    return _device.CURRENT_DEVICE
+
+
+def drawing_operators() -> set[str]:
+    """The names of ATen's operators that take a generator."""
+    return {
+        schema.name.removeprefix("aten::")
+        for schema in _schemas()
+        if any(argument.name == "generator" for argument in schema.arguments)
+    }
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor below the wrappers of ``torch.func``."""
+    functorch = _functorch.get()
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def untyped(storage: Any) -> torch.UntypedStorage:
+    """The bytes below a storage."""
+    found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
+    return found
+
+
+def runs_compiled_code(node: Any) -> bool:
+    """Whether a custom function's node belongs to what ``torch.compile`` compiled."""
+    return str(node._forward_cls.__module__).startswith("torch._functorch._aot_autograd")
+
+
+def note_places(node: Any, places: list[int | None]) -> None:
+    """Keeps on a custom function's node where its outputs are."""
+    node._torchstone_places = places
+
+
+def places_noted(node: Any) -> list[int | None]:
+    """What :func:`note_places` kept."""
+    found: list[int | None] = getattr(node, "_torchstone_places", [])
+    return found
