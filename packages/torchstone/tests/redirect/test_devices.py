@@ -122,6 +122,8 @@ def test_models_optimizers_and_gradients() -> None:
     assert {value.device for value in model.state_dict().values()} == {ONE}
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     optimizer.step()
+    assert model.to(torch.float64)[0].weight_ih_l0.device == ONE
+    assert model[0].weight_ih_l0.dtype is torch.float64
     assert model.cpu()[0].weight_ih_l0.device == HOST
 
 

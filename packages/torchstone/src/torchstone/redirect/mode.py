@@ -99,10 +99,10 @@ def _device_of(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 def _to(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``x.to(device or other, ...)``: between two devices of the redirected code a copy."""
     tensor, rest = args[0], list(args[1:])
-    where = rest.pop(0) if rest else kwargs.pop("device", kwargs.pop("other", None))
-    is_place = isinstance(where, torch.Tensor | torch.device | str | int) and not isinstance(where, bool)
-    if not is_place:
-        return dispatched(scope, func, (*args[:1], *([where] if where is not None else []), *rest), kwargs)
+    where = rest.pop(0) if rest else kwargs.get("device", kwargs.get("other"))
+    if not isinstance(where, torch.Tensor | torch.device | str | int) or isinstance(where, bool):
+        return dispatched(scope, func, args, kwargs)
+    kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "other")}
     if not scope.tracks:
         return func(tensor, scope.place(where), *rest, **kwargs)
     if isinstance(where, torch.Tensor):
