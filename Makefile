@@ -71,7 +71,7 @@ clean: ## remove the virtual environment, builds and caches
 
 # The environment is rebuilt when a requirement changes; an interrupted installation leaves no stamp, so it runs again.
 # Some distributions split ensurepip off: then pip is put in from outside.
-$(INSTALLED): constraints.txt requirements-dev.txt packages/optest/pyproject.toml packages/torchstone/pyproject.toml
+$(INSTALLED): constraints.txt requirements-dev.txt packages/optest/pyproject.toml packages/optest-full/pyproject.toml packages/torchstone/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Torchstone needs Python >= 3.11, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	$(BIN)/python -m pip install -c constraints.txt -r requirements-dev.txt

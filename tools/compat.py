@@ -102,7 +102,13 @@ class Environment:
             subprocess.run([sys.executable, "-m", "venv", str(self.place / "venv")], check=True)
         constraints = self.place / "constraints.txt"
         constraints.write_text(constraints_for(self.version), "utf-8")
-        packages = ("-e", "packages/optest[torch]", "-e", "packages/torchstone[demo,gaps,models]")
+        packages = (
+            "-e",
+            "packages/optest",
+            "./packages/optest-full[torch]",
+            "-e",
+            "packages/torchstone[demo,models,proof]",
+        )
         tests = ("pytest", "pytest-timeout", "pytest-xdist", "packaging")
         words = ["-m", "pip", "install", "-c", str(constraints), f"torch=={self.version}", *packages, *tests]
         subprocess.run([str(self.python), *words], cwd=ROOT, check=True)

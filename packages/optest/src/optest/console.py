@@ -113,9 +113,12 @@ class CommandMaker(Protocol):
     ) -> Callable[[Callback], click.Command]: ...
 
 
-def commands_of(errors: type[Exception], code_of: Callable[[Any], int]) -> CommandMaker:
+def commands_of(
+    errors: type[Exception], code_of: Callable[[Any], int], optional: Mapping[str, str] | None = None
+) -> CommandMaker:
     """The decorator that makes functions commands of one package.
 
+    ``optional``: top-level module that some commands need → the command that installs it.
     ``errors`` is the base of the package's errors, which have a ``message`` and a ``hint``: raised inside
     a command, one becomes a line on stderr (or, with ``--json``, an object) and the exit code ``code_of`` it.
     """
@@ -132,6 +135,12 @@ def commands_of(errors: type[Exception], code_of: Callable[[Any], int]) -> Comma
                 except SystemExit as error:  # of code that the command imported or called; never our own
                     _show(ctx, _Ended(_exit_of(error), "take the call out, or put it under __main__"))
                     return USAGE
+                except ModuleNotFoundError as error:
+                    needed = (error.name or "").partition(".")[0]
+                    if optional is None or needed not in optional:
+                        raise
+                    _show(ctx, _Ended(f"this needs {needed}, which is not installed", optional[needed]))
+                    return ENVIRONMENT
                 except BrokenPipeError:
                     raise
                 except (MemoryError, OSError) as error:

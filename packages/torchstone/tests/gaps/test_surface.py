@@ -92,7 +92,7 @@ def test_without_griffe_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "griffe", None)
     stubs._stub.cache_clear()
     try:
-        with pytest.raises(MissingExtra, match=r"torchstone\[gaps\]"):
+        with pytest.raises(MissingExtra, match=r"torchstone\[proof\]"):
             stubs.signatures("torch", "add")
     finally:
         stubs._stub.cache_clear()

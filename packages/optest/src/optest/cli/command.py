@@ -7,7 +7,11 @@ import operator
 from ..console import commands_of, echo
 from ..errors import OptestError
 
-command = commands_of(OptestError, operator.attrgetter("exit_code"))
+_BEYOND_CORE = ("hypothesis", "jinja2", "jsonschema", "pydantic", "scipy", "sqlalchemy", "yaml")
+"""What the distribution ``optest`` brings, and ``optest-core`` alone does not."""
+_OPTIONAL = dict.fromkeys(_BEYOND_CORE, "pip install optest") | {"expecttest": "pip install 'optest[torch]'"}
+
+command = commands_of(OptestError, operator.attrgetter("exit_code"), _OPTIONAL)
 """Make a function a command of ``optest``."""
 
 

@@ -24,7 +24,8 @@ def need_torch(name: str) -> None:
 def internal(path: str, feature: str) -> Any:
     """What a dotted path names, ``module:attribute``; ``feature`` is what needs it.
 
-    Raises :class:`BackendError` if this PyTorch has no such module or attribute.
+    Raises :class:`BackendError` if this PyTorch has no such module or attribute, and ModuleNotFoundError if a
+    package that PyTorch imports there is not installed.
     """
     import torch
 
@@ -34,6 +35,8 @@ def internal(path: str, feature: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "torch":
+            raise
         raise BackendError(
             f"PyTorch {torch.__version__} has no {path.replace(':', '.')}, which {feature} needs: {error}",
             "use a version of PyTorch that this optest was tested with",

@@ -11,7 +11,20 @@ from optest.console import Callback, commands_of
 from ..errors import TorchstoneError
 from .exits import code_of
 
-command = commands_of(TorchstoneError, code_of)
+_PROOF = (
+    "expecttest",
+    "griffe",
+    "hypothesis",
+    "jinja2",
+    "jsonschema",
+    "pydantic",
+    "scipy",
+    "sqlalchemy",
+    "yaml",
+)
+"""What the extra ``proof`` brings."""
+
+command = commands_of(TorchstoneError, code_of, dict.fromkeys(_PROOF, "pip install 'torchstone[proof]'"))
 """Make a function a command of ``torchstone``."""
 
 MODEL = click.argument("model", metavar="MODEL")

@@ -31,7 +31,7 @@ def _stub(module: str) -> griffe.Module | None:
         import griffe
     except ImportError as error:
         raise MissingExtra(
-            "reading PyTorch's stubs needs griffe, which is not installed", extra="gaps"
+            "reading PyTorch's stubs needs griffe, which is not installed", extra="proof"
         ) from error
     specification = importlib.util.find_spec("torch")
     if module not in STUBS or specification is None or specification.origin is None:

@@ -11,8 +11,8 @@ from typing import Any
 from ..config import config, describe
 from ..errors import TorchstoneError
 
-PACKAGES = ("torchstone", "optest", "torch", "jax", "jaxlib", "numpy", "ml_dtypes", "safetensors")
-OPTIONAL = ("transformers", "scikit-learn", "iree-base-runtime")
+PACKAGES = ("torchstone", "torch", "jax", "jaxlib", "numpy", "ml_dtypes", "safetensors")
+OPTIONAL = ("optest", "transformers", "scikit-learn", "iree-base-runtime")
 
 
 @dataclass(frozen=True)
