@@ -97,10 +97,13 @@ zero returns some number, a failed factorization NaN or infinities. With `config
 raises `InvalidValue` instead, with the operator, the line of the model and PyTorch's words, without
 the numbers in them that only a running kernel knows. The same holds as for indices.
 
+The weights of `cov`, the lengths of `segment_reduce` and `pack_padded_sequence`, `quantile` beyond
+[0, 1] and negative variances of `gaussian_nll_loss` are checked by assertions (`_assert_async`) that
+stand in the graph beside what these are expanded to.
+
 Three kinds of refusals are not reported. `linalg.eigh`, and `linalg.svd` of infinite values, fail
-where LAPACK does, which depends on the size of the matrix. What PyTorch's Python code asks while it
-is traced (`cov` of negative weights, `quantile` beyond [0, 1]) is traced as if it were right.
-`torch.compile` expands `one_hot` before it is lowered, and its classes are not checked there.
+where LAPACK does, which depends on the size of the matrix. `torch.compile` expands `one_hot` and
+`quantile` before they are lowered, and does not check them. Neither are the windows of `istft`.
 
 {values}"""
 

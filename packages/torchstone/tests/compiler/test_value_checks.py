@@ -47,6 +47,12 @@ def sums(offsets: torch.Tensor) -> torch.Tensor:
     return F.embedding_bag(t([0, 1]), EYE, offsets, mode="sum")
 
 
+def packed(lengths: torch.Tensor) -> torch.Tensor:
+    sequences = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(3, 2, 1), lengths)
+    return torch.nn.utils.rnn.pad_packed_sequence(sequences, total_length=3)[0]
+
+
+_ROWS = t([[1.0, 3], [2, 8]])
 _BATCH = torch.stack([EYE, EYE * 2])
 _DIVISION = "ZeroDivisionError"
 _SINGULAR = "the inversion could not be completed because the input matrix is singular"
@@ -162,6 +168,51 @@ CASES: dict[str, Case] = {
         t([True] * 3),
         "Number of elements of source",
     ),
+    "cov's fweights": Case(
+        lambda w: _ROWS.cov(fweights=w), t([1, 2]), t([1, -1]), "fweights cannot be negative"
+    ),
+    "cov's aweights": Case(
+        lambda w: _ROWS.cov(aweights=w), t([1.0, 2]), t([3.0, -1]), "aweights cannot be negative"
+    ),
+    "cov of no weight": Case(
+        lambda w: _ROWS.cov(aweights=w), t([1.0, 2]), t([0.0, 0]), "weights sum to zero"
+    ),
+    "gaussian_nll_loss": Case(
+        lambda v: F.gaussian_nll_loss(t([1.0]), t([2.0]), v),
+        t([1.0]),
+        t([-1.0]),
+        "var has negative entry/entries",
+    ),
+    "segment_reduce of negative lengths": Case(
+        lambda n: torch.segment_reduce(t([1.0, 2]), "sum", lengths=n),
+        t([1, 1]),
+        t([-1, 3]),
+        "lengths contains negative value",
+    ),
+    "segment_reduce of too many": Case(
+        lambda n: torch.segment_reduce(t([1.0, 2]), "sum", lengths=n),
+        t([1, 1]),
+        t([1, 3]),
+        "Expected all rows of lengths",
+    ),
+    "quantile": Case(
+        lambda q: t([1.0, 2]).quantile(q, dim=0), t([0.5]), t([1.5]), "q values must be in the range [0, 1]"
+    ),
+    "nanquantile": Case(
+        lambda q: torch.nanquantile(t([1.0, 2]), q),
+        t([0.5]),
+        t([-0.5]),
+        "q values must be in the range [0, 1]",
+    ),
+    "histogramdd": Case(
+        lambda x: torch.histogramdd(x, [2, 2])[0], t([[1.0, 2]]), t([[nan, 2]]), "is not finite"
+    ),
+    "pack_padded_sequence of nothing": Case(
+        packed, t([3, 2]), t([2, 0]), "Length of all samples has to be greater than 0"
+    ),
+    "pack_padded_sequence unsorted": Case(
+        packed, t([3, 2]), t([2, 3]), "`lengths` array must be sorted in decreasing order"
+    ),
     "assert": Case(
         lambda x: (torch._assert_async((x > 0).all(), "x is positive"), x + 1)[1],
         t([1]),
@@ -183,7 +234,7 @@ def test_exported_programs_raise_in_pytorchs_words(name: str) -> None:
     expected, found = case.function(*case.given("good")), program(*case.given("good"))
     if not case.random:
         torch.testing.assert_close(found, expected)
-    with pytest.raises(RuntimeError) as eager:
+    with pytest.raises((RuntimeError, ValueError)) as eager:
         case.function(*case.given("bad"))
     with pytest.raises(InvalidValue, match=r"aten\.\w+\.\w+ at .*test_value_checks\.py:\d+: ") as raised:
         program(*case.given("bad"))

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from ..config import config
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
+from ..lowering.checks import asserting
 from ..lowering.operators import standing_in
 from ..torch_internals import pytree
 from ..torch_internals.export import exporting_here
@@ -144,7 +146,14 @@ def _distinct(
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    with tracing(), patched(*exporting_here()), standing_in(), mended_operators(), replacing():
+    with (
+        tracing(),
+        asserting(config.check_values),
+        patched(*exporting_here()),
+        standing_in(),
+        mended_operators(),
+        replacing(),
+    ):
         yield
 
 

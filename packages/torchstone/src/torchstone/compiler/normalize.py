@@ -18,6 +18,7 @@ from torch.export import ExportedProgram, default_decompositions
 from ..config import config
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from ..lowering.checks import asserting
 from ..lowering.operators import traced_losses_and_solvers
 from ..torch_internals.decompositions import decomposition_table
 from ..torch_internals.dispatch import (
@@ -98,11 +99,12 @@ def factorization_checks(*, kept: bool) -> Iterator[None]:
 
     It is registered as one that must stay in order, which threads tokens through
     the whole graph; a program cannot raise, so that nothing would be kept by them.
-    ``kept`` leaves its calls in the graph, for ``config.check_values``.
+    ``kept`` leaves its calls in the graph, and those of expansions, for ``config.check_values``.
     """
     check = aten._linalg_check_errors.default
     with (
         tracing(),
+        asserting(kept),
         patched(without_effect("aten::_linalg_check_errors"), *(kept_in_graphs(check) if kept else ())),
     ):
         yield

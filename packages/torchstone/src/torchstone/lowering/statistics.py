@@ -1,6 +1,6 @@
-"""Covariances and correlations without the checks of values that PyTorch's own code makes.
+"""Covariances and correlations as formulas that can be traced.
 
-PyTorch looks at weights before it computes, which no program can; the formulas do without.
+PyTorch looks at weights before it computes. Here that is an assertion, if values are checked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 
 from ..dtypes import scalar_type
 from ..torch_internals.operators import namespace
+from .checks import require
 
 aten = namespace("aten")
 
@@ -34,6 +35,8 @@ def cov(
     if aweights is not None:
         weights = aweights if weights is None else weights * aweights
     total: Any = rows.shape[1] if weights is None else weights.sum()
+    if weights is not None:
+        require(lambda: total != 0, "cov(): weights sum to zero, can't be normalized")
     weighted = rows if weights is None else rows * weights
     centred = rows - (weighted.sum(1) / total).unsqueeze(1)
     reduced: Any = correction
@@ -86,6 +89,7 @@ def _require_weights(name: str, weights: Tensor | None, observations: int, kind:
             f"cov(): expected {name} to have the same numel as there are observations in the input"
             f" but got {weights.numel()} != {observations}"
         )
+    require(lambda: weights >= 0, f"cov(): {name} cannot be negative")
 
 
 EXPANSIONS = {aten.cov.default: cov, aten.corrcoef.default: corrcoef}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from ...lowering.checks import require
 from ...lowering.implicit_operators import own
 from .registry import capture_rule
 
@@ -25,6 +26,7 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * torch.ones_like(input)
+    require(lambda: var >= 0, "var has negative entry/entries")
     loss: Tensor = own.gaussian_nll_loss(input, target, var, full, eps, reduction)
     return loss
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...lowering.checks import require
 from ...lowering.implicit_operators import own
 from ...torch_internals import tensors
 from .registry import StandIn, capture_rule
@@ -43,6 +44,8 @@ class BatchSizes(StandIn):
 @capture_rule(tensors.pack_padded_sequence)
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, BatchSizes]:
     """Rows of all sequences step by step; ``lengths`` are in descending order."""
+    require(lambda: lengths > 0, "Length of all samples has to be greater than 0")
+    require(lambda: lengths[1:] <= lengths[:-1], "`lengths` array must be sorted in decreasing order")
     data, sizes = own.pack_padded_sequence(input, lengths, batch_first)
     return data, BatchSizes(sizes, input.shape[0 if batch_first else 1])
 

@@ -1,4 +1,4 @@
-"""Capture rules for functions of dense tensors whose own code looks at values: covariance, combinations.
+"""Capture rules for functions of dense tensors whose own code looks at values: statistics, combinations.
 
 Results whose size only seems to depend on values are here too.
 """
@@ -6,10 +6,12 @@ Results whose size only seems to depend on values are here too.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 
 from ...lowering import statistics
+from ...lowering.checks import require
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -17,6 +19,14 @@ Tensor = torch.Tensor
 
 capture_rule(torch.cov, torch.Tensor.cov)(statistics.cov)
 capture_rule(torch.corrcoef, torch.Tensor.corrcoef)(statistics.corrcoef)
+
+
+@capture_rule(torch.quantile, torch.Tensor.quantile, torch.nanquantile, torch.Tensor.nanquantile)
+def quantile(input: Tensor, q: Tensor | float, *rest: Any, **options: Any) -> Any:
+    """PyTorch's own, which looks at ``q`` only where it is not traced."""
+    if isinstance(q, Tensor):
+        require(lambda: (q >= 0) & (q <= 1), "quantile() q values must be in the range [0, 1]")
+    return NotImplemented
 
 
 @capture_rule(torch.combinations)

@@ -171,7 +171,7 @@ def histogramdd_bin_edges(
     return _grid(_columns(self), bins, range, self.dtype)
 
 
-@lowers(aten._histogramdd_from_bin_cts.default, dtypes=FLOATING)
+@lowers(aten._histogramdd_from_bin_cts.default, dtypes=FLOATING, values=[HISTOGRAM])
 def histogramdd_from_bin_cts(
     self: Value,
     bins: Sequence[int],

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...torch_internals.operators import namespace
+from ..checks import require
 from ..registry import decomposes
 
 Tensor = torch.Tensor
@@ -32,6 +33,14 @@ def segment_reduce(
     initial: Any = None,
 ) -> Tensor:
     """Each segment of dimension ``axis``, the last of ``lengths`` or ``offsets``, reduced to one element."""
+    if lengths is not None:
+        require(lambda: lengths >= 0, "lengths contains negative value!")
+        if not unsafe:
+            require(
+                lambda: lengths.sum(-1) == data.shape[axis],
+                "segment_reduce(): Expected all rows of lengths along axis to sum to"
+                " data.size(lengths.dim()-1) when !unsafe.",
+            )
     starts, ends = _bounds(lengths, offsets)
     inside = _inside(starts, ends, data, axis)
     identity = _IDENTITY[reduce]
