@@ -1,4 +1,4 @@
-"""Lowerings: ATen operators in terms of :mod:`torchstone.hlo`, nothing but maths.
+"""Lowerings: ATen operators expressed in :mod:`torchstone.hlo`, and nothing but math.
 
 Each module of ``lowering.aten`` is one operator family and registers itself
 when it is imported; :func:`load` imports them all.
@@ -41,7 +41,7 @@ def families() -> list[str]:
 
 @cache
 def load() -> Registry:
-    """The registry with every family imported; warns where PyTorch is not one of those tested."""
+    """Import every family and return the registry; warns if this PyTorch version is untested."""
     versions.warn_if_untested()
     for family in families():
         try:
@@ -49,6 +49,6 @@ def load() -> Registry:
         except Exception as error:
             if versions.is_tested():
                 raise
-            # Whatever an untested PyTorch has changed costs what it concerns, and nothing else.
+            # A change in an untested PyTorch disables only the operators that it affects.
             registry.unavailable[f"the rest of {family}"] = f"{type(error).__name__}: {error}"
     return registry

@@ -1,9 +1,9 @@
-"""Coefficients of ``aten.bessel``, from Cephes (Stephen L. Moshier, 1984-2000) as PyTorch has them.
+"""Coefficients of ``aten.bessel``, from Cephes (Stephen L. Moshier, 1984-2000) as PyTorch uses them.
 
-Rational approximations have the highest power first, without the leading 1 that
-Cephes leaves implicit: ATen's kernels (ATen/native/Math.h) leave it out too,
-and so differ from the true values of J, Y and Ai by up to 3e-6 just outside
-their series' range. Chebyshev series have the constant term first.
+Rational approximations list the highest power first, without the leading 1 that
+Cephes leaves implicit. ATen's kernels (ATen/native/Math.h) leave it out too, so
+they differ from the true values of J, Y and Ai by up to 3e-6 just outside
+their series' range. Chebyshev series list the constant term first.
 """
 
 from __future__ import annotations

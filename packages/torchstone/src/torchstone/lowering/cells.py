@@ -1,8 +1,8 @@
-"""The maths of recurrent cells and their derivatives, for tensors and for values alike.
+"""The math of recurrent cells and their derivatives, for both tensors and values.
 
-A formula is written once, in arithmetic that PyTorch's tensors and
-``hlo``'s values share and in the few functions of :class:`Maths`. Not here:
-loops over time, and the products with weights (a cell gets what they yield).
+Each formula is written once. It uses the arithmetic that PyTorch's tensors and
+``hlo``'s values share, and the few functions of :class:`Maths`. Not here:
+loops over time, and the products with weights (a cell receives their results).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ State = tuple[Array, ...]
 
 
 class Maths(Protocol):
-    """What a cell needs beside ``+``, ``-`` and ``*``."""
+    """The functions that a cell needs besides ``+``, ``-`` and ``*``."""
 
     def tanh(self, x: Array) -> Array: ...
     def sigmoid(self, x: Array) -> Array: ...
@@ -30,20 +30,21 @@ class Maths(Protocol):
         """Equal parts of the last axis."""
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """One array of parts along the last axis."""
+        """Concatenate the parts along the last axis."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One kind of recurrent cell.
 
-    ``forward(maths, x, h, state)`` takes the input's share of each gate,
-    ``[batch, hidden]``, and those of the hidden state, ``[batch, gates · hidden]``;
-    it returns the next state and the activations that ``backward`` wants, joined.
-    ``backward(maths, grads, activations, state)`` takes the gradients of the
-    next state, each activation, and the state before the step; it returns the gradients of the
-    two shares (one object if they are equal), that of the hidden state beside
-    what flows through ``h`` (None for none), and that of the cell state.
+    ``forward(maths, x, h, state)`` takes the input's share of each gate, ``[batch, hidden]``,
+    and the hidden state's shares, ``[batch, gates · hidden]``. It returns the next state and
+    the activations that ``backward`` needs, concatenated.
+
+    ``backward(maths, grads, activations, state)`` takes the gradients of the next state, each
+    activation, and the state before the step. It returns the gradients of the two shares (the
+    same object if they are equal), the gradient of the hidden state apart from what flows
+    through ``h`` (or None), and the gradient of the cell state.
     """
 
     gates: int
@@ -79,7 +80,7 @@ def _lstm_backward(m: Maths, grads: State, activations: Sequence[Array], state: 
 
 
 def lstm_exposed(m: Maths, activations: Array, memory: Array) -> Array:
-    """What an LSTM shows before its projection, of activations and the cell state before the step."""
+    """An LSTM's output before its projection, from its activations and the cell state before the step."""
     write, keep, new, show = m.split(activations, 4)
     return show * m.tanh(keep * memory + write * new)
 
@@ -127,4 +128,4 @@ CELLS = {
     "rnn_tanh": Cell(1, 1, _tanh, _tanh_backward),
     "rnn_relu": Cell(1, 1, _relu, _relu_backward),
 }
-"""By ATen's name of the network."""
+"""Cells by ATen's name of the network."""

@@ -1,4 +1,4 @@
-"""Small pieces of maths that several operator families are made of.
+"""Small pieces of math that several operator families share.
 
 Not here: dtype promotion and broadcasting (``promotion``), one-line registration
 (``factories``).
@@ -38,10 +38,10 @@ _LARGEST_E4M3FN = 448.0
 def cast(x: Value, dtype: DType) -> Value:
     """``x`` in another dtype, as PyTorch's CPU copy converts (c10/util/TypeCast.h).
 
-    Narrow floats are reached through float32, where float8_e4m3fn saturates.
-    Floats become integers through int64, so that what does not fit wraps; beyond
-    int64, beyond int32 for int32, and for NaN the result is the engine's own, as C++
-    leaves it open too.
+    Conversions to narrow floats go through float32, where float8_e4m3fn saturates.
+    Floats become integers through int64, so values that do not fit wrap around. Beyond
+    int64, beyond int32 for int32, and for NaN, the result depends on the engine; C++
+    leaves it undefined too.
     """
     if x.dtype is dtype:
         return x
@@ -61,9 +61,9 @@ def cast(x: Value, dtype: DType) -> Value:
 
 
 def _power_of_two(x: Value) -> Value:
-    """float32 as float8_e8m0fnu: the exponent alone, without a sign (torch/headeronly/util/Float8_e8m0fnu.h).
+    """Convert float32 to float8_e8m0fnu: only the exponent, no sign (torch/headeronly/util/Float8_e8m0fnu.h).
 
-    Halfway is rounded up, but 2⁻¹²⁷ is also what zero becomes.
+    Ties round up, but 2⁻¹²⁷ is also the result for zero.
     """
     bits = hlo.bitcast(x, UINT32)
     exponent = hlo.shift_right_logical(bits, 23) & 0xFF
@@ -80,7 +80,7 @@ def copysign(x: Value, sign: Value) -> Value:
 
 
 def magnitude(x: Value) -> Value:
-    """``|x|``; of a complex value with an infinite part infinity, whatever the other part is."""
+    """``|x|``; infinity for a complex value with an infinite part, whatever the other part is."""
     size = hlo.abs_(x)
     return hlo.select(is_infinite(x), hlo.full_like(size, float("inf")), size) if x.dtype.is_complex else size
 
@@ -91,7 +91,7 @@ def truncate(x: Value) -> Value:
 
 
 def is_infinite(x: Value) -> Value:
-    """True where an element is ±inf (a complex one: in either part)."""
+    """True where an element is ±inf (for complex values, in either part)."""
     if x.dtype.is_complex:
         return is_infinite(hlo.real(x)) | is_infinite(hlo.imag(x))
     if not x.dtype.is_floating:
@@ -100,18 +100,18 @@ def is_infinite(x: Value) -> Value:
 
 
 NOTHING_TO_DO = "PyTorch takes this dtype only where there is nothing to do: no elements, or one"
-"""The reason for a gap in dtypes that eager seems to take."""
+"""The reason for a gap in dtypes that eager appears to accept."""
 
 # Axes and shapes ------------------------------------------------------------------
 
 
 def axis_of(dim: int, rank: int) -> int:
-    """A possibly negative dimension number as an axis (0 for a 0-d value, as PyTorch allows)."""
+    """A dimension number, which may be negative, as an axis (0 for a 0-d value, as in PyTorch)."""
     return dim % rank if rank else 0
 
 
 def axes_of(dim: int | Sequence[int] | None, rank: int) -> list[int]:
-    """The sorted axes that a ``dim`` argument means: all of them for None and ``[]``."""
+    """The sorted axes for a ``dim`` argument; None and ``[]`` mean all axes."""
     if rank == 0:
         return []
     if dim is None or dim == []:
@@ -125,17 +125,17 @@ def is_empty(shape: Sequence[hlo.Dim]) -> bool:
 
 
 def counter(*sizes: hlo.Dim) -> DType:
-    """int32 where it counts as far as each of ``sizes``, with half of the memory to move, else int64."""
+    """int32 if it can count up to each of ``sizes``, to halve the memory traffic; else int64."""
     return INT32 if all(isinstance(size, int) and size < 1 << 31 for size in sizes) else INT64
 
 
 def at_least_1d(x: Value) -> Value:
-    """``x``, with one axis of size 1 if it is 0-d."""
+    """``x``, reshaped to one axis of size 1 if it is 0-d."""
     return x if x.rank else hlo.reshape(x, (1,))
 
 
 def flatten(x: Value) -> Value:
-    """All elements in row-major order, in one axis."""
+    """All elements in row-major order, along one axis."""
     return hlo.reshape(x, (x.numel,))
 
 
@@ -145,7 +145,7 @@ def fill(value: Value, shape: Sequence[hlo.Dim]) -> Value:
 
 
 def restore(reduced: Value, shape: Sequence[hlo.Dim], axes: Sequence[int]) -> Value:
-    """What a reduction over ``axes`` of ``shape`` returned, repeated along them again."""
+    """Repeat the result of a reduction over ``axes`` along these axes, back to ``shape``."""
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     return hlo.broadcast_in_dim(reduced, shape, kept)
 
@@ -163,7 +163,7 @@ def mean_over(x: Value, axes: Sequence[int]) -> Value:
 
 
 def static_size(size: hlo.Dim, purpose: str) -> int:
-    """``size`` as an int; raises :class:`UnsupportedShape` if it is symbolic (``purpose``: who needs it)."""
+    """``size`` as an int; raises :class:`UnsupportedShape` if it is symbolic. ``purpose`` names its use."""
     known = hlo.static_dim(size)
     if known is None:
         raise UnsupportedShape(
@@ -176,8 +176,8 @@ def static_size(size: hlo.Dim, purpose: str) -> int:
 def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
     """Mean of ``x`` over ``axes``, deviations from it, and the sum of their squared magnitudes (real).
 
-    The corrected two-pass algorithm (Chan, Golub and LeVeque 1983): what rounding
-    made of the mean is measured on the deviations and taken back.
+    Uses the corrected two-pass algorithm (Chan, Golub and LeVeque 1983): the deviations
+    reveal the rounding error of the mean, which is then removed.
     """
     rough = mean_over(x, axes)
     deviation = x - restore(rough, x.shape, axes)

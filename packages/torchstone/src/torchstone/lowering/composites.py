@@ -1,4 +1,4 @@
-"""Operators that stay whole: one composite around a kernel that computes in float32 or wider.
+"""Operators kept whole: one composite around a kernel that computes in float32 or wider.
 
 A composite's name, attributes and operand order are part of the artifact's
 contract (docs: composites). Every Python value that a kernel closes over must
@@ -24,7 +24,7 @@ Kernel = Callable[..., Value | Sequence[Optional]]
 Expand = Callable[..., list[Value]]
 """PyTorch's expansion of a call (``lowering.registry``)."""
 Specs = Sequence[Spec | None]
-"""Of several results; None for one that PyTorch does not return."""
+"""One of several results; None if PyTorch does not return it."""
 
 
 def compute_dtype(values: Sequence[Value]) -> DType:
@@ -46,10 +46,10 @@ def composed(
     """``kernel(*inputs)`` as the composite ``torchstone.<name>``.
 
     Floating-point and complex inputs reach the kernel in one dtype, float32 or
-    wider, the others as they are. A missing input is None in the kernel; the attribute
-    ``operands`` says which are there if one is missing. Results take the dtypes
-    and shapes of ``out``; the attribute ``dtypes`` names them. A result that
-    ``out`` lacks is None, and its dtype ``"none"``.
+    wider; other inputs are unchanged. A missing input is None in the kernel, and the
+    attribute ``operands`` then says which inputs are present. Results take the dtypes
+    and shapes of ``out``, and the attribute ``dtypes`` names them. A result that
+    ``out`` does not have is None, and its dtype is ``"none"``.
     """
     specs = [out] if isinstance(out, Spec) else list(out)
     present = [value is not None for value in inputs]
@@ -83,7 +83,7 @@ def composed_whole(
 ) -> Value:
     """``kernel(*inputs)`` as the composite ``torchstone.<name>``; operands keep their dtypes.
 
-    For operators that move or compare elements. Where an attribute is a symbol, the kernel is inlined.
+    For operators that move or compare elements. If an attribute is symbolic, the kernel is inlined.
     """
     if any(isinstance(item, torch.SymInt) for item in tree_leaves(dict(attributes))):
         return kernel(*inputs)
@@ -98,10 +98,10 @@ def expanded(
     out: Spec | Sequence[Spec],
     attributes: Mapping[str, Any],
 ) -> list[Value]:
-    """A composite-implicit call as ``torchstone.<name>``: its decomposition is PyTorch's own expansion.
+    """A composite-implicit call as ``torchstone.<name>``, whose decomposition is PyTorch's own expansion.
 
-    ``inputs`` are all tensor parameters of its schema in their order; operands keep their
-    dtypes. Where an attribute is a symbol, the expansion is inlined.
+    ``inputs`` are all tensor parameters of its schema, in order; operands keep their
+    dtypes. If an attribute is symbolic, the expansion is inlined.
     """
     specs = [out] if isinstance(out, Spec) else list(out)
     given = [value for value in inputs if value is not None]
@@ -112,6 +112,6 @@ def expanded(
 
 
 def _presence(inputs: Sequence[Optional]) -> list[bool] | None:
-    """Which operands are there, if one is missing."""
+    """Which operands are present, or None if all are."""
     present = [value is not None for value in inputs]
     return None if all(present) else present

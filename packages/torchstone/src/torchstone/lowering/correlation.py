@@ -1,16 +1,16 @@
-"""Correlation of a batch of signals with kernels, and its two adjoints: what convolutions are made of.
+"""Correlation of a batch of signals with kernels, and its two adjoints: the basis of convolutions.
 
 Signals are ``(n, c, *spatial)``, kernels ``(o, c / groups, *kernel)``, and
 :class:`~.windows.Windows` say how a kernel moves. Results have the op-math
 dtype of the operands.
 
-Each map is one ``stablehlo.convolution``, except where the XLA CPU engine is far
-slower with that than with what the map comes to: kernels of one channel (products
-of shifted signals), adjoints whose kernels do not overlap (a matrix product,
-rearranged), and fewer windows than channels (a matrix product of columns, which
-spares the engine rearranging the kernel for the few times that it is used).
+Each map is one ``stablehlo.convolution``, except where an equivalent form is far
+faster on the XLA CPU engine. Kernels with one channel become products of shifted
+signals. Adjoints whose kernels do not overlap become a rearranged matrix product.
+Fewer windows than channels become a matrix product of columns, which saves the
+engine from rearranging the kernel for only a few uses.
 
-Not here: what ATen calls convolution, with bias and transposition (``aten.convolution``).
+Not here: ATen's convolution, with bias and transposition (``aten.convolution``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .promotion import opmath
 from .windows import Windows
 
 _MOST_TAPS = 128
-"""Kernels of one channel with more elements are left to the convolution: the program would be too long."""
+"""Larger one-channel kernels use the convolution, because the program would become too long."""
 _LONG_SIGNAL = 128
-"""From this many spatial elements on, matrix products go signal by signal."""
+"""From this many spatial elements on, matrix products handle one signal at a time."""
 
 
 def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
@@ -51,9 +51,9 @@ def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
 
 
 def _sides(windows: Windows) -> list[tuple[int, int]]:
-    """What is padded before and behind; less behind where more windows would fit than there are.
+    """Padding before and after each axis; less after where more windows would fit than there are.
 
-    So it is in the gradient of a transposed convolution whose output is padded by a stride or more.
+    This occurs in the gradient of a transposed convolution with output padding of a stride or more.
     """
     sides = []
     for size, count, k, s, p, d in _axes(windows):
@@ -83,7 +83,7 @@ def spread(y: Value, kernel: Value, windows: Windows, groups: int) -> Value:
     for size, count, k, s, p, d in _axes(windows):
         low = d * (k - 1) - p
         high = hlo.static_dim(size + p - (count - 1) * s - 1)
-        # A symbolic size: enough for every remainder, cut below.
+        # A symbolic size: pad enough for every remainder, and cut below.
         padding.append((low, low + s - 1 if high is None else high))
     result = hlo.convolution(
         y,
@@ -102,8 +102,8 @@ def spread(y: Value, kernel: Value, windows: Windows, groups: int) -> Value:
 def kernel_gradient(x: Value, y: Value, windows: Windows, groups: int) -> Value:
     """The adjoint of :func:`correlate` in its kernel: ``(o, c / groups, *kernel)``.
 
-    ``x`` is correlated with ``y``; batch and channel exchange their roles, and
-    the stride becomes the dilation.
+    ``x`` is correlated with ``y``. Batch and channel swap roles, and the stride
+    becomes the dilation.
     """
     if x.shape[1] == y.shape[1] == groups and _volume(windows) <= _MOST_TAPS:
         return _products_of_shifted(x, y, windows)
@@ -144,7 +144,7 @@ def columns(x: Value, windows: Windows) -> Value:
 
 
 def _count(x: Value, windows: Windows) -> float:
-    """How many windows the signals of a batch have; infinitely many if that is symbolic."""
+    """How many windows the signals of a batch have; infinity if the number is symbolic."""
     known = hlo.static_dim(x.shape[0] * hlo.product(windows.counts))
     return float("inf") if known is None else known
 
@@ -165,7 +165,7 @@ def _dense(windows: Windows) -> bool:
 
 
 def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:
-    """The sum over the kernel's elements of what they multiply, for ``(g · m, 1, *kernel)``."""
+    """The sum over the kernel's elements of their products with the signal, for ``(g · m, 1, *kernel)``."""
     n, g = framed.shape[:2]
     m = kernel.shape[0] // g
     shape = (n, g, m, *windows.counts)
@@ -179,7 +179,7 @@ def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:
 
 
 def _products_of_shifted(x: Value, y: Value, windows: Windows) -> Value:
-    """:func:`kernel_gradient` of depthwise kernels: the sum of what each element multiplied, times ``y``."""
+    """:func:`kernel_gradient` of depthwise kernels: for each element, the sum of its inputs times ``y``."""
     framed = windows.frame(hlo.convert(x, opmath(x.dtype)), 0)
     results = hlo.convert(y, framed.dtype)
     sums = [
@@ -206,7 +206,7 @@ def _mixed(x: Value, matrix: Value) -> Value:
 
 
 def _side_by_side(y: Value, kernel: Value, windows: Windows) -> Value:
-    """:func:`spread` where windows do not overlap: every element of the result has one source or none."""
+    """:func:`spread` for windows that do not overlap: each element of the result has at most one source."""
     n, c, rank = y.shape[0], kernel.shape[1], windows.rank
     elements = hlo.reshape(hlo.move_axis(kernel, 0, -1), (c * _volume(windows), kernel.shape[0]))
     blocks = hlo.reshape(_mixed(y, elements), (n, c, *windows.kernel, *windows.counts))

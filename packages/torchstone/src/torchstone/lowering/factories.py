@@ -1,8 +1,8 @@
 """Typed factories: a regular operator is one line.
 
-Each builds a lowering with the schema's parameter names around a kernel (a
-function of values of one dtype) and registers it. The 16-bit floats are
-computed in float32, as PyTorch's CPU kernels do.
+Each factory builds a lowering with the schema's parameter names around a kernel (a
+function of values of one dtype) and registers it. 16-bit floats are computed in
+float32, as in PyTorch's CPU kernels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _register(
     ignores: Sequence[str] = (),
     values: Sequence[ValueRule] = (),
 ) -> None:
-    # The family and the place in error messages are the caller's, not this module's.
+    # Use the caller's family and source location in error messages, not this module's.
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__name__ = function.__qualname__ = str(overloads[0]).removeprefix("aten.")
     function.__doc__ = inspect.getdoc(kernel)
@@ -48,9 +48,9 @@ def lowers_unary(
     gaps: Mapping[DType, str] | None = None,
     composite: str | None = None,
 ) -> None:
-    """``f(self)`` whose result has the operand's shape; computed in the result's (op-math) dtype.
+    """``f(self)`` with a result of the operand's shape, computed in the result's (op-math) dtype.
 
-    With ``composite`` it is the composite of that name.
+    With ``composite``, the operator becomes the composite of that name.
     """
 
     def function(self: Value, out: Spec) -> Value:
@@ -115,7 +115,7 @@ def lowers_reduction(
 ) -> None:
     """``f(self, dim, keepdim)`` or ``f(self)``: ``kernel(x, axes)`` in the result's (op-math) dtype.
 
-    No ``dim``, ``None`` and ``[]`` mean all axes.
+    A missing ``dim``, ``None`` and ``[]`` mean all axes.
     """
 
     def whole(self: Value, out: Spec) -> Value:
@@ -128,10 +128,10 @@ def lowers_reduction(
 
     for overload in overloads:
         takes_dim = any(argument.name == "dim" for argument in schema_of(overload).arguments)
-        # The result's own shape and dtype say what keepdim and dtype ask for.
+        # The shape and dtype of the result already reflect keepdim and dtype.
         _register([overload], along if takes_dim else whole, kernel, dtypes, gaps, ("keepdim", "dtype"))
 
 
 def finish(result: Value, out: Spec) -> Value:
-    """``result`` in the dtype of ``out`` and, with ``keepdim``, in its shape."""
+    """``result`` in the dtype of ``out`` and, for ``keepdim``, in its shape."""
     return hlo.reshape(cast(result, out.dtype), out.shape)

@@ -1,7 +1,7 @@
 """Coefficients of Temme's expansion for ``aten.gamma``'s incomplete gamma functions.
 
 ``TEMME[k][n]`` multiplies ηⁿ a⁻ᵏ (DLMF 8.12.8, values as in SciPy and ATen/native/Math.h);
-rows and terms that float64 cannot see for a ≥ 20 and |η| ≤ 0.34 are left out.
+rows and terms that make no difference in float64 for a ≥ 20 and |η| ≤ 0.34 are left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Functions that PyTorch has no operator for, as composite-implicit operators of Torchstone.
+"""Functions without an operator in PyTorch, as composite-implicit operators of Torchstone.
 
 PyTorch traces ``multi_head_attention_forward``, packing and some losses as the operators
-that they call, and has no ``masked_select`` of a given size. In an export, capture rules
-call these operators instead, which stay whole and leave as composites. Everywhere else
-each is the function that it names: eager PyTorch calls it, autograd and AOTAutograd
-look through it.
+that they call, and it has no ``masked_select`` with a given size. During export, capture
+rules call these operators instead. They stay whole and become composites. Everywhere else
+each behaves like the function that it is named after: eager PyTorch calls it, and autograd
+and AOTAutograd look through it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def multi_head_attention(
     average_attn_weights: bool,
     is_causal: bool,
 ) -> list[Tensor]:
-    """``F.multi_head_attention_forward`` without dropout: output, and weights if they are wanted."""
+    """``F.multi_head_attention_forward`` without dropout: the output, and the weights if requested."""
     output, weights = F.multi_head_attention_forward(
         query,
         key,
@@ -96,10 +96,10 @@ def multi_head_attention(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool, eps: float, reduction: str
 ) -> Tensor:
-    """PyTorch's own formula without its error for negative variances: they count as ``eps``.
+    """PyTorch's formula without its error for negative variances, which count as ``eps``.
 
-    Raises :class:`ValueError` where ``var`` has neither the input's shape nor that without
-    its last axis, nor differs from it in one axis of size 1, and for an unknown ``reduction``.
+    Raises :class:`ValueError` for an unknown ``reduction``, or if ``var`` has neither the input's
+    shape, nor that shape without its last axis, nor that shape with one axis of size 1.
     """
     if var.shape != input.shape:
         differing = [
@@ -135,7 +135,7 @@ def multilabel_soft_margin_loss(
     " -> (Tensor data, Tensor batch_sizes)"
 )
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """Rows of all sequences step by step, zeros behind the last, and how many reach each step.
+    """The rows of all sequences step by step, zeros after the last, and how many reach each step.
 
     ``input`` is ``[time, batch, …]`` (``[batch, time, …]``), ``lengths`` int64 ``[batch]`` in
     descending order; returns ``[time · batch, …]`` and int64 ``[time]``.
@@ -163,7 +163,7 @@ def pad_packed_sequence(
     """The sequences of packed ``data``, padded to ``total_length`` steps or more, and their lengths."""
     there, rows = _rows(batch_sizes, batch)
     found = data[rows.clamp(max=data.shape[0] - 1)]
-    filler = found.new_full((), padding_value)  # in the data's dtype
+    filler = found.new_full((), padding_value)  # has the data's dtype
     padded = torch.where(there.reshape(*there.shape, *[1] * (found.ndim - 2)), found, filler)
     longer = total_length - padded.shape[0]
     if longer > 0:
@@ -172,7 +172,7 @@ def pad_packed_sequence(
 
 
 def _rows(sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """For each step and sequence whether it is there, and its row (behind the last, if not)."""
+    """Whether each sequence is present in each step, and its row (one past the last if not)."""
     steps = sizes.shape[0]
     member = torch.arange(batch)
     there = member < sizes[:, None]
@@ -188,7 +188,7 @@ def masked_select(self: Tensor, mask: Tensor, size: int) -> Tensor:
 
 
 def selected_rows(rows: Tensor, chosen: Tensor, size: int) -> Tensor:
-    """The rows that the 1-d mask ``chosen`` selects, cut or padded with zeros to ``size``."""
+    """The rows that the 1-d mask ``chosen`` selects, truncated or zero-padded to ``size``."""
     place = chosen.cumsum(0) - 1
     where = torch.where(chosen & (place < size), place, size)
     return rows.new_zeros((size + 1, *rows.shape[1:])).index_copy(0, where, rows)[:size]

@@ -1,9 +1,9 @@
-"""Complex functions where a part of the operand is infinite or NaN.
+"""Complex functions of operands with an infinite or NaN part.
 
-StableHLO leaves these open, and engines return NaN where a zero beside an infinity
-settles the result. Here they follow C99, annex G, as PyTorch's CPU kernels do;
-of finite operands, and of real ones, they are the kernels of :mod:`torchstone.hlo` and :mod:`.precise`.
-The sign of a zero or an infinity beside a NaN is open in C99 too.
+StableHLO leaves these undefined, and engines return NaN where a zero beside an infinity
+determines the result. Here they follow C99, annex G, as PyTorch's CPU kernels do.
+For finite and for real operands they are the kernels of :mod:`torchstone.hlo` and :mod:`.precise`.
+C99, too, leaves the sign of a zero or an infinity beside a NaN undefined.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .common import copysign, is_infinite
 
 Kernel = Callable[[Value], Value]
 Settle = Callable[[Value, Value, Value, Value], tuple[Value, Value]]
-"""From the parts of operand (x, y) and result (u, v) to the settled parts of the result."""
+"""Maps the parts of the operand (x, y) and result (u, v) to the corrected parts of the result."""
 
 
 def _settled(kernel: Kernel, settle: Settle) -> Kernel:
@@ -128,7 +128,7 @@ atanh = _settled(hlo.atanh, _atanh)
 
 
 def _exponential_of_nan(x: Value) -> Value:
-    """`exponential` of every element, NaN of NaN: XLA's CPU compiler folds a known real NaN to anything."""
+    """`exponential`, but NaN for NaN: XLA's CPU compiler folds a constant real NaN to arbitrary values."""
     result = hlo.exponential(x)
     return result if x.dtype.is_complex else hlo.select(hlo.is_nan(x), x, result)
 

@@ -1,8 +1,8 @@
 """Positions and weights of resampling along one axis, as PyTorch's CPU kernels compute them.
 
-See aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp. Positions come
-from arithmetic in the kernels' own precision, so that where a coordinate falls
-between two elements is decided as there.
+See aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp. Positions are
+computed in the kernels' own precision, so that coordinates fall between the same
+elements as there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Filter:
 
 
 def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
-    """The element at the scaled index; ``exact``: the one whose centre is nearest."""
+    """The element at the scaled index, or with ``exact`` the one whose center is nearest."""
     step = _scale(size, count, scale, False, numpy.float32)
     shift = numpy.float32(0.5 if exact else 0)
     index = numpy.floor((numpy.arange(count, dtype=numpy.float32) + shift) * step).astype(numpy.int64)
@@ -38,7 +38,7 @@ def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
 
 
 def linear(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Taps:
-    """The two neighbours, weighted by how near they are."""
+    """The two neighbors, weighted by proximity."""
     if size == count:
         positions = numpy.arange(count)[:, None]
         return Taps.of(positions, numpy.ones_like(positions, dtype=real))
@@ -49,7 +49,7 @@ def linear(size: int, count: int, align_corners: bool, scale: float | None, real
 
 
 def cubic(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Taps:
-    """The four neighbours under the cubic convolution kernel with A = −0.75."""
+    """The four neighbors under the cubic convolution kernel with A = −0.75."""
     below, fraction = _split(_sources(size, count, align_corners, scale, real), size)
     distances = numpy.stack([fraction + 1, fraction, 1 - fraction, 2 - fraction], axis=1)
     positions = numpy.clip(below[:, None] + numpy.arange(-1, 3), 0, size - 1)
@@ -59,9 +59,9 @@ def cubic(size: int, count: int, align_corners: bool, scale: float | None, real:
 def antialiased(
     size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
 ) -> Taps:
-    """Every element under the filter, which is stretched where the output is smaller than the input.
+    """All elements under the filter, which is stretched if the output is smaller than the input.
 
-    ``align_corners`` changes the step between centres only, as in PyTorch.
+    ``align_corners`` changes only the step between centers, as in PyTorch.
     """
     step = _scale(size, count, scale, align_corners, real)
     stretch = max(step, real(1))
@@ -98,18 +98,18 @@ FILTERS = {
     "bicubic": Filter(4, lambda x: _cubic_kernel(x, -0.5)),
     "lanczos": Filter(6, _lanczos),
 }
-"""What antialiased resampling weighs with, by the name of the mode."""
+"""The filters of antialiased resampling, by the name of the mode."""
 
 
 def _scale(size: int, count: int, scale: float | None, align_corners: bool, real: Real) -> Any:
-    """Distance of neighbouring output elements, in input elements."""
+    """Distance between neighboring output elements, measured in input elements."""
     if align_corners:
         return real(size - 1) / real(count - 1) if count > 1 else real(0)
     return real(1 / scale) if scale is not None and scale > 0 else real(size) / real(count)
 
 
 def _sources(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Array:
-    """Input coordinate of every output element."""
+    """Input coordinate of each output element."""
     step = _scale(size, count, scale, align_corners, real)
     index: Array = numpy.arange(count, dtype=real)
     return step * index if align_corners else step * (index + real(0.5)) - real(0.5)

@@ -1,8 +1,9 @@
 """``index_put`` with a mask and ``index_fill``, in a form whose derivatives have static shapes.
 
-PyTorch's derivative for what is written reads ``gradient[mask]`` or ``unique(index)``, whose
-sizes depend on values. Here every place is computed, and chosen by a mask. A function returns
-``NotImplemented`` where PyTorch's own derivative will do, and where PyTorch has an error to raise.
+PyTorch's derivative with respect to the written values uses ``gradient[mask]`` or
+``unique(index)``, whose sizes depend on data. Here every place is computed, and a mask selects
+among them. A function returns ``NotImplemented`` where PyTorch's own derivative works, or where
+PyTorch should raise the error.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Tensor = torch.Tensor
 def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """``self`` after ``self[…, mask] = values`` (``accumulate``: ``+=``), the mask over any of its axes."""
+    """``self`` after ``self[…, mask] = values`` (``+=`` if ``accumulate``), with a mask over any axes."""
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if not values.requires_grad or values.dtype != self.dtype or len(given) != 1:
         return NotImplemented
     [(axis, mask)] = given
     stop = axis + mask.ndim
     rest = self.ndim - stop
-    place = values.ndim - rest - 1  # the axis of values that counts what the mask chooses
+    place = values.ndim - rest - 1  # the axis of ``values`` for the selected places
     if mask.dtype not in (torch.bool, torch.uint8) or not mask.ndim or mask.shape != self.shape[axis:stop]:
         return NotImplemented
     if place >= 0 and not values.shape[place]:
@@ -41,9 +42,9 @@ def index_put(
 
 
 def _spread(values: Tensor, mask: Tensor, place: int) -> Tensor:
-    """``values`` with its axis ``place``, of what ``mask`` chooses, replaced by all the mask's axes.
+    """Replace axis ``place`` of ``values``, which holds the selected places, by all of the mask's axes.
 
-    An only element is for all. What the others read where the mask does not hold is of no matter.
+    A single element is used for all places. Elements read where the mask is False are not used.
     """
     ordinal = mask.flatten().cumsum(0) - 1
     spread = values.index_select(place, ordinal.clamp(0, values.shape[place] - 1))
@@ -51,7 +52,7 @@ def _spread(values: Tensor, mask: Tensor, place: int) -> Tensor:
 
 
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """``self`` with a 0-d tensor's value at the positions ``index`` along ``dim``."""
+    """``self`` with the value of a 0-d tensor at the positions ``index`` along ``dim``."""
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad or index.ndim > 1:
         return NotImplemented
     line = torch.zeros(self.shape[dim] if self.ndim else 1, dtype=torch.bool)
@@ -71,7 +72,7 @@ _FORMS: dict[OpOverload, Callable[..., Tensor]] = {
 
 
 def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The form as a kernel with a derivative; PyTorch's own where there is none."""
+    """The form as a kernel with a derivative, falling back to PyTorch's own kernel."""
 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = form(self, *args, **kwargs)
@@ -84,4 +85,4 @@ def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., 
 
 
 KERNELS = {overload: _kernel(overload, form) for overload, form in _FORMS.items()}
-"""For the dispatch key ``Autograd``: what PyTorch traces while these stand in for its own."""
+"""For the dispatch key ``Autograd``: kernels that PyTorch traces instead of its own."""

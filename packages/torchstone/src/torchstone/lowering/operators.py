@@ -1,11 +1,11 @@
-"""What PyTorch lacks to trace some operators: shape rules, and stand-ins for what it would unroll.
+"""Help for tracing operators: shape rules that PyTorch lacks, and stand-ins for what it would unroll.
 
 :func:`standing_in` makes PyTorch trace recurrent networks as the operators of
-``lowering.recurrent_operators``, covariances without their checks of values, and writes
-under a mask as ``lowering.masked_updates``. :func:`traced_losses_and_solvers` gives
-``_ctc_loss`` a shape rule (the width of its second result depends on the values of lengths, and
-is bounded by a shape here), ``ctc_loss`` of Python lengths an expansion that reads no memory,
-and ``linalg_lstsq`` a shape rule for matrices of full rank.
+``lowering.recurrent_operators``, covariances without their checks of values, and masked writes
+as ``lowering.masked_updates``. :func:`traced_losses_and_solvers` gives ``_ctc_loss`` a shape
+rule: the width of its second result depends on the values of lengths, and here a shape bounds
+it. It also gives ``ctc_loss`` with Python lengths an expansion that reads no memory, and
+``linalg_lstsq`` a shape rule for matrices of full rank.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _ctc_loss_of_lists(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``aten.ctc_loss.IntList`` in terms of what can be traced (ATen's own reads its inputs' memory)."""
+    """``aten.ctc_loss.IntList`` in traceable operators (ATen's expansion reads the memory of its inputs)."""
     batched = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)
     targets = targets if log_probs.ndim == 3 else targets.unsqueeze(0)
     losses = aten._ctc_loss(batched, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
@@ -68,7 +68,7 @@ def _ctc_loss_of_lists(
         return losses if log_probs.ndim == 3 else losses.squeeze(0)
     if reduction == 2:
         return losses.sum()
-    # Not torch.tensor: export wants no constants from inside an expansion.
+    # Not torch.tensor: export rejects constants that an expansion creates.
     sizes = [losses.new_full((1,), max(length, 1)) for length in target_lengths]
     return (losses / torch.cat(sizes)).mean()
 
@@ -82,14 +82,14 @@ def _lstsq_shapes(
     *,
     driver: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of residuals, whether PyTorch gives any depends on the rank: here it does if there are more rows.
+    """Whether PyTorch returns residuals depends on the rank. This rule assumes full rank.
 
-    By aten/src/ATen/native/BatchLinearAlgebra.cpp.
+    With more rows than columns there are residuals. See aten/src/ATen/native/BatchLinearAlgebra.cpp.
     """
     vector = b.ndim == self.ndim - 1 and b.shape == self.shape[:-1]
     known = driver in (None, "gels", "gelsy", "gelsd", "gelss") and self.dtype == b.dtype
     fits = self.ndim > 1 and (vector or (b.ndim == self.ndim and b.shape[-2] == self.shape[-2]))
-    if not known or not fits:  # PyTorch's own error
+    if not known or not fits:  # PyTorch raises its own error
         aten.linalg_lstsq(*(torch.zeros(x.shape, dtype=x.dtype) for x in (self, b)), rcond, driver=driver)
     own, (m, n), columns = self.shape[:-2], self.shape[-2:], 1 if vector else b.shape[-1]
     lead = own if vector else torch.broadcast_shapes(own, b.shape[:-2])
@@ -123,12 +123,12 @@ def _stand_ins() -> dict[OpOverload, dict[Any, Callable[..., Any]]]:
 
 @contextmanager
 def standing_in() -> Iterator[None]:
-    """Inside, this thread traces stand-ins of operators that PyTorch would unroll or could not trace."""
+    """Make this thread trace stand-ins for operators that PyTorch would unroll or could not trace."""
     with tracing(), patched(*(kernels(original, found) for original, found in _stand_ins().items())):
         yield
 
 
 def traced_losses_and_solvers() -> list[Patch]:
-    """With these, PyTorch traces ``ctc_loss`` and ``linalg_lstsq``."""
+    """The patches with which PyTorch can trace ``ctc_loss`` and ``linalg_lstsq``."""
     ctc_loss = dict.fromkeys((_COMPOSITE, DispatchKey.Autograd), _ctc_loss_of_lists)
     return [kernels(aten.ctc_loss.IntList, ctc_loss), *rules(_RULES)]

@@ -1,7 +1,7 @@
 """Order among numbers: keys that compare as PyTorch orders elements, sorting, and selection by rank.
 
 NaN is larger than every number, whatever its sign; zeros are equal. Sorts are
-stable, and of equal elements the first one counts. Not here: operators
+stable, and the first of equal elements counts. Not here: operators
 (``lowering.aten.sorting``).
 """
 
@@ -22,13 +22,13 @@ from .common import counter
 _INTEGERS = {16: INT16, 32: INT32, 64: INT64}
 
 _OUTSIDE_CACHES = 1 << 22
-"""So many keys of 32 bits are read from memory in each pass."""
+"""How many 32-bit keys each pass reads from memory."""
 _BLOCK = 1024
-"""So many keys are counted in 16 bits."""
+"""How many keys are counted in 16 bits."""
 
 
 def order_key(x: Value, descending: bool = False) -> Value:
-    """int32, or int64 for numbers of more than 32 bits: smaller where an element of ``x`` comes earlier."""
+    """Keys that are smaller for elements of ``x`` that come earlier; int64 beyond 32 bits, else int32."""
     if x.dtype.is_floating:
         key = _key_of_float(x)
     elif x.dtype is UINT64:
@@ -39,13 +39,13 @@ def order_key(x: Value, descending: bool = False) -> Value:
 
 
 def _key_dtype(dtype: DType) -> DType:
-    """Of the :func:`order_key` of numbers of ``dtype``."""
+    """The dtype of the :func:`order_key` of numbers of ``dtype``."""
     small = dtype.bits < 32 or dtype is INT32 or (dtype.is_floating and dtype.bits == 32)
     return INT32 if small else INT64
 
 
 def _key_of_float(x: Value) -> Value:
-    """The bits as an integer, which orders positive numbers; negative ones are mirrored."""
+    """The bits as an integer. It orders positive numbers, and negative numbers are mirrored."""
     integer = _INTEGERS[x.dtype.bits]
     bits = hlo.convert(hlo.bitcast(x, integer), _key_dtype(x.dtype))
     top = integer.bits - 1
@@ -55,20 +55,20 @@ def _key_of_float(x: Value) -> Value:
 
 
 def nan_key(dtype: DType) -> int:
-    """The :func:`order_key` of NaN, ascending: that of infinity, which is its bits, and one."""
+    """The :func:`order_key` of NaN in ascending order: one more than that of infinity, which is its bits."""
     return int(numpy.asarray(math.inf, dtype.numpy).view(f"int{dtype.bits}")) + 1
 
 
 def sorted_with_indices(x: Value, axis: int, descending: bool = False) -> tuple[Value, Value]:
-    """``x`` (1-d or more) sorted stably along ``axis``, and where each element stood (int64)."""
+    """``x`` (1-d or more) sorted stably along ``axis``, and each element's former position (int64)."""
     indices = sorted_order(order_key(x, descending), axis)
     return hlo.take_along(x, indices, axis), indices
 
 
 def sorted_order(keys: Value, axis: int) -> Value:
-    """Where the elements of sorted :func:`order_key` s stood: int64, stable.
+    """The former positions of the elements of sorted :func:`order_key` s: int64, stable.
 
-    A key of 32 bits and its index make one number of 64, which engines sort several
+    A 32-bit key and its index form one 64-bit number, which engines sort several
     times faster than pairs.
     """
     size = keys.shape[axis]
@@ -81,10 +81,10 @@ def sorted_order(keys: Value, axis: int) -> Value:
 
 
 def first_in_order(keys: Value, axis: int, count: int) -> Value:
-    """Where the ``count`` smallest keys stand, in order: int64 with ``axis`` as long as ``count``.
+    """The positions of the ``count`` smallest keys, in order: int64 with ``count`` elements along ``axis``.
 
-    Few of many are looked for in the blocks with the smallest minima only: at least as
-    many elements as there are such blocks come before all those of another block.
+    If ``count`` is small, only the blocks with the smallest minima are searched. Any other block
+    has as many smaller elements elsewhere as there are blocks in the search.
     """
     size = keys.shape[axis]
     if not isinstance(size, int) or not 0 < count <= size // 16:
@@ -107,7 +107,7 @@ def first_in_order(keys: Value, axis: int, count: int) -> Value:
 
 
 def _rows_of(table: Value, chosen: Value) -> Value:
-    """``(rows, count, length)``: of each matrix in ``(rows, blocks, length)`` the chosen lines."""
+    """The chosen lines of each matrix in ``(rows, blocks, length)``, as ``(rows, count, length)``."""
     return hlo.gather(
         table,
         chosen,
@@ -122,11 +122,11 @@ def _rows_of(table: Value, chosen: Value) -> Value:
 
 
 def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
-    """The key of the element of ``x`` that has ``rank`` others before it; ``axis`` is of size 1 in both.
+    """The key of the element of ``x`` with ``rank`` elements before it; ``axis`` has size 1 in both.
 
-    Keys that caches do not hold are read by halves, since memory then sets the time: first
-    all high halves, then the low ones of the keys that share the one found, with those of
-    smaller and larger keys at the ends of the order.
+    Keys that do not fit into caches are read in halves, because memory then limits the speed.
+    The first search reads all high halves. The second reads the low halves of the keys that share
+    the high half found; all other keys move to the ends of the order.
     """
     keys, size = order_key(x), x.shape[axis]
     rank = hlo.convert(rank, counter(size))
@@ -147,7 +147,7 @@ def key_of_rank(x: Value, rank: Value, axis: int) -> Value:
 
 
 def _in_blocks(keys: Value, axis: int) -> list[Value]:
-    """``axis`` split into blocks and their elements, and those that are left over, if any."""
+    """``axis`` split into blocks and their elements, and any leftover elements."""
     size = keys.shape[axis]
     assert isinstance(size, int)
     blocks, over = divmod(size, _BLOCK)
@@ -157,18 +157,18 @@ def _in_blocks(keys: Value, axis: int) -> list[Value]:
 
 
 def _beside(one: Value, keys: Value, axis: int) -> Value:
-    """``one``, of size 1 along ``axis``, for each of ``keys``, which may be in blocks."""
+    """Repeat ``one``, of size 1 along ``axis``, for each of ``keys``, which may be in blocks."""
     if keys.rank > one.rank:
         one = hlo.reshape(one, (*one.shape[:axis], 1, 1, *one.shape[axis + 1 :]))
     return hlo.broadcast_to(one, keys.shape)
 
 
 def _search(parts: Sequence[Value], rank: Value, axis: int) -> Value:
-    """The key that has ``rank`` others before it, among parts that may be in blocks (:func:`_in_blocks`).
+    """The key with ``rank`` others before it, among parts that may be in blocks (:func:`_in_blocks`).
 
-    Two bits of the key in each step: half as many passes over the elements as it has bits.
-    Within a block the smaller keys are counted in 16 bits, of which an engine adds twice as
-    many at a time.
+    Each step finds two bits of the key, so there are half as many passes over the elements as
+    bits. Within a block, smaller keys are counted in 16 bits, because an engine adds twice as
+    many of these at a time.
     """
     shape, dtype = rank.shape, parts[0].dtype
 
@@ -193,7 +193,7 @@ def _search(parts: Sequence[Value], rank: Value, axis: int) -> Value:
 
 
 def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Value]]:
-    """The body of a reduction of several arrays at once, each by ``combine``."""
+    """The body of a reduction of several arrays at once, each combined by ``combine``."""
 
     def body(*values: Value) -> list[Value]:
         half = len(values) // 2
@@ -203,7 +203,7 @@ def _by_pairs(combine: Callable[[Value, Value], Value]) -> Callable[..., list[Va
 
 
 def first_equal(keys: Value, key: Value, axis: int, rather: int | None = None) -> Value:
-    """Where ``key``, or ``rather`` if it occurs, stands first along ``axis``, of size 1 in ``key``: int64."""
+    """The first position along ``axis`` of ``key`` (size 1 there), or of ``rather`` if that occurs: int64."""
     counted = counter(keys.shape[axis])
     nowhere = hlo.highest(counted)
     places = hlo.index_of(keys, axis, counted)

@@ -1,7 +1,7 @@
-"""Functions whose float32 expansion in StableHLO or XLA loses digits, computed so that it does not.
+"""Functions whose float32 expansion in StableHLO or XLA loses digits, computed without that loss.
 
 Each is within a few ULPs over its whole domain (docs: accuracy). float64 and complex
-values take the engine's own functions. Not here: special functions (``lowering.aten``).
+values use the engine's own functions. Not here: special functions (``lowering.aten``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .series import choose, polynomial
 
 
 def in_double(kernel: Callable[..., Value]) -> Callable[..., Value]:
-    """``kernel`` of real operands of one dtype, computed in float64 and rounded to that dtype once."""
+    """``kernel`` of real operands of one dtype, computed in float64 and rounded once to that dtype."""
 
     def function(*operands: Value) -> Value:
         wide = [hlo.convert(operand, FLOAT64) for operand in operands]
@@ -37,7 +37,7 @@ def expm1(x: Value) -> Value:
         return hlo.exponential_minus_one(x)
     small = hlo.clamp(-1.0, x, 1.0)
     near = small + small * small * polynomial(small, _EXPM1)
-    # The exponential of a larger number is at most 1.6 times further from 0 than the result.
+    # For larger numbers, the exponential is at most 1.6 times as far from 0 as the result.
     return hlo.select(hlo.abs_(x) < 1.0, hlo.select(hlo.eq(x, 0.0), x, near), hlo.exponential(x) - 1.0)
 
 
@@ -68,7 +68,7 @@ def cosh(x: Value) -> Value:
     return half + 0.25 / half
 
 
-# x³ times this polynomial in x² is tanh(x) - x for |x| ≤ 1, to 1e-8 of it: interpolated at Chebyshev's nodes
+# For |x| ≤ 1, x³ times this polynomial in x² is tanh(x) - x, to 1e-8 (interpolated at Chebyshev nodes)
 _TANH = (
     0.0001341780836,
     -0.0008946191377,
@@ -89,7 +89,7 @@ def tanh(x: Value) -> Value:
     small = hlo.minimum(size, 1.0)
     square = small * small
     near = small + small * square * polynomial(square, _TANH)
-    # Beyond this it is 1, and the exponential still far from overflow.
+    # Beyond this the result is 1, and the exponential is still far from overflow.
     far = 1.0 - 2.0 / (hlo.exponential(hlo.minimum(size, 16.0) * 2.0) + 1.0)
     return copysign(hlo.select(size < 1.0, near, far), x)
 
@@ -98,5 +98,5 @@ def asin(x: Value) -> Value:
     """Inverse sine."""
     if x.dtype is not FLOAT32:
         return hlo.asin(x)
-    # Near zero it is its operand; the expansion halves that, which flushes the smallest numbers to zero.
+    # Near zero asin(x) is x. The expansion halves x, which flushes the smallest numbers to zero.
     return hlo.select(hlo.abs_(x) < 1e-4, x, hlo.asin(x))

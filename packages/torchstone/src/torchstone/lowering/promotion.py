@@ -1,8 +1,8 @@
 """PyTorch's type promotion for operands of a lowering, and common conversions.
 
-Dtypes come from ``torch.promote_types``; only the rule that dimensioned
-tensors win over 0-d tensors, and those over Python numbers, is spelled out
-here (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
+Dtypes come from ``torch.promote_types``. This module adds only the rule that
+dimensioned tensors win over 0-d tensors, and those over Python numbers
+(https://docs.pytorch.org/docs/stable/tensor_attributes.html).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
 def opmath(dtype: DType) -> DType:
-    """The dtype in which PyTorch's CPU kernels compute on ``dtype``: float32 for floats of 16 and 8 bits.
+    """The dtype in which PyTorch's CPU kernels compute on ``dtype``: float32 for 16-bit and 8-bit floats.
 
-    The smallest float8_e8m0fnu is subnormal in float32, where XLA would take it for zero: float64.
+    float8_e8m0fnu uses float64: its smallest number is subnormal in float32, and XLA would flush it to zero.
     """
     if dtype is FLOAT8_E8M0FNU:
         return FLOAT64
@@ -72,7 +72,7 @@ def result_dtype(*operands: Any) -> DType:
 def as_value(operand: Any, dtype: DType) -> Value:
     """A value or a Python (or symbolic) number as a value of ``dtype``; numbers become 0-d.
 
-    Numbers beyond a float8's range become what PyTorch's casts make of them.
+    Numbers beyond a float8's range become what PyTorch's casts make them.
     """
     if isinstance(operand, Value):
         return hlo.convert(operand, dtype)

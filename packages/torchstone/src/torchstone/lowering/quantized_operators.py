@@ -1,10 +1,10 @@
 """Operators on the integers of quantized tensors: schemas, shape rules, CPU kernels.
 
-A quantized tensor is its integers (int8, uint8 or int32) with scale and zero
-point as Python numbers: one of each, or one for every index along ``axis`` (−1:
-per tensor). The CPU kernels call PyTorch's own quantized operators; none is
-differentiable, as in PyTorch. Not here: the lowerings (``aten/quantization``),
-what replaces PyTorch's calls (``compiler.rules.quantized``).
+A quantized tensor is represented by its integers (int8, uint8 or int32), with scale
+and zero point as Python numbers: one of each, or one for each index along ``axis``
+(−1: per tensor). The CPU kernels call PyTorch's own quantized operators. As in
+PyTorch, none is differentiable. Not here: the lowerings (``aten/quantization``),
+the rules that replace PyTorch's calls (``compiler.rules.quantized``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One layer of a recurrent network, in one direction, as a loop over time; and that loop's gradient.
 
 A layer runs over padded sequences, ``[time, batch, …]``, or packed ones,
-``[rows, …]``: :class:`Padded` and :class:`Packed` know where a step's rows are.
-Not here: operators (``lowering.aten.rnn``) and the maths of a cell
+``[rows, …]``. :class:`Padded` and :class:`Packed` know which rows belong to a step.
+Not here: operators (``lowering.aten.rnn``) and the math of a cell
 (``lowering.cells``).
 """
 
@@ -45,12 +45,12 @@ class ValueMaths:
 _maths = ValueMaths()
 
 _BLOCK = 64
-"""How many steps' shares of the gates are made at once: those of all steps do not fit into caches."""
+"""How many steps' gate shares to compute at once: those of all steps do not fit into caches."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """What enters a layer: rows and what makes their shares of the gates, or (no weight) the shares."""
+    """The input of a layer: rows and the weight and bias for their gate shares, or (no weight) the shares."""
 
     rows: Value
     weight: Value | None = None
@@ -63,7 +63,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Weights:
-    """What the loop of one layer and direction multiplies the hidden state by: ``[gates, hidden]``, …"""
+    """What one layer and direction applies to the hidden state: ``[gates, hidden]``, …"""
 
     of_hidden: Value
     bias: Value | None
@@ -71,37 +71,37 @@ class Weights:
 
 
 class Rows(Protocol):
-    """Where a step's rows are in a buffer of all steps' rows."""
+    """Where a step's rows are in a buffer of the rows of all steps."""
 
     @property
     def steps(self) -> Value:
-        """How many steps there are (0-d int32)."""
+        """The number of steps (0-d int32)."""
 
     @property
     def known_steps(self) -> int | None:
-        """The same, if the program says so and rows are ``[time, batch, …]`` of known sizes."""
+        """The same as an int, if it is static and rows are ``[time, batch, …]`` of static sizes."""
 
     def buffer(self, width: hlo.Dim, dtype: DType) -> Value:
-        """Zeros for every row."""
+        """A buffer of zeros for all rows."""
 
     def enter(self, rows: Value) -> Value:
-        """A buffer of an operand's rows."""
+        """Convert an operand's rows to a buffer."""
 
     def leave(self, buffer: Value) -> Value:
-        """An operand's rows of a buffer."""
+        """Convert a buffer to an operand's rows."""
 
     def read(self, buffer: Value, t: Value, parts: int) -> list[Value]:
-        """The rows of step ``t`` in equal parts of their width, ``[batch, width / parts]`` each.
+        """The rows of step ``t``, split into equal parts of their width, ``[batch, width / parts]`` each.
 
-        Parts are read one by one: what several of them share, an engine computes
-        in a function of its own and so element by element.
+        Parts are read one by one: an engine computes what several of them share in a
+        separate function, one element at a time.
         """
 
     def write(self, buffer: Value, t: Value, rows: Value) -> Value:
         """``buffer`` with the rows of step ``t`` replaced."""
 
     def carry(self, t: Value, new: Value, old: Value) -> Value:
-        """A state after step ``t``: sequences without that step keep the old one."""
+        """The state after step ``t``: sequences without that step keep the old state."""
 
 
 class Padded:
@@ -139,8 +139,8 @@ class Padded:
 class Packed:
     """``[rows, …]``, step after step; the first ``sizes[t]`` of ``batch`` sequences have a row in step ``t``.
 
-    Buffers have ``batch`` more rows at their end, so that a whole batch can be
-    read at every step; what lies beyond the step's rows is another step's.
+    Buffers have ``batch`` extra rows at their end, so that a whole batch can be read
+    at each step. Rows past those of the step belong to later steps.
     """
 
     known_steps = None
@@ -197,9 +197,9 @@ def _each_step(
     *,
     reverse: bool,
 ) -> list[Value]:
-    """The state after ``step(t, shares, at, *state)`` for every step ``t``.
+    """Run ``step(t, shares, at, *state)`` for each step ``t`` and return the last state.
 
-    The step's shares of the gates are what ``shares`` has as step ``at``.
+    The gate shares of the step are step ``at`` of ``shares``.
     """
     time = rows.known_steps
     if given.weight is None or time is None:
@@ -212,7 +212,7 @@ def _each_step(
         return hlo.fori(rows.steps, one, state)
 
     def block(done: Value, count: int, state: Sequence[Value]) -> list[Value]:
-        """``count`` steps after those ``done``."""
+        """Run ``count`` steps after the first ``done`` steps."""
         start, zero = time - count - done if reverse else done, hlo.scalar(0, INT32)
         own = hlo.dynamic_slice(given.rows, [start, zero, zero], (count, *given.rows.shape[1:]))
         shares = given.shares(own)
@@ -240,11 +240,11 @@ def run_layer(
     reverse: bool,
     saving: bool = False,
 ) -> tuple[Value, list[Value], list[Value]]:
-    """The output, the last states, and, if ``saving``, what :func:`differentiate_layer` wants.
+    """The output, the last states and, if ``saving``, what :func:`differentiate_layer` needs.
 
     The initial states are ``[batch, hidden]``.
     """
-    # Transposed once: a small product of rows by columns costs an engine half as much again, in every step.
+    # Transpose once: in each step a small product of rows by columns would cost an engine 50% more.
     of_hidden = hlo.transpose(weights.of_hidden, [1, 0])
     projection = None if weights.projection is None else hlo.transpose(weights.projection, [1, 0])
     widths = [initial[0].shape[1]]
@@ -279,10 +279,10 @@ def differentiate_layer(
     *,
     reverse: bool,
 ) -> list[Value]:
-    """The gradients of shares, initial states, weight, bias, and of the projection if there is one.
+    """The gradients of shares, initial states, weight, bias and, if there is one, the projection.
 
-    Backpropagation through time: one loop carries the gradient of the state;
-    those of the weights are products over all rows after it.
+    Backpropagation through time: one loop carries the gradient of the state. The
+    gradients of the weights are products over all rows, computed after the loop.
     """
     conjugated = hlo.conj if weight.dtype.is_complex else lambda value: value
     grads = [conjugated(grad) for grad in grad_last]  # PyTorch's gradients are conjugates

@@ -1,12 +1,12 @@
-"""Recurrent networks as PyTorch operators of Torchstone: stand-ins, layers, their gradients.
+"""Recurrent networks as PyTorch operators of Torchstone: stand-ins, layers and their gradients.
 
-``aten.lstm.input`` and its relatives have no shape rule; PyTorch finds their
-shapes by running every time step, in each of several passes, and differentiates
-the steps one by one. Each gets a stand-in, ``torchstone::lstm`` (``lstm_packed``
-for packed sequences), with the same schema and the original as its CPU kernel.
-Where a gradient is wanted, a stand-in becomes one ``torchstone::rnn_layer`` per
-layer and direction, whose gradient is one ``torchstone::rnn_layer_backward``.
-Their lowerings are in ``lowering.aten.rnn``.
+``aten.lstm.input`` and its relatives have no shape rule. PyTorch finds their shapes
+by running every time step, in each of several passes, and differentiates the steps
+one by one. So each gets a stand-in, ``torchstone::lstm`` (``lstm_packed`` for packed
+sequences), with the same schema and the original as its CPU kernel. If a gradient is
+needed, a stand-in becomes one ``torchstone::rnn_layer`` per layer and direction, whose
+gradient is one ``torchstone::rnn_layer_backward``. Their lowerings are in
+``lowering.aten.rnn``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _maths = _TensorMaths()
 
 
 def _steps(rows: Tensor, batch_sizes: Tensor | None, *, backward: bool) -> Iterator[tuple[int, int]]:
-    """``(start, size)`` of each step's rows among all, in the order of the loop."""
+    """``(start, size)`` of each step's rows in the buffer, in the order of the loop."""
     sizes = [rows.shape[1]] * rows.shape[0] if batch_sizes is None else batch_sizes.tolist()
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
     places = list(zip(starts, sizes, strict=True))
@@ -148,7 +148,7 @@ def _backward_kernel(
     mode: str,
     reverse: bool,
 ) -> Tensors:
-    # PyTorch's gradients are conjugates: what is below yields plain ones.
+    # PyTorch's gradients are conjugates; the code below computes plain ones.
     cell, grads = CELLS[mode], [grad.conj() for grad in grad_last]
     outputs = _flat(grad_output, batch_sizes).conj()
     activations, *previous = [_flat(value, batch_sizes) for value in saved]
@@ -182,7 +182,7 @@ def _backward_shapes(
     mode: str,
     reverse: bool,
 ) -> Tensors:
-    """The gradients of gates, initial states, weight, bias, and of the projection if there is one."""
+    """The gradients of gates, initial states, weight, bias and, if there is one, the projection."""
     shapes = [(*grad_output.shape[:-1], weight.shape[0]), *(grad.shape for grad in grad_last)]
     shapes += [weight.shape, weight.shape[:1], *([] if projection is None else [projection.shape])]
     return [grad_output.new_empty(shape) for shape in shapes]
@@ -321,11 +321,11 @@ def _stand_in(original: OpOverload) -> OpOverload:
 
 _ORIGINALS = [getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data")]
 STAND_INS = {one: _stand_in(one) for one in _ORIGINALS if isinstance(one, OpOverload)}
-"""ATen's overload → Torchstone's."""
+"""Maps ATen's overloads to Torchstone's."""
 
 
 def expansion(original: OpOverload) -> Callable[..., Any]:
-    """``original`` in terms of Torchstone's operators: its stand-in, or layers with dropout between them."""
+    """``original`` in Torchstone's operators: its stand-in, or layers with dropout between them."""
     own, layered = STAND_INS[original], _layered(original)
 
     def expanded(*arguments: Any) -> Any:

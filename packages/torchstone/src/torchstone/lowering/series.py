@@ -1,6 +1,6 @@
-"""Polynomials, Chebyshev series and case distinctions: what special functions are made of.
+"""Polynomials, Chebyshev series and case distinctions: the building blocks of special functions.
 
-Coefficients are Python floats; a series is cut where its tail no longer shows
+Coefficients are Python floats. A series is truncated where its tail has no effect
 in the operand's dtype. Not here: the functions themselves (``lowering.aten``).
 """
 
@@ -14,7 +14,7 @@ from ..hlo import Value
 
 
 def table(text: str) -> tuple[float, ...]:
-    """Numbers separated by blanks."""
+    """Parse numbers separated by whitespace."""
     return tuple(map(float, text.split()))
 
 
@@ -24,7 +24,7 @@ def epsilon(x: Value) -> float:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule; the highest power comes first."""
     result = hlo.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         result = result * x + coefficient
@@ -32,7 +32,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def chebyshev(t: Value, coefficients: Sequence[float]) -> Value:
-    """``Σ cⱼ Tⱼ(t)`` for t in [-1, 1], the constant term first (Clenshaw 1955)."""
+    """``Σ cⱼ Tⱼ(t)`` for t in [-1, 1]; the constant term comes first (Clenshaw 1955)."""
     kept = len(coefficients)
     tail = 0.0
     while kept > 2 and tail + abs(coefficients[kept - 1]) < epsilon(t) / 16:

@@ -1,12 +1,12 @@
 """Operators on the dense parts of sparse tensors: schemas, shape rules, CPU kernels, derivatives.
 
 A sparse tensor is int64 ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, …]``.
-The number of entries n is part of the shape. Entries that are not there have the
-index one past the end in every dimension, and values of zero; they come last,
-and ``count`` (0-d int64) says how many are there.
+The number of entries n is part of the shape. Padding entries have an index one past
+the end in every dimension, and zero values. They come last, and ``count`` (0-d int64)
+is the number of actual entries.
 
 Most CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
-(``aten/sparse``), what replaces PyTorch's calls (``compiler.rules.sparse``).
+(``aten/sparse``), the rules that replace PyTorch's calls (``compiler.rules.sparse``).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def _derivative(name: str, backward: Callable[..., Any], keep: Callable[..., Any
 
 
 def _there(indices: Tensor, size: Sequence[int]) -> Tensor:
-    """Which entries are no padding: bool ``[n]``."""
+    """Which entries are not padding: bool ``[n]``."""
     return (indices < torch.tensor(size)[:, None]).all(0)
 
 
 def _coo(indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
-    """PyTorch's sparse tensor of the entries that are there."""
+    """PyTorch's sparse tensor of the actual entries."""
     kept = _there(indices, size)
     shape = (*size, *values.shape[1:])
     return torch.sparse_coo_tensor(indices[:, kept], values[kept], shape, check_invariants=False)
 
 
 def _padded(sparse: Tensor, size: Sequence[int], bound: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices and values of a coalesced tensor, cut or padded to ``bound`` entries, and their true number."""
+    """Indices and values of a coalesced tensor, truncated or padded to ``bound``, and their true number."""
     indices, values = sparse.indices()[:, :bound], sparse.values()[:bound]
     missing = bound - indices.shape[1]
     end = torch.tensor(size)[:, None].expand(-1, missing)
@@ -228,7 +228,7 @@ _operator(
 def _gradients_of_mm(
     indices: Tensor, values: Tensor, size: Sequence[int], mat2: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Of ``values`` and of ``mat2``."""
+    """The gradients of ``values`` and ``mat2``."""
     of_values = own.sparse_sampled_mm(indices, grad, mat2.mH)
     return of_values, own.sparse_mm(indices.flip(0), values.conj(), list(size)[::-1], grad)
 
@@ -251,7 +251,7 @@ def _keep_addmm(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) ->
 
 
 def _conjugates(factors: Mapping[str, Any]) -> Iterator[Any]:
-    """Of ``beta`` and ``alpha``: what gradients are multiplied with."""
+    """The conjugates of ``beta`` and ``alpha``, by which gradients are multiplied."""
     for factor in (factors["beta"], factors["alpha"]):
         yield factor.conjugate() if isinstance(factor, complex) else factor
 
@@ -264,7 +264,7 @@ def _addmm_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _gradients_of_sampled(indices: Tensor, mat1: Tensor, mat2: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Of ``mat1`` and of ``mat2``."""
+    """The gradients of ``mat1`` and ``mat2``."""
     size = [mat1.shape[0], mat2.shape[1]]
     of_mat1 = own.sparse_mm(indices, grad, size, mat2.mH.contiguous())
     of_mat2 = own.sparse_mm(indices.flip(0), grad, size[::-1], mat1.conj()).mT
@@ -299,7 +299,7 @@ _derivative("sparse_sampled_addmm", _sampled_addmm_backward, _keep_sampled_addmm
 
 
 def _softmax(indices: Tensor, values: Tensor, size: Sequence[int], dim: int, log: bool) -> Tensor:
-    # Dense: PyTorch's sparse one loses its entries when it is called from inside a kernel.
+    # Dense: PyTorch's sparse softmax loses its entries when called from inside a kernel.
     there = _there(indices, size)
     places = tuple(indices[:, there])
     dense = values.new_full((*size, *values.shape[1:]), float("-inf")).index_put_(places, values[there])
@@ -324,7 +324,7 @@ def _softmax_backward(
 
 
 def _sums_of_groups(terms: Tensor, group: Tensor, groups: int) -> Tensor:
-    """For each term the sum over its group."""
+    """For each term, the sum over its group."""
     return terms.new_zeros((groups, *terms.shape[1:])).index_add_(0, group, terms)[group]
 
 
@@ -358,7 +358,7 @@ _derivative("sparse_softmax", _softmax_gradient, _keep_softmax)
 
 def _to_semi_structured(self: Tensor) -> tuple[Tensor, Tensor]:
     groups = self.unflatten(1, (-1, 4))
-    # The nonzero ones first, both halves in the order of their places.
+    # Nonzeros first; both halves keep the order of their places.
     places = (groups == 0).int().sort(dim=-1, stable=True).indices[..., :2].sort(-1).values
     return groups.gather(-1, places).flatten(1), places.to(torch.int8).flatten(1)
 

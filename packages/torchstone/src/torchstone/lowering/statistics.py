@@ -1,6 +1,6 @@
 """Covariances and correlations as formulas that can be traced.
 
-PyTorch looks at weights before it computes. Here that is an assertion, if values are checked.
+PyTorch checks weights before it computes. Here an assertion checks them, if values are checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def cov(
 ) -> Tensor:
     """The covariance of rows, as ATen computes it (aten/src/ATen/native/Correlation.cpp).
 
-    Raises what ATen raises for shapes and dtypes that do not fit.
+    Raises the same errors as ATen for shapes and dtypes that do not fit.
     """
     _require_rows("cov", input)
     if input.dtype == torch.bool:
@@ -49,7 +49,7 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlations of rows: covariances over deviations, clipped to [-1, 1]."""
+    """Correlations of rows: covariances divided by standard deviations, clipped to [-1, 1]."""
     _require_rows("corrcoef", input)
     covariance = cov(input)
     if not covariance.ndim:
@@ -71,7 +71,7 @@ def _require_rows(name: str, input: Tensor) -> None:
 
 
 def _require_weights(name: str, weights: Tensor | None, observations: int, kind: str) -> None:
-    """Raises where ``weights`` are no ``observations`` numbers of the ``kind`` of dtype."""
+    """Raise unless ``weights`` are ``observations`` numbers of the given ``kind`` of dtype."""
     if weights is None:
         return
     if weights.ndim > 1:
@@ -93,4 +93,4 @@ def _require_weights(name: str, weights: Tensor | None, observations: int, kind:
 
 
 EXPANSIONS = {aten.cov.default: cov, aten.corrcoef.default: corrcoef}
-"""ATen's composite operators → what they expand to."""
+"""Maps ATen's composite operators to their expansions."""

@@ -1,7 +1,7 @@
-"""Weighted sums of few elements along one axis, at positions known when the program is built.
+"""Weighted sums of a few elements along one axis, at positions known when the program is built.
 
-Resampling and adaptive pooling are such sums along each axis in turn, and so
-are their gradients.
+Resampling and adaptive pooling are such sums along each axis in turn. So are
+their gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..dtypes import BOOL, INT32
 from ..hlo import Value
 
 _UNROLLED = 8
-"""Sums of up to so many terms are written out; longer ones are one reduction."""
+"""The maximum number of terms to write out; longer sums are one reduction."""
 
 Positions = numpy.typing.NDArray[numpy.int64]
 
@@ -28,7 +28,7 @@ Positions = numpy.typing.NDArray[numpy.int64]
 class Taps:
     """For each output position, a row of input ``positions`` and their ``weights``.
 
-    Both are ``(outputs, terms)``; rows are filled up with entries that are not ``used``.
+    Both are ``(outputs, terms)``; rows are padded with entries that are not ``used``.
     """
 
     positions: Positions
@@ -42,20 +42,20 @@ class Taps:
 
     @classmethod
     def ranges(cls, starts: Positions, stops: Positions) -> Taps:
-        """Each output position sums ``starts[i]`` up to ``stops[i]``, not included, with weight 1."""
+        """Taps for which output ``i`` sums ``starts[i]`` to ``stops[i]`` (exclusive) with weight 1."""
         terms = int((stops - starts).max(initial=0))
         positions = starts[:, None] + numpy.arange(terms)
         used = positions < stops[:, None]
         return cls(numpy.where(used, positions, 0), used.astype(numpy.float64), used)
 
     def scaled(self, factors: numpy.typing.NDArray[numpy.floating]) -> Taps:
-        """Every row's weights multiplied by its own factor."""
+        """Multiply each row's weights by its own factor."""
         return Taps(self.positions, self.weights * factors[:, None], self.used)
 
     def fixed_point(self) -> tuple[Taps, int]:
-        """Integer weights and the number of their fractional bits: as many as 16 bits with a sign hold.
+        """Integer weights and the number of their fractional bits: as many as fit in 16 signed bits.
 
-        Terms of one position are added up before they are rounded.
+        Terms at the same position are added before rounding.
         """
         weights, used = self.weights.copy(), self.used.copy()
         for later in range(self.terms):
@@ -92,7 +92,7 @@ class Taps:
         return self.positions.shape[1]
 
     def apply(self, x: Value, axis: int) -> Value:
-        """The weighted sums of ``x`` along ``axis``; entries that are not used never count, NaN or not."""
+        """The weighted sums of ``x`` along ``axis``; unused entries never count, even if they are NaN."""
         if self.terms <= _UNROLLED:
             parts = [self._term(x, axis, term) for term in range(self.terms)]
             return functools.reduce(operator.add, parts) if parts else self._nothing(x, axis)
@@ -117,7 +117,7 @@ class Taps:
 
 
 def take_static(x: Value, positions: Positions, axis: int) -> Value:
-    """``x`` at known positions along ``axis``: a slice or a repetition where regular, else a gather."""
+    """``x`` at known positions along ``axis``: a slice or a repetition if regular, else a gather."""
     size, count = x.shape[axis], len(positions)
     if count and isinstance(size, int):
         step = int(positions[1] - positions[0]) if count > 1 else 1

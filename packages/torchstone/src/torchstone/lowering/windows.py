@@ -1,7 +1,7 @@
-"""Windows that slide over the trailing axes of a value: what pooling operators have in common.
+"""Windows that slide over the trailing axes of a value, as shared by pooling operators.
 
 Not here: windows whose bounds come from data or from ratios (adaptive and
-fractional pooling bring their own indices).
+fractional pooling use their own indices).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..dtypes import INT32, INT64
 from ..hlo import Value
 
 _DIRECT = 16
-"""Windows of up to so many elements are read at once, larger ones axis by axis."""
+"""Windows with at most this many elements are read at once, larger ones axis by axis."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Windows:
         padding: Sequence[int] | int,
         dilation: Sequence[int] | int = 1,
     ) -> Windows:
-        """Lists of one entry and plain ints hold for every axis; an empty stride is the kernel's size."""
+        """Build windows; one-entry lists and ints apply to all axes, an empty stride is the kernel size."""
         rank = len(sizes)
 
         def every(values: Sequence[int] | int) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Windows:
         return len(self.kernel)
 
     def stages(self) -> list[Windows]:
-        """The same windows as steps that follow each other, last axes first: one step if they are small."""
+        """The same windows as successive steps, last axes first; small windows take one step."""
         if hlo.product(self.kernel) <= _DIRECT:
             return [self]
         return [self._along(axis) for axis in reversed(range(self.rank))]
@@ -74,7 +74,7 @@ class Windows:
         )
 
     def frame(self, x: Value, fill: Value | hlo.Number) -> Value:
-        """``x`` padded, and cropped behind, to exactly what the windows cover."""
+        """``x`` padded, and cropped at the end, to exactly the area that the windows cover."""
         low, high = self._margins(x.rank)
         return x if not any(low) and all(hlo.same_dim(h, 0) for h in high) else hlo.pad(x, fill, low, high)
 
@@ -93,7 +93,7 @@ class Windows:
         return itertools.product(*map(range, self.kernel))
 
     def tap(self, framed: Value, element: Sequence[int]) -> Value:
-        """Of a :meth:`frame`, the given element of every window."""
+        """The given element of every window of a :meth:`frame`."""
         lead = framed.rank - self.rank
         starts = [e * d for e, d in zip(element, self.dilation, strict=True)]
         ends = [start + (c - 1) * s + 1 for start, c, s in zip(starts, self.counts, self.stride, strict=True)]
@@ -112,10 +112,10 @@ class Windows:
         return hlo.pad(values, 0, [*lead, *low], [*lead, *high], [*lead, *(s - 1 for s in self.stride)])
 
     def spread(self, values: Value, fill: hlo.Number) -> list[Value]:
-        """For every element of the input, what each of the windows that it lies in has as its value.
+        """For each element of the input, the values of the windows that contain it.
 
-        One list entry per window, ``fill`` where an element lies in fewer. The values
-        of windows side by side are simply repeated.
+        There is one list entry per window, with ``fill`` where fewer windows contain an
+        element. If windows lie side by side, their values are simply repeated.
         """
         lead: list[hlo.Dim] = [0] * (values.rank - self.rank)
         if self.kernel == self.stride and set(self.dilation) == {1} and not any(self.padding):
@@ -126,10 +126,10 @@ class Windows:
         return [seen.tap(stretched, element) for element in seen.elements()]
 
     def stretch(self, values: Value, fill: hlo.Number) -> tuple[Windows, Value]:
-        """The adjoint windows: one per element of the input, over the windows that this element lies in.
+        """The adjoint windows: one per element of the input, over the windows that contain this element.
 
-        They move over a frame of ``values``, stretched by the stride and filled with
-        ``fill``, both of which are returned. Their last element is the first of these.
+        They slide over a frame of ``values``, stretched by the stride and padded with ``fill``.
+        Both are returned. Their last element is the first window.
         """
         lead: list[hlo.Dim] = [0] * (values.rank - self.rank)
         low = [(k - 1) * d - p for k, d, p in zip(self.kernel, self.dilation, self.padding, strict=True)]
@@ -167,8 +167,8 @@ def places(x: Value, rank: int) -> Value:
 def first_maximum(values: Value, where: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     """The largest of ``values`` along ``axes`` and its entry of ``where``.
 
-    Of equal ones the one with the smallest ``where`` counts; NaN is larger than
-    everything, of several the one with the largest ``where`` counts (as in
+    Of equal values, the one with the smallest ``where`` counts. NaN is larger than
+    everything; of several NaNs, the one with the largest ``where`` counts (as in
     PyTorch's pooling kernels). An empty range gives the lowest value.
     """
 

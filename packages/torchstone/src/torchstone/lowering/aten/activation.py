@@ -30,7 +30,7 @@ aten = namespace("aten")
 
 
 def _wide(out: Spec, *operands: Value) -> list[Value]:
-    """Operands of one shape in the dtype to compute in."""
+    """Broadcast the operands to the result's shape and convert them to the dtype to compute in."""
     return broadcast(operands, opmath(out.dtype), out.shape)
 
 
@@ -67,9 +67,10 @@ def threshold_backward(grad_output: Value, self: Value, threshold: Any, out: Spe
 
 @decomposes(aten.glu_backward.default)
 def glu_backward(grad_output: torch.Tensor, self: torch.Tensor, dim: int) -> torch.Tensor:
-    """The gradient of ``a * sigmoid(b)``, halves of ``self``; eager rounds float16 after each operation.
+    """The gradient of ``a * sigmoid(b)``, where ``a`` and ``b`` are the halves of ``self``.
 
-    Its sigmoid of -20 is 0 there, so that an infinite ``a`` has the gradient NaN.
+    Eager rounds float16 after each operation. There ``sigmoid(-20)`` is 0, so an infinite ``a`` has a NaN
+    gradient.
     """
     wide = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
     a, b = self.to(wide).chunk(2, dim)
@@ -147,13 +148,13 @@ def silu_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
 
 
 def _mish_numerator(x: Value) -> Value:
-    """``n = e (e + 2)`` of ``e = exp(x)``, for which ``tanh(softplus(x))`` is ``n / (n + 2)``; up to 20."""
+    """``n = e (e + 2)`` with ``e = exp(x)``. ``tanh(softplus(x))`` is ``n / (n + 2)``. Valid up to 20."""
     power = hlo.exponential(hlo.minimum(x, 20.0))
     return power * (power + 2.0)
 
 
 def _mish(x: Value) -> Value:
-    # Of no use where e² overflows or e is flushed to zero.
+    # Not usable where e² overflows or e is flushed to zero.
     numerator = _mish_numerator(x)
     far_below = x * hlo.exponential(x + 32.0) * math.exp(-32.0)
     return choose(x * (numerator / (numerator + 2.0)), (x > 20.0, x), (x < -64.0, far_below))
@@ -205,7 +206,7 @@ def leaky_relu(self: Value, negative_slope: Any = 0.01, *, out: Spec) -> Value:
 
 @lowers(aten.leaky_relu_backward.default, dtypes=FLOATING, ignores=("self_is_result",))
 def leaky_relu_backward(grad_output: Value, self: Value, negative_slope: Any, out: Spec) -> Value:
-    """Gradient of leaky ReLU; its result has its input's sign, so either serves as ``self``."""
+    """Gradient of leaky ReLU. ``self`` may be the input or the result: both have the same sign."""
     grad, x = _wide(out, grad_output, self)
     return _done(hlo.select(x > 0.0, grad, grad * negative_slope), out)
 

@@ -1,7 +1,7 @@
-"""Adaptive pooling: average and maximum of windows that divide the input evenly, and gradients.
+"""Adaptive pooling: average and maximum over windows that cover the input evenly, and the gradients.
 
 Window ``i`` of ``n`` over ``size`` elements begins at ``⌊i·size/n⌋`` and ends
-before ``⌈(i+1)·size/n⌉``; windows overlap where ``size`` is no multiple of ``n``.
+before ``⌈(i+1)·size/n⌉``. Windows overlap where ``size`` is not a multiple of ``n``.
 
 Not here: sliding windows, fractional max pooling.
 """
@@ -55,13 +55,13 @@ def _averages(x: Value, axis: int, count: int) -> Value:
 
 @lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING)
 def _adaptive_avg_pool2d_backward(grad_output: Value, self: Value) -> Value:
-    """Each window's gradient in equal parts to its elements."""
+    """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 2)
 
 
 @lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING)
 def _adaptive_avg_pool3d_backward(grad_output: Value, self: Value) -> Value:
-    """Each window's gradient in equal parts to its elements."""
+    """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 3)
 
 
@@ -75,7 +75,7 @@ def _average_backward(grad: Value, x: Value, rank: int) -> Value:
 
 @lowers(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, dtypes=FLOATING)
 def adaptive_max_pool(self: Value, output_size: Sequence[int]) -> tuple[Value, Value]:
-    """Maximum of each window over the last two or three axes, and its position in plane or volume."""
+    """Maximum of each window over the last two or three axes, and its position in the plane or volume."""
     rank = len(output_size)
     value, place = self, places(self, rank)
     for axis, count in enumerate(output_size, self.rank - rank):
@@ -92,13 +92,13 @@ def adaptive_max_pool(self: Value, output_size: Sequence[int]) -> tuple[Value, V
 
 @lowers(aten.adaptive_max_pool2d_backward.default, dtypes=FLOATING)
 def adaptive_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _max_backward(grad_output, self, indices, 2)
 
 
 @lowers(aten.adaptive_max_pool3d_backward.default, dtypes=FLOATING)
 def adaptive_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _max_backward(grad_output, self, indices, 3)
 
 

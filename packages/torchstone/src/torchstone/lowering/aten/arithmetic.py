@@ -31,7 +31,7 @@ _REAL = ALL_INTEGRAL | FLOATING | BOOLEAN
 
 
 def scaled(value: Value, factor: Any) -> Value:
-    """``value * factor`` for a Python number, leaving out the multiplication by one."""
+    """``value * factor`` for a Python number. Multiplying by one adds no operation."""
     if not isinstance(factor, torch.SymInt) and factor == 1:
         return value
     if value.dtype.is_bool:
@@ -44,7 +44,7 @@ def scaled(value: Value, factor: Any) -> Value:
 
 @lowers(aten.add.Tensor, aten.add.Scalar, dtypes=_ALL)
 def add(self: Any, other: Any, alpha: Any = 1, *, out: Spec) -> Value:
-    """``self + alpha * other``; of bools: or."""
+    """``self + alpha * other``; logical or for bools."""
     x, y = broadcast((self, other), opmath(out.dtype), out.shape)
     result = x | scaled(y, alpha) if out.dtype.is_bool else x + scaled(y, alpha)
     return hlo.convert(result, out.dtype)
@@ -64,7 +64,7 @@ def rsub(self: Any, other: Any, alpha: Any = 1, *, out: Spec) -> Value:
 
 
 def _multiply(a: Value, b: Value) -> Value:
-    """``self * other``; of bools: and."""
+    """``self * other``; logical and for bools."""
     return a & b if a.dtype.is_bool else a * b
 
 
@@ -98,12 +98,12 @@ def lerp(self: Value, end: Value, weight: Any, *, out: Spec) -> Value:
 
 
 def _divide(a: Value, b: Value) -> Value:
-    """``self / other``, integers as floats."""
+    """``self / other``; integers are converted to floats."""
     return a / b
 
 
 def _kept_small(kernel: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
-    """``kernel``, in float64 of float32 operands: a rest below their smallest normal number is not zero."""
+    """Run ``kernel`` in float64 for float32 operands, so that a subnormal remainder does not become zero."""
 
     def function(a: Value, b: Value) -> Value:
         return in_double(kernel)(a, b) if a.dtype is FLOAT32 else kernel(a, b)
@@ -133,7 +133,7 @@ def _divide_down(a: Value, b: Value) -> Value:
 def _divide_toward_zero(a: Value, b: Value) -> Value:
     if a.dtype.is_integer:
         return a / b
-    # With one divisor for all, XLA multiplies by its reciprocal: 147 / 49 would be below 3.
+    # If all elements share one divisor, XLA multiplies by its reciprocal, and 147 / 49 falls below 3.
     return truncate(a / hlo.select(hlo.is_nan(a), a, b))
 
 
@@ -179,7 +179,7 @@ lowers_binary(aten.fmod.Tensor, aten.fmod.Scalar, kernel=_fmod, dtypes=_REAL, va
 
 
 def _reciprocal(x: Value) -> Value:
-    """``1 / self``, integers as floats."""
+    """``1 / self``; integers are converted to floats."""
     return 1 / x
 
 
@@ -190,7 +190,7 @@ lowers_unary(aten.reciprocal.default, kernel=_reciprocal, dtypes=_ALL)
 
 
 def _sign(x: Value) -> Value:
-    """−1, 0 or 1 (0 for NaN); a bool as it is."""
+    """−1, 0 or 1 (0 for NaN); bools are unchanged."""
     if x.dtype.is_bool:
         return x
     if x.dtype.is_unsigned:
@@ -213,13 +213,13 @@ lowers_unary(aten.sgn.default, kernel=_sgn, dtypes=_ALL)
 
 @lowers(aten.abs.default, dtypes=COPYABLE)
 def abs_(self: Value, out: Spec) -> Value:
-    """``|self|``; of a complex number its real magnitude."""
+    """``|self|``; a complex number gives its real magnitude."""
     return hlo.convert(magnitude(hlo.convert(self, opmath(self.dtype))), out.dtype)
 
 
 @lowers(aten.hypot.default, dtypes=_REAL)
 def hypot(self: Value, other: Value, *, out: Spec) -> Value:
-    """``sqrt(self² + other²)`` without overflow; infinite if one operand is."""
+    """``sqrt(self² + other²)`` without overflow; infinite if either operand is infinite."""
     x, y = broadcast((self, other), opmath(out.dtype), out.shape)
     return hlo.convert(magnitude(hlo.complex_(x, y)), out.dtype)
 
@@ -228,7 +228,7 @@ def hypot(self: Value, other: Value, *, out: Spec) -> Value:
 
 
 def _fmax(a: Value, b: Value) -> Value:
-    """The larger one; of a number and NaN: the number."""
+    """The larger operand; if one is NaN, the other."""
     larger = hlo.maximum(a, b)
     if not a.dtype.is_floating:
         return larger
@@ -236,7 +236,7 @@ def _fmax(a: Value, b: Value) -> Value:
 
 
 def _fmin(a: Value, b: Value) -> Value:
-    """The smaller one; of a number and NaN: the number."""
+    """The smaller operand; if one is NaN, the other."""
     smaller = hlo.minimum(a, b)
     if not a.dtype.is_floating:
         return smaller

@@ -1,11 +1,11 @@
-"""Scaled dot-product attention, whole, and the forms that autograd leaves.
+"""Scaled dot-product attention as one operator, and the forms that autograd produces.
 
-Also multi-head attention with its projections, as exports have it.
+Also multi-head attention with its projections, as it appears in exported graphs.
 
-Masks are additive or boolean (True takes part); with ``is_causal`` query ``i``
-sees keys ``0 … i``, also if there are more or fewer keys than queries. A row
-without any key is zero. Several query heads may share one key head (grouped
-queries).
+Masks are additive or boolean, where True means that the key takes part. With
+``is_causal``, query ``i`` sees keys ``0 … i``, even if there are more or fewer keys
+than queries. A row without any key is zero. Several query heads may share one key
+head (grouped queries).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ aten = namespace("aten")
 
 
 class _Heads:
-    """Query heads folded onto the key heads that they share.
+    """Query heads grouped by the key heads that they share.
 
-    Queries are ``(…, heads, L, E)``, keys and values ``(…, key heads, S, E)``;
-    other leading axes are equal. Folded, the queries of one group are rows of
-    one matrix, so that keys need not be repeated.
+    Queries are ``(…, heads, L, E)``, keys and values ``(…, key heads, S, E)``. The
+    other leading axes are equal. Folding makes the queries of one group rows of one
+    matrix, so keys need not be repeated.
     """
 
     def __init__(self, query: Value, key: Value) -> None:
@@ -42,14 +42,14 @@ class _Heads:
         self.batch = list(range(len(self.lead)))
 
     def fold(self, x: Value) -> Value:
-        """``(…, heads, L, n)`` to ``(…, key heads, group · L, n)``."""
+        """Fold ``(…, heads, L, n)`` to ``(…, key heads, group · L, n)``."""
         if hlo.same_shape(x.shape[:-2], self.lead):
             return x
         group = x.shape[-3] // self.lead[-1]
         return hlo.reshape(x, (*self.lead, group * x.shape[-2], x.shape[-1]))
 
     def unfold(self, x: Value) -> Value:
-        """Back to one matrix per query head."""
+        """Unfold to one matrix per query head."""
         return hlo.reshape(x, (*self.query_shape[:-1], x.shape[-1]))
 
     def product(self, x: Value, y: Value, contract: tuple[int, int]) -> Value:
@@ -75,12 +75,12 @@ def _scores(heads: _Heads, query: Value, key: Value, mask: Optional, causal: boo
 def _attend(
     query: Value, key: Value, value: Value, mask: Optional, causal: bool, scale: float
 ) -> tuple[Value, Value]:
-    """Attention and the logarithm of the softmax's denominators (0 for a row without keys)."""
+    """Attention and the logarithm of the softmax denominators (0 for a row without keys)."""
     heads = _Heads(query, key)
     scores = _scores(heads, query, key, mask, causal, scale)
     last = [scores.rank - 1]
     peak = hlo.reduce_max(scores, last)
-    # A row without keys has the peak −inf, and −inf − −inf would be NaN.
+    # A row without keys has the maximum −inf, and −inf − −inf would be NaN.
     peak = hlo.select(hlo.eq(peak, float("-inf")), 0.0, peak)
     weights = hlo.exponential(scores - restore(peak, scores.shape, last))
     total = hlo.reduce_sum(weights, last)
@@ -97,7 +97,7 @@ def _default_scale(query: Value, scale: float | None) -> float:
 
 
 def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Value, Value, Value]:
-    """The three with leading axes broadcast against each other; key heads stay fewer if ``grouped``."""
+    """The three with their leading axes broadcast. If ``grouped``, keys keep their fewer heads."""
     trailing = 3 if grouped else 2
     lead = hlo.broadcast_shapes(*(x.shape[:-trailing] for x in (query, key, value)))
 
@@ -122,7 +122,7 @@ def scaled_dot_product_attention(
 ) -> list[Optional]:
     """``softmax(query · keyᵀ · scale + mask) · value``."""
     if dropout_p:
-        raise LoweringBug("attention with dropout has no lowering of its own: it is decomposed")
+        raise LoweringBug("attention with dropout should have been decomposed before lowering")
     factor = _default_scale(query, scale)
 
     def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Value:
@@ -145,7 +145,7 @@ def attention_with_dropout(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """With dropout: softmax, dropout and products apart, so that the mask is drawn by ``native_dropout``."""
+    """Separate softmax, dropout and products, so that ``native_dropout`` draws the mask."""
     if not dropout_p:
         return NotImplemented
     return aten._scaled_dot_product_attention_math(
@@ -153,7 +153,7 @@ def attention_with_dropout(
     )[0]
 
 
-# The CPU's flash attention refuses a dropout other than 0.
+# The CPU's flash attention accepts only a dropout of 0.
 
 
 @lowers(aten._scaled_dot_product_flash_attention_for_cpu.default, dtypes=FLOATING, ignores=("dropout_p",))
@@ -167,7 +167,7 @@ def flash_attention(
     scale: float | None = None,
     out: Specs,
 ) -> list[Optional]:
-    """Attention and the logarithm of its softmax's denominators, which the gradient needs."""
+    """Attention and the logarithm of its softmax denominators, which the gradient needs."""
     factor = _default_scale(query, scale)
 
     def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Sequence[Value]:
@@ -193,7 +193,7 @@ def flash_attention_backward(
     attn_mask: Optional = None,
     scale: float | None = None,
 ) -> list[Optional]:
-    """Gradients of attention to query, key and value."""
+    """Gradients of attention with respect to query, key and value."""
     factor = _default_scale(query, scale)
 
     def kernel(
@@ -243,7 +243,7 @@ def multi_head_attention(
     expand: Expand,
     out: Sequence[Spec],
 ) -> list[Value]:
-    """Attention of several heads between projections of queries, keys and values and one of the result."""
+    """Attention over several heads, with projections of the queries, keys, values and result."""
     inputs = [
         query,
         key,

@@ -1,6 +1,6 @@
 """Average pooling over sliding windows and its gradient.
 
-Not here: adaptive pooling; ``lp_pool``, which is a power around this.
+Not here: adaptive pooling; ``lp_pool``, which PyTorch computes as a power of these averages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ aten = namespace("aten")
 
 @lowers(
     aten.avg_pool2d.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",)
-)  # the result's shape says it
+)  # the shape of the result already reflects it
 def avg_pool2d(
     self: Value,
     kernel_size: Sequence[int],
@@ -64,7 +64,7 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Value:
-    """Each window's gradient, divided as its sum was, to every element of the window."""
+    """Spread each window's gradient, divided as its sum was, over all elements of the window."""
     windows = Windows.of(self.shape[-2:], grad_output.shape[-2:], kernel_size, stride, padding)
     return _average_backward(grad_output, windows, count_include_pad, divisor_override)
 
@@ -79,7 +79,7 @@ def avg_pool3d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Value:
-    """Each window's gradient, divided as its sum was, to every element of the window."""
+    """Spread each window's gradient, divided as its sum was, over all elements of the window."""
     windows = Windows.of(self.shape[-3:], grad_output.shape[-3:], kernel_size, stride, padding)
     return _average_backward(grad_output, windows, count_include_pad, divisor_override)
 
@@ -104,7 +104,7 @@ def _average_backward(
 
 
 def _divided(total: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None) -> Value:
-    """``total``, of the shape of the windows' results, divided by the number of elements that count."""
+    """``total``, in the shape of the windows' results, divided by the number of elements that count."""
     if divisor_override is not None:
         return total / divisor_override
     lead = total.rank - windows.rank
@@ -116,7 +116,7 @@ def _divided(total: Value, windows: Windows, count_include_pad: bool, divisor_ov
 
 
 def _elements(windows: Windows, axis: int, count_include_pad: bool, dtype: DType) -> Value:
-    """How many elements of each window along ``axis`` count: those inside the input or its padding."""
+    """The number of elements that count in each window along ``axis``: those in the input or its padding."""
     size, padding = windows.sizes[axis], windows.padding[axis]
     start = hlo.iota((windows.counts[axis],), 0, INT64) * windows.stride[axis] - padding
     behind = hlo.broadcast_to(hlo.dim_scalar(size + padding), start.shape)

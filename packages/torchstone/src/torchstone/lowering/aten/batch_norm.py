@@ -3,7 +3,7 @@
 Not here: normalization over a sample's own elements (``normalization``).
 
 Each is a composite. Statistics are computed in float32 (float64 for float64).
-Running statistics are returned, never written: mutation is the compiler's part.
+Running statistics are returned, never written: the compiler handles mutation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ aten = namespace("aten")
 
 
 def _others(x: Value) -> list[int]:
-    """All axes but the channels'."""
+    """All axes except the channel axis."""
     return [axis for axis in range(x.rank) if axis != 1]
 
 
@@ -55,7 +55,7 @@ def _training(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Output, batch mean, 1/σ, and the running statistics moved by ``momentum`` (the variance unbiased)."""
+    """Output, batch mean, 1/σ, and the running statistics updated by ``momentum`` (unbiased variance)."""
 
     def kernel(
         x: Value, weight: Optional, bias: Optional, running_mean: Optional, running_var: Optional
@@ -77,7 +77,7 @@ def _training(
 
 
 def _empty(spec: Spec) -> Value:
-    """What PyTorch returns in place of statistics that it did not compute."""
+    """The value that PyTorch returns in place of statistics that it did not compute."""
     return hlo.full(spec.shape, 0, spec.dtype)
 
 
@@ -93,7 +93,7 @@ def batch_norm_functional(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Batch normalization; returns the running statistics as they are afterwards."""
+    """Batch normalization that also returns the updated running statistics."""
     if training:
         return _training(input, weight, bias, running_mean, running_var, momentum, eps, out)
     output, mean, invstd, new_mean, new_var = _specs(out)
@@ -107,7 +107,7 @@ def batch_norm_functional(
 
 
 def _specs(out: Specs) -> list[Spec]:
-    """The results' specs where PyTorch returns all of them."""
+    """The specs of the results for a signature that returns all of them."""
     return [spec for spec in out if spec is not None]
 
 
@@ -121,7 +121,7 @@ def batch_norm_no_training(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Batch normalization by the running statistics."""
+    """Batch normalization with the running statistics."""
     output, mean, invstd = _specs(out)
     result = _inference(input, weight, bias, running_mean, running_var, eps, output)
     return [result, _empty(mean), _empty(invstd)]
@@ -131,7 +131,7 @@ def batch_norm_no_training(
 def batch_norm_no_stats(
     input: Value, weight: Optional, bias: Optional, eps: float, out: Specs
 ) -> list[Optional]:
-    """Batch normalization by the batch's statistics; there are no running ones."""
+    """Batch normalization with the statistics of the batch; there are no running statistics."""
     return _training(input, weight, bias, None, None, 0.0, eps, out)
 
 
@@ -146,7 +146,7 @@ def batch_norm_with_update(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Batch normalization in training; the reserved tensor, a vendor library's workspace, is empty."""
+    """Batch normalization in training. The reserved tensor, a workspace for vendor libraries, is empty."""
     output, mean, invstd, reserve, new_mean, new_var = _specs(out)
     specs = [output, mean, invstd, new_mean, new_var]
     made = _training(input, weight, bias, running_mean, running_var, momentum, eps, specs)
@@ -156,7 +156,7 @@ def batch_norm_with_update(
 def _gradient(
     grad_out: Value, input: Value, weight: Optional, mean: Value, invstd: Value, train: bool, out: Specs
 ) -> list[Optional]:
-    """Gradients to input, weight and bias; in training the statistics depend on the input too."""
+    """Gradients of input, weight and bias. In training the statistics depend on the input too."""
 
     def kernel(grad: Value, x: Value, weight: Optional, mean: Value, invstd: Value) -> Sequence[Value]:
         axes = _others(x)
@@ -191,13 +191,13 @@ def native_batch_norm_backward(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Gradients of batch normalization to input, weight and bias, as far as asked for."""
+    """Gradients of batch normalization with respect to input, weight and bias, if requested."""
     if train:
         mean, invstd = save_mean, save_invstd
     else:
         mean, invstd = running_mean, running_var and _running_invstd(running_var, eps)
     if mean is None or invstd is None:
-        raise LoweringBug(f"batch_norm_backward(train={train}) without the statistics that it needs")
+        raise LoweringBug(f"batch_norm_backward(train={train}) lacks the statistics that it needs")
     return _gradient(grad_out, input, weight, mean, invstd, train, out)
 
 
@@ -214,7 +214,7 @@ def batch_norm_backward(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """:func:`native_batch_norm_backward` under newer names; on the CPU ``save_var`` is 1/σ."""
+    """:func:`native_batch_norm_backward` with newer argument names; on the CPU ``save_var`` is 1/σ."""
     return native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, out
     )

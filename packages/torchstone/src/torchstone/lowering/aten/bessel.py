@@ -1,7 +1,7 @@
 """Bessel functions of the first, second and third kind, and the Airy function.
 
-The approximations and their ranges are those of ATen/native/Math.h, which has
-them from Cephes; so results agree with eager to the last digits. Not here: the
+The approximations and their ranges come from ATen/native/Math.h, which took them
+from Cephes, so results agree with eager to the last digits. Not here: the
 error function (``special``), gamma functions (``gamma``).
 """
 
@@ -28,7 +28,7 @@ _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 _ROOT_OF_PI_INVERSE = 1 / math.sqrt(math.pi)
 
 NO_HALF = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}
-"""What PyTorch's CPU kernels take where they were not written for the 16-bit floats."""
+"""The dtypes of PyTorch's CPU kernels that were not written for 16-bit floats."""
 
 Coefficients = Sequence[float]
 
@@ -41,7 +41,7 @@ def ratio(x: Value, numerator: Coefficients, denominator: Coefficients) -> Value
 
 
 def _scaled_i(size: Value, near: Coefficients, far: Coefficients) -> tuple[Value, Value]:
-    """The series for |x| ≤ 8 and the one beyond, the latter divided by √|x|."""
+    """The series for |x| ≤ 8 and the series for larger |x|. The second is divided by √|x|."""
     outside = hlo.maximum(size, 8.0)  # the unused branch must not divide by zero
     beyond = chebyshev(16.0 / outside - 1.0, far) / hlo.sqrt(outside)
     return chebyshev(size * 0.25 - 1.0, near), beyond
@@ -91,7 +91,7 @@ def _k(x: Value, near: Callable[[Value], Value], far: Coefficients, *, scaled: b
 
 
 def _log_of_half(x: Value) -> Value:
-    """``ln(x / 2)`` where half of the smallest number would be flushed to zero."""
+    """``ln(x / 2)``, also where half of the smallest number would be flushed to zero."""
     return hlo.select(x < 1.0, hlo.log(x) - math.log(2), hlo.log(x * 0.5))
 
 
@@ -159,7 +159,7 @@ def j1(x: Value) -> Value:
     size = hlo.abs_(x)
     square = size * size
     rational = ratio(square, tables.J1_RP, tables.J1_RQ)
-    # The operand last: its product with the rational function alone may be flushed to zero.
+    # Multiply by the operand last: its product with the rational function alone may be flushed to zero.
     near = rational * (square - 14.6819706421238932572) * (square - 49.2184563216946036703) * size
     result = hlo.select(size <= 5.0, near, _oscillating(size, 1, second_kind=False))
     return hlo.select(x < 0.0, -result, result)
@@ -183,12 +183,12 @@ def y1(x: Value) -> Value:
         regular = x * ratio(x * x, tables.Y1_YP, tables.Y1_YQ)
         return regular + (j1(x) * hlo.log(x) - 1.0 / x) * (2.0 / math.pi)
 
-    # In float64: near the first zero two terms cancel.
+    # Use float64: near the first zero two terms cancel.
     return _second_kind(x, in_double(near)(x), 1)
 
 
 def spherical_j0(x: Value) -> Value:
-    """``sin(x) / x``, by its series near 0."""
+    """``sin(x) / x``; near 0 a power series is used."""
     square = x * x
     # 1/(2k+1)! with alternating signs, k = 6 … 0
     near = polynomial(square, [(-1) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)])
@@ -204,7 +204,7 @@ _AIRY_BORDER = 2.09
 
 
 def _airy_series(x: Value) -> Value:
-    """The Maclaurin series in x³ (DLMF 9.4.1), as many terms as the border |x| ≤ 2.09 needs."""
+    """The Maclaurin series in x³ (DLMF 9.4.1), with enough terms for |x| ≤ 2.09."""
     f, g = [1.0], [1.0]
     while f[0] * _AIRY_BORDER ** (3 * len(f)) > epsilon(x) / 64:
         k = 3 * len(f)
@@ -271,5 +271,5 @@ def special_spherical_bessel_j0(x: Value, *, out: Spec) -> Value:
 
 @lowers(aten.special_airy_ai.default, dtypes=NO_HALF)
 def special_airy_ai(x: Value, *, out: Spec) -> Value:
-    """Airy function Ai; in float64, since its angle grows as fast as ``|x|`` to the power 3/2."""
+    """Airy function Ai, in float64 because its phase grows like ``|x|`` to the power 3/2."""
     return in_double(airy_ai)(hlo.convert(x, out.dtype))

@@ -34,17 +34,17 @@ def _xor(a: Value, b: Value) -> Value:
 
 
 def _fits(x: Value, amount: Value) -> Value:
-    """True where a shift by ``amount`` keeps at least one bit: neither negative nor the width or more."""
+    """True where ``amount`` is at least 0 and less than the bit width, so that at least one bit remains."""
     return (amount >= 0) & (amount < x.dtype.bits)
 
 
 def _shift_left(x: Value, amount: Value) -> Value:
-    """``self << other``; 0 where the amount is negative, or the width or more."""
+    """``self << other``; 0 where the amount is negative or at least the bit width."""
     return hlo.select(_fits(x, amount), hlo.shift_left(x, amount), 0)
 
 
 def _shift_right(x: Value, amount: Value) -> Value:
-    """``self >> other`` with the sign; an amount out of range shifts everything out."""
+    """Arithmetic ``self >> other``; an amount out of range shifts out all bits."""
     if x.dtype.is_unsigned:
         return hlo.select(_fits(x, amount), hlo.shift_right_logical(x, amount), 0)
     amount = hlo.select(_fits(x, amount), amount, x.dtype.bits - 1)

@@ -1,7 +1,7 @@
 """``linear_cross_entropy`` in chunks: decomposed to a linear layer and a cross entropy.
 
-Chunks save memory in eager PyTorch; what they compute is the same. In training the
-gradients come along with the loss.
+Chunks save memory in eager PyTorch and compute the same result. In training, the
+operator returns the gradients along with the loss.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def in_one_piece(
     allow_retain_graph: bool,
     *wanted: bool,
 ) -> Any:
-    """The loss and its gradients in input, weight and bias, of which the last arguments say which.
+    """The loss and the requested gradients in input, weight and bias.
 
-    All in ``acc_dtype``: that logits are rounded in between would show in the loss.
+    Everything is computed in ``acc_dtype``: rounding the logits would change the loss.
     """
     if any(wanted) and label_smoothing:
         return NotImplemented
@@ -66,7 +66,7 @@ def _all_to(dtype: torch.dtype, *tensors: Tensor | None) -> list[Any]:
 def _slopes(
     logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
 ) -> Tensor:
-    """The gradient of the mean or summed loss in the logits, both ``(samples, classes)``."""
+    """The gradient of the mean or summed loss in the logits. Both have the shape ``(samples, classes)``."""
     counts = target != ignore_index
     target = torch.where(counts, target, 0)
     shares = counts.to(logits.dtype) if weight is None else torch.where(counts, weight[target], 0)
@@ -96,7 +96,7 @@ def without_reduction(
 
 
 def _register() -> None:
-    """They are custom operators of a module that PyTorch has since 2.13."""
+    """Register the custom operators. They belong to a module that PyTorch has since 2.13."""
     try:
         module: Any = importlib.import_module("torch.nn.modules.linear_cross_entropy")
     except ModuleNotFoundError:

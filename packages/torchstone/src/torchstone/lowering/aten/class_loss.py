@@ -3,8 +3,8 @@
 Not here: pointwise losses (``loss``), log-softmax, CTC.
 
 Each is a composite; 16-bit floats are computed in float32. Classes lie along
-axis 1 of the scores (axis 0 of a single sample); a class index out of range,
-an error in eager PyTorch, is undefined.
+axis 1 of the scores (axis 0 of a single sample). A class index out of range is an
+error in eager PyTorch and undefined here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _class_weights(target: Value, valid: Value, weight: Optional, like: Value) -
 def nll_loss(
     self: Value, target: Value, weight: Optional, reduction: int, ignore_index: int, out: Specs
 ) -> list[Optional]:
-    """Minus the target class's score times its weight; returns the sum of weights too."""
+    """The negated score of the target class times its weight; also returns the sum of the weights."""
 
     def kernel(x: Value, target: Value, weight: Optional) -> Sequence[Value]:
         axis = _class_axis(x)
@@ -55,7 +55,7 @@ def nll_loss(
         place = hlo.expand_dims(hlo.select(valid, target, 0), [axis])
         chosen = hlo.squeeze(hlo.take_along(x, place, axis), [axis])
         weights = _class_weights(target, valid, weight, x)
-        # Selected, not multiplied: an ignored score may be infinite.
+        # Use select, not multiplication: an ignored score may be infinite.
         losses = hlo.select(valid, -chosen * weights, 0.0)
         axes = list(range(losses.rank))
         total = hlo.reduce_sum(weights, axes)
@@ -90,7 +90,7 @@ def nll_loss_backward(
         if reduction == Reduction.MEAN:
             grad = grad / hlo.reshape(total, grad.shape)
         if target.rank == 0:
-            grad = hlo.reshape(grad, ())  # one element of any rank
+            grad = hlo.reshape(grad, ())  # it has one element but may have any rank
         slope = -hlo.broadcast_to(grad, target.shape) * _class_weights(target, valid, weight, x)
         kept = [i for i in range(x.rank) if i != axis]
         here = hlo.eq(hlo.index_of(x, axis), hlo.broadcast_in_dim(target, x.shape, kept))

@@ -74,14 +74,14 @@ lowers_predicate(aten.isneginf.default, kernel=_is_negative_infinite, dtypes=_OR
 lowers_predicate(aten.signbit.default, kernel=hlo.signbit, dtypes=_ORDERED)
 
 
-# Logic: every operand as a bool -----------------------------------------------------------------
+# Logic: each operand is converted to bool -------------------------------------------------------
 
 
 def _register_logic(overload: Any, kernel: Any, meaning: str) -> None:
     def function(self: Value, other: Value, out: Spec) -> Value:
         return kernel(*broadcast((self, other), BOOL, out.shape))
 
-    function.__doc__ = f"{meaning} of the operands as bools."
+    function.__doc__ = f"{meaning} of the operands, converted to bool."
     function.__name__ = function.__qualname__ = str(overload).removeprefix("aten.").partition(".")[0]
     lowers(overload, dtypes=_ALL)(function)
 
@@ -125,7 +125,7 @@ def _bounded(x: Value, low: Any, high: Any, out: Spec) -> Value:
 
 @lowers(aten.clamp.default, aten.clamp.Tensor, dtypes=_ORDERED | FLOAT8)
 def clamp(self: Value, min: Any = None, max: Any = None, *, out: Spec) -> Value:
-    """``min(max(self, min), max)``; a bound that is NaN makes everything NaN."""
+    """``min(max(self, min), max)``; where a bound is NaN, so is the result."""
     return _bounded(self, min, max, out)
 
 

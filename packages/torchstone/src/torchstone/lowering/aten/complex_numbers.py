@@ -91,7 +91,7 @@ lowers_unary(
 
 @lowers(aten.angle.default, dtypes=STANDARD | UNSIGNED)
 def angle(self: Value, out: Spec) -> Value:
-    """The argument of a complex number; of a real one 0 or π, NaN for NaN."""
+    """The argument of a complex number. For a real number it is 0 or π, and NaN for NaN."""
     if self.dtype.is_complex:
         return hlo.atan2(hlo.imag(self), hlo.real(self))
     x = cast(self, opmath(out.dtype))

@@ -1,7 +1,7 @@
-"""Losses that PyTorch composes of other operators, whole.
+"""Losses that PyTorch composes of other operators, kept as one operator.
 
-Each is a composite whose decomposition is PyTorch's own expansion. Only exports
-have them: where PyTorch differentiates, it expands them before. 16-bit floats are
+Each is a composite whose decomposition is PyTorch's own expansion. They occur only
+in exported graphs, because autograd expands them first. 16-bit floats are
 computed in float32.
 """
 
@@ -30,7 +30,7 @@ def cross_entropy_loss(
     expand_wide: Expand,
     out: Spec,
 ) -> list[Value]:
-    """``−log softmax`` at the target classes, or its mean under target probabilities."""
+    """``−log softmax`` at the target classes, or its mean weighted by target probabilities."""
     attributes = {
         "reduction": reduction_name(reduction),
         "ignore_index": ignore_index,
@@ -49,7 +49,7 @@ def l1_loss(self: Value, target: Value, reduction: int, expand_wide: Expand, out
 def kl_div(
     self: Value, target: Value, reduction: int, log_target: bool, expand_wide: Expand, out: Spec
 ) -> list[Value]:
-    """``target · (log target − self)``; ``log_target`` says that ``target`` is the logarithm."""
+    """``target · (log target − self)``. With ``log_target``, ``target`` holds logarithms."""
     attributes = {"reduction": reduction_name(reduction), "log_target": log_target}
     return expanded("kl_div", [self, target], expand_wide, out, attributes)
 
@@ -67,7 +67,7 @@ def triplet_margin_loss(
     expand_wide: Expand,
     out: Spec,
 ) -> list[Value]:
-    """How much nearer than ``margin`` the negative is to the anchor than the positive, if at all."""
+    """``max(d(anchor, positive) − d(anchor, negative) + margin, 0)``, with the ``p``-norm as ``d``."""
     attributes = {
         "reduction": reduction_name(reduction),
         "margin": float(margin),
@@ -82,7 +82,7 @@ def triplet_margin_loss(
 def cosine_embedding_loss(
     input1: Value, input2: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
 ) -> list[Value]:
-    """One minus the cosine of pairs that belong together, the cosine above ``margin`` of the others."""
+    """``1 − cosine`` for pairs with target 1, ``max(cosine − margin, 0)`` for pairs with target −1."""
     attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
     return expanded("cosine_embedding_loss", [input1, input2, target], expand_wide, out, attributes)
 
@@ -91,7 +91,7 @@ def cosine_embedding_loss(
 def margin_ranking_loss(
     input1: Value, input2: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
 ) -> list[Value]:
-    """How far the order of two inputs is from what ``target`` (1 or −1) says, with a margin."""
+    """``max(−target · (input1 − input2) + margin, 0)``, where ``target`` is 1 or −1."""
     attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
     return expanded("margin_ranking_loss", [input1, input2, target], expand_wide, out, attributes)
 
@@ -100,7 +100,7 @@ def margin_ranking_loss(
 def hinge_embedding_loss(
     self: Value, target: Value, margin: float, reduction: int, expand_wide: Expand, out: Spec
 ) -> list[Value]:
-    """The distance where ``target`` is 1, what it lacks to ``margin`` where it is −1."""
+    """``self`` where ``target`` is 1, ``max(margin − self, 0)`` where it is −1."""
     attributes = {"reduction": reduction_name(reduction), "margin": float(margin)}
     return expanded("hinge_embedding_loss", [self, target], expand_wide, out, attributes)
 
@@ -137,7 +137,7 @@ def gaussian_nll_loss(
     expand_wide: Expand,
     out: Spec,
 ) -> list[Value]:
-    """Negative log likelihood of a normal distribution; variances below ``eps`` count as ``eps``."""
+    """Negative log likelihood of a normal distribution; variances are at least ``eps``."""
     attributes = {"reduction": reduction, "full": full, "epsilon": float(eps)}
     return expanded("gaussian_nll_loss", [input, target, var], expand_wide, out, attributes)
 

@@ -1,7 +1,7 @@
-"""Contractions over named and listed axes, whole: einsum, tensordot.
+"""Contractions over named and listed axes: einsum and tensordot, kept as one operator.
 
-Not here: products of matrices and their batches (``matmul``), into which
-PyTorch expands these. Only exports have them whole.
+Not here: products of matrices and their batches (``matmul``), into which PyTorch
+expands these. They occur whole only in exported graphs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ aten = namespace("aten")
 def einsum(
     equation: str, tensors: list[Value], path: list[int] | None, expand: Expand, out: Spec
 ) -> list[Value]:
-    """Products summed over the axes that ``equation`` does not keep; ``path`` is the order of the factors."""
+    """Sum products over the axes that ``equation`` does not keep; ``path`` is the order of contraction."""
     return expanded("einsum", tensors, expand, out, {"equation": equation, "path": path})
 
 
@@ -28,7 +28,7 @@ def einsum(
 def tensordot(
     self: Value, other: Value, dims_self: list[int], dims_other: list[int], expand: Expand, out: Spec
 ) -> list[Value]:
-    """Products summed over pairs of axes."""
+    """Sum products over pairs of axes."""
     attributes = {
         "axes": [axis_of(dim, self.rank) for dim in dims_self],
         "other_axes": [axis_of(dim, other.rank) for dim in dims_other],

@@ -3,8 +3,8 @@
 Not here: scans with a known operator (``scan``); ``associative_scan``, which
 PyTorch expands into slices and calls of the combining function.
 
-Subgraphs arrive as callables from values to a list of values. A size among
-their operands is no value: subgraphs know it from their metadata.
+Subgraphs arrive as callables from values to a list of values. A size among their
+operands is not a value: subgraphs know it from their metadata.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def while_loop(
     *,
     out: tuple[Spec, ...],
 ) -> list[Value]:
-    """The body applied to the carried values for as long as the condition holds."""
+    """Apply the body to the carried values while the condition holds."""
     fixed = _values(additional_inputs)
     carried = _values(carried_inputs)
     if len(carried) != len(out):
@@ -75,7 +75,7 @@ def scan(
     *,
     out: tuple[Spec, ...],
 ) -> list[Value]:
-    """A step repeated over axis 0 of ``xs``; returns the last carry and the stacked results of all steps."""
+    """Repeat a step over axis 0 of ``xs``; return the last carry and the stacked results of all steps."""
     carry, sequences, fixed = _values(init), _values(xs), _values(additional_inputs)
     stacks = [hlo.full(spec.shape, 0, spec.dtype) for spec in out[len(carry) :]]
     count = len(carry)

@@ -1,8 +1,8 @@
 """Copies and changes of dtype, by value or by bits.
 
 Values are immutable, so a copy is the value itself. Not here: real and imaginary
-parts (``complex_numbers``), tensors made from nothing (``creation``), aliases and views with
-another shape (``views``).
+parts (``complex_numbers``), tensors made from shapes and numbers (``creation``), aliases and views
+with another shape (``views``).
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def copy(src: Value, *, out: Spec) -> Value:
 
 @lowers(aten.view.dtype, dtypes=COPYABLE)
 def view_dtype(self: Value, dtype: DType) -> Value:
-    """The same bytes as ``dtype``; the last axis grows or shrinks with the ratio of the widths."""
+    """Reinterpret the bytes as ``dtype``; the last axis grows or shrinks by the ratio of the widths."""
     return _from_bytes(_to_bytes(self, dtype), dtype)
 
 
 def _to_bytes(x: Value, target: DType) -> Value:
-    """``x`` (bools and complex numbers taken apart) in an unsigned or real dtype no wider than ``target``."""
+    """``x`` with bools and complex numbers split into unsigned or real parts no wider than ``target``."""
     if x.dtype is target:
         return x
     if x.dtype.is_bool:
@@ -95,10 +95,10 @@ def _from_bytes(x: Value, target: DType) -> Value:
 
 
 def _merged(x: Value) -> Value:
-    """The last two axes as one."""
+    """Merge the last two axes."""
     return hlo.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
 
 
 def _split(x: Value, size: int) -> Value:
-    """The last axis as two, the new last one of ``size``."""
+    """Split the last axis in two; the new last axis has ``size`` elements."""
     return hlo.reshape(x, (*x.shape[:-1], x.shape[-1] // size, size))

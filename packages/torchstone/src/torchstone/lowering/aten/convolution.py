@@ -1,7 +1,7 @@
 """Convolutions, transposed convolutions and their gradients.
 
-A transposed convolution is the adjoint of a convolution in its input, so its
-gradients are the other two maps of :mod:`..correlation` with the roles exchanged.
+A transposed convolution is the adjoint of a convolution in its input. Its
+gradients are the other two maps of :mod:`..correlation` with swapped roles.
 
 Not here: ``im2col`` and ``col2im`` (``unfold``), pooling.
 """
@@ -26,7 +26,7 @@ aten = namespace("aten")
     aten.convolution.default,
     aten._convolution.default,
     dtypes=INTEGRAL | FLOATING | COMPLEX,
-    # The result's shape says the first; the others choose among PyTorch's own kernels.
+    # The shape of the result determines the first; the others choose among PyTorch's own kernels.
     ignores=("output_padding", "benchmark", "deterministic", "cudnn_enabled", "allow_tf32"),
 )
 def convolution(
@@ -65,7 +65,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> list[Value | None]:
-    """Gradients of a convolution in its input, weight and bias, as far as ``output_mask`` asks for them."""
+    """Gradients of a convolution in its input, weight and bias, as requested by ``output_mask``."""
     large, small = (grad_output, hlo.conj(input)) if transposed else (hlo.conj(input), grad_output)
     windows = Windows.of(large.shape[2:], small.shape[2:], weight.shape[2:], stride, padding, dilation)
     gradients: list[Value | None] = [None, None, None]

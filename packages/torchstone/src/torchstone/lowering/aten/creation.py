@@ -1,8 +1,8 @@
 """Tensors from shapes and numbers: constants, ranges, identity matrices.
 
-Tensors that PyTorch leaves uninitialised (``empty`` and its relatives) are zeros, so
+Tensors that PyTorch leaves uninitialized (``empty`` and its relatives) are zeros, so
 that a program has one meaning. Not here: random numbers (``random``), copies of
-tensors (``conversion``); triangle indices are left to PyTorch's decomposition.
+tensors (``conversion``). Triangle indices are left to PyTorch's decomposition.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def fill_tensor(value: Value, *, out: Spec) -> Value:
     ignores=("self", "size", "stride", "dtype", "other", "self_num_batch_dims"),
 )
 def zeros(*, out: Spec) -> Value:
-    """Zeros, also where PyTorch leaves memory as it was."""
+    """Zeros, also where PyTorch leaves memory uninitialized."""
     return _filled(0, out)
 
 
@@ -154,7 +154,7 @@ def iota(start: Any, step: Any, *, out: Spec) -> Value:
 
 
 def _progression(start: Any, step: Any, out: Spec) -> Value:
-    """``start + i * step``; floats in float64 (as PyTorch's kernel) unless float32 is exact."""
+    """``start + i * step``; floats are computed in float64, as in PyTorch, unless float32 is exact."""
     dtype = out.dtype
     if dtype.is_integer:
         start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
@@ -173,7 +173,7 @@ def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
     dtype = opmath(out.dtype) if out.dtype in FLOATING | COMPLEX else FLOAT64
     first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
     gaps = hlo.optimization_barrier(as_value(max(steps - 1, 1), dtype))
-    pace = (last - first) / gaps  # by a constant, XLA multiplies with the reciprocal, which is inexact
+    pace = (last - first) / gaps  # XLA replaces division by a constant with an inexact multiplication
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
     first, last, pace = (hlo.broadcast_to(n, out.shape) for n in (first, last, pace))
@@ -206,7 +206,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Spec) -> Value:
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Spec) -> Value:
     """``base`` to the power of ``steps`` evenly spaced numbers from ``start`` to ``end``.
 
-    A single number is rounded to the dtype once, not its exponent.
+    If there is only one number, the power is rounded to the dtype and its exponent is not.
     """
     if steps == 1:
         only = as_value(start, COMPLEX128 if out.dtype in COMPLEX else FLOAT64)

@@ -1,9 +1,9 @@
 """Connectionist temporal classification: its loss and gradient (Graves et al. 2006).
 
 Both are recursions over time on the extended targets (blank, label, blank, …,
-blank) in the logarithmic domain. Lengths are values, not shapes: the extended
-targets of a batch are padded to one width, and states beyond a target's own
-length never reach its result.
+blank) in the log domain. Lengths are values, not shapes: the extended targets of
+a batch are padded to one width, and states beyond the length of a target never
+reach its result.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ NEGATIVE = float("-inf")
 
 
 def _lengths(lengths: Value | Sequence[int]) -> Value:
-    """Lengths as int64 ``[batch]``, whether the graph has them as numbers or as a tensor."""
+    """Lengths as int64 ``[batch]``. The graph may hold them as numbers or as a tensor."""
     return hlo.convert(lengths, INT64) if isinstance(lengths, Value) else hlo.constant(list(lengths), INT64)
 
 
 def _column(values: Value, shape: hlo.Shape) -> Value:
-    """``[batch]`` repeated along the states of ``[batch, states]``."""
+    """Repeat ``[batch]`` along the states of ``[batch, states]``."""
     return hlo.broadcast_in_dim(values, shape, [0])
 
 
 def _extended(targets: Value, lengths: Value, states: int, blank: int) -> Value:
-    """The labels of all states, ``[batch, states]``; targets are padded rows or one row after the other."""
+    """The labels of all states, ``[batch, states]``. Targets are padded rows or one concatenated row."""
     batch = lengths.shape[0]
     state = hlo.iota((batch, states), 1, INT64)
     if is_empty(targets.shape):
@@ -54,7 +54,7 @@ def _extended(targets: Value, lengths: Value, states: int, blank: int) -> Value:
 
 
 def _shifted(x: Value, by: int, fill: Any) -> Value:
-    """State s - by at s (``by`` may be negative)."""
+    """Shift states by ``by``, which may be negative: state ``s`` gets the value of state ``s - by``."""
     size = x.shape[1]
     if by > 0:
         return hlo.pad_axis(hlo.slice_axis(x, 1, 0, max(size - by, 0)), fill, 1, min(by, size), 0)
@@ -62,7 +62,7 @@ def _shifted(x: Value, by: int, fill: Any) -> Value:
 
 
 def _log_sum(terms: Sequence[Value]) -> Value:
-    """``log Σ exp``; −inf where all terms are."""
+    """``log Σ exp``; −inf if all terms are −inf."""
     largest = terms[0]
     for term in terms[1:]:
         largest = hlo.maximum(largest, term)
@@ -74,7 +74,7 @@ def _log_sum(terms: Sequence[Value]) -> Value:
 
 
 def _may_skip(labels: Value) -> Value:
-    """True for states that may follow the state two before them: a label that differs from the last one."""
+    """True for states that may follow the state two before them: those with a different label."""
     return hlo.ne(labels, _shifted(labels, 2, -1)) & (hlo.iota(labels.shape, 1, INT64) > 1)
 
 
@@ -108,7 +108,7 @@ def _loss(
         at = [t, hlo.scalar(0, INT32), hlo.scalar(0, INT32)]
         return [hlo.dynamic_update_slice(alphas, hlo.expand_dims(new, [0]), at), new]
 
-    # Time comes first in the loop, so that each step writes one block.
+    # The loop keeps time as the first axis, so that each step writes one block.
     alphas = hlo.full((time, *labels.shape), NEGATIVE, log_probs.dtype)
     alphas, alpha = hlo.fori(hlo.scalar(time, INT32), step, [alphas, nothing])
     last = _column(target_lengths * 2, state.shape)
@@ -199,7 +199,7 @@ def _ctc_loss(
 ) -> Any:
     """Negative log likelihood of each target, and log α for the gradient.
 
-    ``zero_infinity`` matters to the gradient only: PyTorch replaces the loss itself.
+    ``zero_infinity`` affects only the gradient: PyTorch replaces the loss itself.
     """
     states = out[1].shape[2]
 

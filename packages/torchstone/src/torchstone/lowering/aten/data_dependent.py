@@ -1,9 +1,9 @@
-"""Operators whose result has a size that depends on data, in the forms that are given a size.
+"""Operators whose result size depends on data, in the forms that take a size.
 
-``nonzero_static``, ``repeat_interleave`` with ``output_size``, ``masked_select`` of a
-declared size. The forms without one (``nonzero``, ``masked_select``, ``unique``,
-``unique_consecutive``, ``bincount``, indexing by a bool mask) are no programs with
-static shapes; they are reported as unsupported with that reason.
+These are ``nonzero_static``, ``repeat_interleave`` with ``output_size``, and ``masked_select``
+with a declared size. The forms without one (``nonzero``, ``masked_select``, ``unique``,
+``unique_consecutive``, ``bincount``, indexing by a bool mask) cannot be programs with
+static shapes. They are reported as unsupported with that reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
         return hlo.full(out.shape, fill_value, out.dtype)
     size = out.shape[0]
     chosen = hlo.reshape(hlo.convert(self, BOOL), (self.numel,))
-    # Scatter drops what is sent behind the end.
+    # Scatter drops what is sent past the end.
     where = hlo.select(chosen, ordinal(chosen), size)
     places = hlo.iota(chosen.shape, 0, INT64)
     found = hlo.put(hlo.full((size,), -1, INT64), where, places, 0, lambda _, new: new)
@@ -42,12 +42,12 @@ def nonzero_static(self: Value, *, fill_value: int = -1, out: Spec) -> Value:
     return hlo.concatenate([hlo.expand_dims(column, [1]) for column in reversed(columns)], 1)
 
 
-# Without ``output_size`` the size of the result is unknown, and this is not reached.
+# Without ``output_size`` the result has an unknown size and lowering stops before this point.
 @lowers(
     aten.repeat_interleave.Tensor, dtypes=frozenset({INT32, INT64}), ignores=("output_size",), values=REPEATS
 )
 def repeat_interleave(repeats: Value, out: Spec) -> Value:
-    """Each position of 1-d ``repeats`` as often as its element says."""
+    """Each index of 1-d ``repeats``, repeated as often as the element at that index says."""
     counts = hlo.convert(repeats, INT64)
     ends = hlo.associative_scan([counts], 0, lambda a, b: a + b)[0]
     return hlo.convert(insertion_points(ends, hlo.iota(out.shape, 0, INT64), right=True), out.dtype)

@@ -2,7 +2,7 @@
 
 Not here: ``dist`` and ``pairwise_distance``, which PyTorch decomposes into norms.
 
-Each is a composite. Distances are computed from differences, also for p = 2,
+Each is a composite. Distances are computed from differences, even for p = 2,
 where eager may use a matrix product and lose accuracy.
 """
 
@@ -33,12 +33,12 @@ def _differences(x1: Value, x2: Value) -> Value:
 
 def _distances(x1: Value, x2: Value, p: float) -> Value:
     magnitudes = hlo.abs_(_differences(x1, x2))
-    # The largest of no differences is 0, not −inf.
+    # The maximum over no differences is 0, not −inf.
     return hlo.maximum(norm_of_magnitudes(magnitudes, p, [magnitudes.rank - 1]), 0.0)
 
 
 def _gradient(grad: Value, x1: Value, x2: Value, distances: Value, p: float) -> Value:
-    """Gradient to ``x1`` of the distances ``(…, P, R)`` with cotangent ``grad``."""
+    """Gradient in ``x1`` of the distances ``(…, P, R)``, given the cotangent ``grad``."""
     differences = _differences(x1, x2)
     last = [differences.rank - 1]
     size, sign = hlo.abs_(differences), hlo.sign(differences)
@@ -51,13 +51,13 @@ def _gradient(grad: Value, x1: Value, x2: Value, distances: Value, p: float) -> 
         slope = hlo.select(hlo.eq(size, norm), sign, 0.0)
     else:
         ratio = differences / norm if p == 2 else sign * hlo.power(size / norm, p - 1.0)
-        # At 0 the norm has no gradient, nor, for p < 1, has its power.
+        # At 0 the norm has no gradient. For p < 1 neither has its power.
         flat = hlo.eq(norm, 0.0) | hlo.eq(size, 0.0) if p < 1 else hlo.eq(norm, 0.0)
         slope = hlo.select(flat, 0.0, ratio)
     return hlo.reduce_sum(restore(grad, differences.shape, last) * slope, [differences.rank - 2])
 
 
-# compute_mode only chooses between formulas of one meaning.
+# compute_mode only chooses between formulas for the same result.
 
 
 @lowers(aten._cdist_forward.default, dtypes=WIDE, ignores=("compute_mode",))
@@ -68,7 +68,7 @@ def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Optional]:
 
 @lowers(aten._cdist_backward.default, dtypes=WIDE, renamed={"grad": "grad_output"})
 def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec) -> list[Optional]:
-    """Gradient of :func:`cdist` to ``x1``, which without distances is not broadcast yet."""
+    """Gradient of :func:`cdist` in ``x1``; if there are no distances, its batch axes are not broadcast."""
     if is_empty(grad.shape):
         return [hlo.full(out.shape, 0, out.dtype)]
 
@@ -79,7 +79,7 @@ def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, ou
 
 
 def _pair_index(n: int) -> Value:
-    """``(n, n)``: the place of the pair i < j among all pairs in row order; n(n−1)/2, past all, elsewhere."""
+    """``(n, n)``: the index of pair i < j among all pairs in row order; elsewhere n(n−1)/2, past the last."""
     i, j = (hlo.iota((n, n), axis, INT64) for axis in (0, 1))
     place = i * (2 * n - 1 - i) / 2 + (j - i - 1)
     return hlo.select(i < j, place, n * (n - 1) // 2)
@@ -87,7 +87,7 @@ def _pair_index(n: int) -> Value:
 
 @lowers(aten._pdist_forward.default, dtypes=WIDE)
 def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
-    """The ``p``-norm distance of every two rows, in row order."""
+    """The ``p``-norm distance of each pair of rows, in row order."""
 
     def kernel(x: Value) -> Value:
         n = x.shape[0]
@@ -113,7 +113,7 @@ def pdist_backward(grad: Value, self: Value, p: float, pdist: Value, out: Spec) 
         n = x.shape[0]
         index = _pair_index(n)
         index = hlo.minimum(index, hlo.transpose(index, (1, 0)))
-        # One entry more for the diagonal, where nothing differs.
+        # The extra entry stands for the diagonal, where all differences are zero.
         grad, distances = (hlo.take(hlo.pad_axis(pairs, 0, 0, 0, 1), index, 0) for pairs in (grad, distances))
         return _gradient(grad, x, x, distances, p)
 

@@ -1,7 +1,7 @@
-"""Dynamic quantization: a linear layer that quantizes its input by the extremes that it finds.
+"""Dynamic quantization: a linear layer that quantizes its input by its minimum and maximum.
 
-The schema is in :mod:`..quantized_operators`. Steps and rounding are those of PyTorch's
-x86 kernels (``quant_utils.h``, FBGEMM's ``QuantizeAvx2``), so that the integers are equal.
+The schema is in :mod:`..quantized_operators`. Step sizes and rounding follow PyTorch's
+x86 kernels (``quant_utils.h``, FBGEMM's ``QuantizeAvx2``), so the integers are equal.
 Not here: layers between quantized tensors (``quantization``), dynamic quantization in
 exported graphs (``exported_quantization``).
 """
@@ -20,23 +20,23 @@ from ..registry import Spec, lowers
 own = quantized_operators.own
 
 _SMALLEST = float(numpy.float32(6.1e-5))
-"""What replaces smaller scales (``SMALL_SCALE_THRESHOLD``)."""
+"""The scale that replaces any smaller one (``SMALL_SCALE_THRESHOLD``)."""
 
 
 def _extremes(x: Value) -> tuple[Value, Value]:
-    """The least and the greatest element, or zero where that lies beyond them; float64, 0-d."""
+    """The minimum and maximum of the elements and zero; float64, 0-d."""
     axes = list(range(x.rank))
     low, high = hlo.minimum(hlo.reduce_min(x, axes), 0.0), hlo.maximum(hlo.reduce_max(x, axes), 0.0)
     return hlo.convert(low, FLOAT64), hlo.convert(high, FLOAT64)
 
 
 def _narrow(x: Value) -> Value:
-    """float64 with the value that float32 has."""
+    """Round to float32, but keep float64 as the dtype."""
     return hlo.convert(hlo.convert(x, FLOAT32), FLOAT64)
 
 
 def _parameters(x: Value, top: int) -> tuple[Value, Value]:
-    """Scale (a float64 0-d) and zero point (float64, whole) at which ``x`` and zero fill ``[0, top]``."""
+    """Scale and zero point (0-d float64) that map the range of ``x`` and zero to ``[0, top]``."""
     low, high = _extremes(x)
     scale = (high - low) / float(top)
     single = hlo.convert(scale, FLOAT32)
@@ -69,12 +69,12 @@ def quantized_linear_dynamic(
     reduce_range: bool,
     out: Spec,
 ) -> list[Optional]:
-    """``self @ weight.T + bias`` (and its ReLU) of ``self`` in 8 bits, 7 if ``reduce_range``."""
+    """``self @ weight.T + bias`` (and its ReLU) with ``self`` in 8 bits, or 7 if ``reduce_range``."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
         scale, zero = _parameters(x, 127 if reduce_range else 255)
         step = hlo.convert(scale, FLOAT32)
-        # One rounding of product and sum, as by a fused multiplication: the product is exact in float64.
+        # Product and sum are rounded once, as in a fused multiply-add: the product is exact in float64.
         inverse = hlo.convert(1.0 / step, FLOAT64)
         shifted = hlo.convert(x, FLOAT64) * hlo.broadcast_to(inverse, x.shape)
         near = hlo.convert(shifted + hlo.broadcast_to(zero, x.shape), FLOAT32)
@@ -105,7 +105,7 @@ def quantized_linear_dynamic(
 
 
 def _rows(zero_point: list[int], like: Value) -> Value:
-    """A zero point for each row, or one for all."""
+    """One zero point for each row, or one for all rows."""
     if len(zero_point) == 1:
         return hlo.full_like(like, zero_point[0])
     return hlo.broadcast_in_dim(hlo.constant(zero_point, INT32), like.shape, [0])

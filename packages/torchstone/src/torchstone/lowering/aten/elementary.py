@@ -35,7 +35,7 @@ _ALL_REAL = ALL_INTEGRAL | FLOATING
 
 
 def _by_parts(kernel: Callable[[Value], Value], x: Value) -> Value:
-    """A real-linear ``kernel``, part by part on a complex value: an infinite part spoils no other."""
+    """Apply a real-linear ``kernel`` to each part of a complex value, so that infinities stay apart."""
     if x.dtype.is_complex:
         return hlo.complex_(kernel(hlo.real(x)), kernel(hlo.imag(x)))
     return kernel(x)
@@ -68,7 +68,7 @@ lowers_unary(aten.log1p.default, kernel=hlo.log_plus_one, dtypes=_ALL)
 
 
 def _decomposes_in_double(reference: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """PyTorch's decomposition; of float32 operands in float64."""
+    """PyTorch's decomposition, with float32 operands computed in float64."""
 
     def function(*operands: torch.Tensor) -> torch.Tensor:
         if not all(operand.dtype == torch.float32 for operand in operands):
@@ -78,7 +78,7 @@ def _decomposes_in_double(reference: Callable[..., torch.Tensor]) -> Callable[..
     return function
 
 
-# The sum cancels to almost zero; the sine of a large angle hangs on digits that π has lost.
+# The sum cancels to almost zero, and the sine of a large angle depends on digits that π has lost.
 decomposes(aten.logaddexp.default)(_decomposes_in_double(decompositions.logaddexp))
 decomposes(aten.sinc.default)(_decomposes_in_double(decompositions.sinc))
 
@@ -107,15 +107,15 @@ _BY_EXPONENT = {
 
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, dtypes=_ALL | FLOAT8)
 def pow_(self: Any, exponent: Value, *, out: Spec) -> Value:
-    """``self ** exponent``; a negative power of an integer is 0, but for ±1."""
+    """``self ** exponent``; a negative power of an integer is 0, except for ±1."""
     return hlo.convert(_power(*broadcast((self, exponent), opmath(out.dtype), out.shape)), out.dtype)
 
 
 @lowers(aten.pow.Tensor_Scalar, dtypes=_ALL | FLOAT8)
 def pow_number(self: Value, exponent: Any, *, out: Spec) -> Value:
-    """``self ** exponent``; common exponents by multiplication or square root."""
+    """``self ** exponent``; common exponents use multiplication or square roots."""
     (x,) = broadcast((self,), opmath(out.dtype), out.shape)
-    known = not isinstance(exponent, torch.SymInt)  # a symbol must not be compared: that would be a guard
+    known = not isinstance(exponent, torch.SymInt)  # comparing a symbol would add a guard
     if known and exponent in (_BY_EXPONENT if not out.dtype.is_integer else (1, 2, 3)):
         return hlo.convert(_BY_EXPONENT[exponent](x), out.dtype)
     return hlo.convert(_power(x, *broadcast((exponent,), x.dtype, out.shape)), out.dtype)
@@ -134,7 +134,7 @@ def _power(x: Value, exponent: Value) -> Value:
 
 
 def _integer_power(x: Value, exponent: Value) -> Value:
-    """By repeated squaring, wrapping: engines disagree about exponents past the width of the dtype."""
+    """Integer power by repeated squaring, which wraps: engines disagree on exponents beyond the width."""
     axes = range(x.rank)
 
     def going(_: Value, __: Value, rest: Value) -> Value:
@@ -155,7 +155,7 @@ def _integer_power(x: Value, exponent: Value) -> Value:
     return hlo.select(exponent < 0, inverse, power)
 
 
-# Rounding: an integer is what it is ------------------------------------------------------------
+# Rounding: integers are unchanged ---------------------------------------------------------------
 
 
 def _rounding(kernel: Any) -> Any:
@@ -180,7 +180,7 @@ lowers_unary(aten.frac.default, kernel=_fraction, dtypes=FLOATING)
 
 @lowers(aten.round.decimals, dtypes=_ALL_REAL)
 def round_decimals(self: Value, decimals: int = 0, *, out: Spec) -> Value:
-    """Rounded half to even to ``decimals`` places after the point (negative: before it)."""
+    """Round half to even to ``decimals`` places after the point (negative: before it)."""
     if not self.dtype.is_floating:
         return self
     x = hlo.convert(self, opmath(self.dtype))

@@ -1,9 +1,9 @@
 """Bags of embeddings: sums, means and maxima of rows, bag by bag, and the gradients.
 
 Composites ``torchstone.embedding_bag`` and ``torchstone.embedding_bag_backward``.
-A scan turns offsets into the bag of every index, and scatters combine the rows,
-a part of the indices at a time: the rows of all of them would fill far more memory
-than the table and the bags do.
+A scan turns offsets into the bag of each index, and scatters combine the rows. The
+scatters take a part of the indices at a time: the rows of all indices would need far
+more memory than the table and the bags.
 Not here: plain embeddings (``gathering``, ``index_updates``).
 """
 
@@ -32,13 +32,13 @@ _MODES = ("sum", "mean", "max")
 NOWHERE = -1
 """A position that scatter drops."""
 _PART = 1 << 16
-"""Elements of the rows that are gathered at once: they stay in a processor's second-level cache."""
+"""The number of row elements to gather at once. They fit in a processor's second-level cache."""
 
 Step = Callable[..., Sequence[Value]]
 
 
 def bag_of_each(offsets: Value, bags: hlo.Dim, count: hlo.Dim) -> Value:
-    """The bag of each of ``count`` indices, from where the bags start: int32 or int64 ``(count,)``."""
+    """The bag of each of ``count`` indices, given where each bag starts: int32 or int64 ``(count,)``."""
     kind = counter(bags, count)
     starts = hlo.slice_axis(offsets, 0, 0, bags)
     marks = hlo.put(hlo.full((count,), 0, kind), starts, hlo.full((bags,), 1, kind), 0, add)
@@ -46,9 +46,10 @@ def bag_of_each(offsets: Value, bags: hlo.Dim, count: hlo.Dim) -> Value:
 
 
 def _by_parts(vectors: Sequence[Value], width: hlo.Dim, step: Step, state: Sequence[Value]) -> list[Value]:
-    """The state after ``step(start, *parts, *state)`` for part after part of 1-d ``vectors`` of one length.
+    """Run ``step(start, *parts, *state)`` over successive parts of 1-d ``vectors`` and return the last state.
 
-    ``start`` (0-d int64) is where the parts begin; rows of ``width`` for a part's elements stay in cache.
+    The vectors have the same length. ``start`` (0-d int64) is where the parts begin. A part is so short that
+    its rows, of ``width`` elements each, stay in cache.
     """
     count = vectors[0].shape[0]
     if not isinstance(count, int) or not isinstance(width, int):
@@ -75,12 +76,12 @@ def _real(indices: Value, padding_idx: int) -> Value:
 
 
 def _rowwise(x: Value, like: Value) -> Value:
-    """One number per row, repeated along the row."""
+    """Repeat one number per row along the row."""
     return hlo.broadcast_in_dim(hlo.convert(x, like.dtype), like.shape, [0])
 
 
 def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, bags: hlo.Dim) -> Value:
-    """The sum of the rows in each bag, each row times its ``scale``."""
+    """The sum of the rows in each bag, where each row is multiplied by its ``scale``."""
 
     def step(_: Value, indices: Value, where: Value, *rest: Value) -> Sequence[Value]:
         rows = hlo.take(weight, indices, 0)
@@ -95,7 +96,7 @@ def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, 
 
 
 def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tuple[Value, Value]:
-    """The maximum of each column in each bag, and the first index that has it; zeros for an empty bag."""
+    """The maximum of each column in each bag, and the first index that has it. An empty bag gives zeros."""
     width = weight.shape[1]
     kind = counter(indices.shape[0])
     shape, never = (bags, width), hlo.highest(kind)
@@ -118,10 +119,10 @@ def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tupl
 
 
 def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
-    return "a sparse gradient is no strided tensor; use sparse=False" if arguments["sparse"] else None
+    return "a sparse gradient is not a strided tensor; use sparse=False" if arguments["sparse"] else None
 
 
-# Sparse gradients and their scale are matters of autograd.
+# Only autograd uses sparse gradients and their scale.
 @lowers(
     aten._embedding_bag.default,
     aten._embedding_bag_forward_only.default,
@@ -141,12 +142,12 @@ def embedding_bag(
     *,
     out: tuple[Spec, Spec, Spec, Spec],
 ) -> Sequence[Value | None]:
-    """Rows of ``weight`` summed, averaged or maximised bag by bag.
+    """Rows of ``weight``, summed, averaged or maximized for each bag.
 
     Returns the result, the bag of each index, the size of each bag without its
     padding and, for maxima, the row that each came from. As in PyTorch's kernel, sums
-    have zeros for both of the last, means have the sizes twice, and the bags of indices
-    are left out where its own backward can do without.
+    return zeros for the last two, and means return the sizes twice. The bags of indices
+    are left out where PyTorch's backward does not need them.
     """
     count = indices.shape[0]
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
@@ -208,7 +209,7 @@ def embedding_bag_dense_backward(
     *,
     out: Spec,
 ) -> Value | None:
-    """The gradient of the rows, from the bag of each index."""
+    """The gradient of the rows, given the bag of each index."""
 
     def kernel(
         grad: Value, indices: Value, bag: Value, sizes: Value, maximum: Value, scale: Value | None
@@ -270,7 +271,7 @@ def embedding_bag_backward(
     *,
     out: Spec,
 ) -> Value | None:
-    """The gradient of the rows; where the forward left the bags of indices out, from the offsets."""
+    """The gradient of the rows. If the forward pass left out the bags of indices, offsets give them."""
     bag = _bags(grad, indices, offsets, offset2bag)
     return embedding_bag_dense_backward(
         grad,
@@ -293,7 +294,7 @@ def _bags(grad: Value, indices: Value, offsets: Value, offset2bag: Value) -> Val
     return offset2bag
 
 
-# Only sums have weights for each sample.
+# Only sums have per-sample weights.
 @lowers(aten._embedding_bag_per_sample_weights_backward.default, dtypes=FLOATING, ignores=("mode",))
 def embedding_bag_per_sample_weights_backward(
     grad: Value,
@@ -305,7 +306,7 @@ def embedding_bag_per_sample_weights_backward(
     *,
     out: Spec,
 ) -> Value:
-    """For each index the product of its row with the gradient of its bag; zero for padding."""
+    """For each index, the dot product of its row and the gradient of its bag; zero for padding."""
     if is_empty(out.shape) or is_empty(grad.shape):
         return hlo.full(out.shape, 0, out.dtype)
     wide = opmath(out.dtype)

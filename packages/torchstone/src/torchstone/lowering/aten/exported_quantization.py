@@ -1,8 +1,8 @@
-"""Quantization in exported graphs: the operators ``quantized_decomposed`` that PT2E (torchao) inserts.
+"""Quantization in exported graphs: the ``quantized_decomposed`` operators that PT2E (torchao) inserts.
 
-They take and give plain integer tensors within a declared range. Parameters are
-numbers (static quantization), tensors of one element that the graph computes
-(dynamic quantization), or one for each channel. Not here: parameters for each token
+They take and return plain integer tensors within a declared range. Parameters are
+numbers (static quantization), one-element tensors that the graph computes
+(dynamic quantization), or one per channel. Not here: parameters per token
 or group (``group_quantization``), PyTorch's quantized tensors and layers (``quantization``).
 """
 
@@ -33,7 +33,7 @@ NOT_QUANTIZED = dict.fromkeys(EVERY - INPUTS, "PT2E quantizes float32, float16 a
 NOT_STORED = dict.fromkeys(EVERY - STORED, "PT2E stores integers of 8, 16 or 32 bits")
 
 
-# Parameters known, or for each channel -------------------------------------------------
+# Known or per-channel parameters -------------------------------------------------------
 
 
 def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, out: Spec) -> Value:
@@ -45,7 +45,7 @@ def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, o
     decomposed.quantize_per_tensor.default,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize_per_tensor(
     input: Value, scale: float, zero_point: int, quant_min: int, quant_max: int, out: Spec
@@ -69,7 +69,7 @@ def quantize_per_tensor(
     decomposed.dequantize_per_tensor.default,
     dtypes=STORED,
     gaps=NOT_STORED,
-    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
+    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three do not affect the result
 )
 def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec) -> list[Optional]:
     """``(input - zero_point) * scale``."""
@@ -85,7 +85,7 @@ def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec
     decomposed.quantize_per_channel.default,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize_per_channel(
     input: Value,
@@ -112,7 +112,7 @@ def quantize_per_channel(
     decomposed.dequantize_per_channel.default,
     dtypes=STORED,
     gaps=NOT_STORED,
-    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
+    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three do not affect the result
 )
 def dequantize_per_channel(
     input: Value, scales: Value, zero_points: Value | None, axis: int, out: Spec
@@ -134,7 +134,7 @@ def dequantize_per_channel(
 
 
 def _everywhere(number: Value, like: Value) -> Value:
-    """A tensor of one element over the shape of another, in its dtype."""
+    """Broadcast a one-element tensor to the shape of another, in its own dtype."""
     return hlo.broadcast_to(hlo.reshape(hlo.convert(number, like.dtype), ()), like.shape)
 
 
@@ -142,15 +142,15 @@ def _everywhere(number: Value, like: Value) -> Value:
     decomposed.quantize_per_tensor.tensor,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize_by_tensors(
     input: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:
-    """:func:`quantize_per_tensor` with scale and zero point from tensors of one element."""
+    """:func:`quantize_per_tensor` with a scale and a zero point from one-element tensors."""
 
     def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
-        x = hlo.convert(x, FLOAT32)  # it has become as wide as the scale
+        x = hlo.convert(x, FLOAT32)  # the scale's dtype
         inverse = _everywhere(1.0 / hlo.convert(scale, FLOAT64), x)
         return _on_grid(x, inverse, _everywhere(zero_point, x), quant_min, quant_max, out)
 
@@ -162,10 +162,10 @@ def quantize_by_tensors(
     decomposed.dequantize_per_tensor.tensor,
     dtypes=STORED,
     gaps=NOT_STORED,
-    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three are not computed with
+    ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three do not affect the result
 )
 def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Spec) -> list[Optional]:
-    """:func:`dequantize_per_tensor` with scale and zero point from tensors of one element."""
+    """:func:`dequantize_per_tensor` with a scale and a zero point from one-element tensors."""
 
     def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
         wide = hlo.convert(x, opmath(out.dtype))
@@ -175,21 +175,21 @@ def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Sp
 
 
 _STEPS = {FLOAT16: (5, 10), BFLOAT16: (8, 7)}
-"""Exponent and mantissa bits."""
+"""The numbers of exponent and mantissa bits."""
 
 
 def _rounded(x: Value, dtype: DType) -> Value:
-    """float32 rounded to ``dtype``."""
+    """Round a float32 value to ``dtype``."""
     return hlo.reduce_precision(x, *_STEPS[dtype]) if dtype in _STEPS else x
 
 
 def _extent(x: Value, width: float, eps: float, dtype: DType) -> Value:
-    """The scale at which ``x`` is ``width`` steps wide, at least ``eps``."""
+    """The scale at which ``x`` spans ``width`` steps; at least ``eps``."""
     return hlo.maximum(_rounded(quotient(x, hlo.full_like(x, width)), dtype), eps)
 
 
 def _extremes(x: Value) -> tuple[Value, Value]:
-    """The least and the greatest element, or zero where that lies beyond them."""
+    """The minimum and maximum of the elements and zero."""
     axes = list(range(x.rank))
     return hlo.minimum(hlo.reduce_min(x, axes), 0.0), hlo.maximum(hlo.reduce_max(x, axes), 0.0)
 
@@ -198,12 +198,12 @@ def _extremes(x: Value) -> tuple[Value, Value]:
     decomposed.choose_qparams.tensor,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the range says it
+    ignores=("dtype",),  # the range determines it
 )
 def choose_qparams(
     input: Value, quant_min: int, quant_max: int, eps: float, out: Sequence[Spec]
 ) -> list[Optional]:
-    """Scale and zero point at which the elements of ``input``, and zero, fill the range."""
+    """The scale and zero point that map the elements of ``input``, and zero, to the full range."""
 
     def kernel(x: Value) -> list[Value]:
         low, high = _extremes(x)
@@ -219,7 +219,7 @@ def choose_qparams(
 def choose_qparams_symmetric(
     input: Value, quant_min: int, quant_max: int, eps: float, dtype: DType, out: Sequence[Spec]
 ) -> list[Optional]:
-    """The scale at which the largest magnitude in ``input`` fills half of the range."""
+    """The scale at which the largest magnitude in ``input`` spans half of the range."""
     middle = 128 if dtype is UINT8 else 0
 
     def kernel(x: Value) -> list[Value]:
@@ -238,5 +238,5 @@ def choose_qparams_symmetric(
 
 @decomposes(decomposed.convert_element_type.no_fuse)
 def convert_element_type(input: torch.Tensor, dtype: torch.dtype) -> Any:
-    """A conversion that PyTorch's own compiler keeps apart from its neighbours."""
+    """A conversion that PyTorch's own compiler does not fuse with its neighbors."""
     return torch.ops.prims.convert_element_type.default(input, dtype)

@@ -3,7 +3,7 @@
 Not here: elementwise ``maximum``/``minimum``/``clamp``, running extremes
 (``scan``), order statistics.
 
-NaN wins over every number; among equals the first position counts.
+NaN wins over every number. Among equal elements the first position counts.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ lowers_reduction(aten.amin.default, aten.min.default, kernel=hlo.reduce_min, dty
 
 @lowers(aten.aminmax.default, dtypes=ORDERED, ignores=("keepdim",))
 def aminmax(self: Value, dim: int | None = None, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """Smallest and largest element over one axis or all."""
+    """The smallest and largest element over one axis or all axes."""
     axes = axes_of(dim, self.rank)
     return finish(hlo.reduce_min(self, axes), out[0]), finish(hlo.reduce_max(self, axes), out[1])
 
 
 def extreme(x: Value, axis: int, reduce: Reduce) -> tuple[Value, Value]:
-    """The extreme along ``axis`` and the first index at which it stands."""
+    """The extreme along ``axis`` and the first index where it occurs."""
     if not x.rank:
         return x, hlo.scalar(0, INT64)
     best = reduce(x, [axis])
     found = hlo.eq(x, restore(best, x.shape, [axis]))
     if x.dtype.is_floating:
-        # If there is a NaN, it is the extreme, and equals nothing.
+        # If there is a NaN, it is the extreme, but it does not equal itself.
         found = found | hlo.is_nan(x)
     index = hlo.select(found, hlo.index_of(x, axis), hlo.highest(INT64))
     return best, hlo.reduce_min(index, [axis])
@@ -78,11 +78,11 @@ def _position(name: str, self: Value, dim: int | None, out: Spec, reduce: Reduce
 
 @lowers(aten.argmax.default, dtypes=REAL, ignores=("keepdim",))
 def argmax(self: Value, dim: int | None = None, *, out: Spec) -> Value:
-    """First index of the largest element along ``dim`` (``None``: of all, in row-major order)."""
+    """First index of the largest element along ``dim``. If ``dim`` is None, index in row-major order."""
     return _position("argmax", self, dim, out, hlo.reduce_max)
 
 
 @lowers(aten.argmin.default, dtypes=REAL, ignores=("keepdim",))
 def argmin(self: Value, dim: int | None = None, *, out: Spec) -> Value:
-    """First index of the smallest element along ``dim`` (``None``: of all, in row-major order)."""
+    """First index of the smallest element along ``dim``. If ``dim`` is None, index in row-major order."""
     return _position("argmin", self, dim, out, hlo.reduce_min)

@@ -1,9 +1,8 @@
-"""Fourier transforms: what every function of ``torch.fft`` comes down to.
+"""Fourier transforms: the operators behind all functions of ``torch.fft``.
 
 StableHLO transforms the last one to three axes and divides inverse transforms
-by the number of elements; here the axes are brought there, more of them are
-transformed in turn, and the norm is PyTorch's. Transformed axes have static
-sizes.
+by the number of elements. This module moves the axes there, transforms further
+axes in turn, and applies PyTorch's norm. Transformed axes have static sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Kind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
 
 
 def transform(x: Value, kind: Kind, dims: Sequence[int], last: int) -> Value:
-    """``kind`` over one to three ``dims``; ``last`` is the real signal's size along the last of them."""
+    """Apply ``kind`` to one to three ``dims``; ``last`` is the real signal's size along the last of them."""
     axes = [dim % x.rank for dim in dims]
     rest = [axis for axis in range(x.rank) if axis not in axes]
     order = [*rest, *axes]
@@ -45,7 +44,7 @@ def complex_transform(x: Value, dims: Sequence[int], *, forward: bool) -> Value:
 
 
 def normalized(result: Value, count: int, normalization: int, *, forward: bool) -> Value:
-    """Apply ATen's norm (0 none, 1 by root, 2 by ``count``) to a transform of ``count`` elements."""
+    """Apply ATen's norm (0: none, 1: by root, 2: by ``count``) to a transform of ``count`` elements."""
     wanted = (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization]
     factor = wanted if forward else wanted * count
     if factor == 1.0:
@@ -60,13 +59,13 @@ def _count(x: Value, dims: Sequence[int]) -> int:
 
 
 def _empty(out: Spec) -> Value | None:
-    """The result where there is no signal to transform."""
+    """The result if there is no signal to transform."""
     return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else None
 
 
 @lowers(aten._fft_c2c.default, dtypes=COMPLEX)
 def _fft_c2c(self: Value, dim: list[int], normalization: int, forward: bool, *, out: Spec) -> Value:
-    """Complex transform or, if not ``forward``, its inverse."""
+    """Complex Fourier transform, or its inverse if not ``forward``."""
     if not dim:
         return self
     result = _empty(out)
@@ -77,7 +76,7 @@ def _fft_c2c(self: Value, dim: list[int], normalization: int, forward: bool, *, 
 
 @lowers(aten._fft_r2c.default, dtypes=frozenset({FLOAT32, FLOAT64}))
 def _fft_r2c(self: Value, dim: list[int], normalization: int, onesided: bool, *, out: Spec) -> Value:
-    """Transform of a real signal; ``onesided`` keeps the first half of the last dimension."""
+    """Transform a real signal; ``onesided`` keeps the first half of the last dimension."""
     result = _empty(out)
     if result is None and onesided:
         half = transform(self, "RFFT", dim[-1:], self.shape[dim[-1]])
@@ -89,7 +88,7 @@ def _fft_r2c(self: Value, dim: list[int], normalization: int, onesided: bool, *,
 
 @lowers(aten._fft_c2r.default, dtypes=COMPLEX)
 def _fft_c2r(self: Value, dim: list[int], normalization: int, last_dim_size: int, *, out: Spec) -> Value:
-    """Inverse transform of a half spectrum to a real signal of ``last_dim_size``."""
+    """Transform half a spectrum back to a real signal of ``last_dim_size``."""
     result = _empty(out)
     if result is None:
         spectrum = complex_transform(self, dim[:-1], forward=False)
@@ -98,10 +97,10 @@ def _fft_c2r(self: Value, dim: list[int], normalization: int, last_dim_size: int
     return normalized(result, count, normalization, forward=False)
 
 
-# The result's own dtype says ``dtype``.
+# The dtype of the result already reflects ``dtype``.
 @lowers(aten.fft_fftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
-    """The frequencies of a complex transform of ``n`` samples at distance ``d``, negative ones last."""
+    """The frequencies of a complex transform of ``n`` samples with spacing ``d``; negative ones come last."""
 
     def kernel() -> Value:
         index = hlo.iota((n,), 0, opmath(out.dtype))
@@ -113,7 +112,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
 
 @lowers(aten.fft_rfftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
-    """The frequencies of a real signal's transform, none of them negative."""
+    """The nonnegative frequencies of a real signal's transform."""
 
     def kernel() -> Value:
         return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * (1.0 / (n * d)), out.dtype)
@@ -123,13 +122,13 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
 
 @lowers(aten.fft_fftshift.default, dtypes=COPYABLE)
 def fftshift(self: Value, dim: list[int] | None, expand: Expand, out: Spec) -> list[Value]:
-    """The zero frequency moved to the middle of each of ``dim`` (of all axes without it)."""
+    """Move the zero frequency to the middle of each axis in ``dim`` (by default, of all axes)."""
     return expanded("fftshift", [self], expand, out, {"axes": _shifted_axes(dim, self.rank)})
 
 
 @lowers(aten.fft_ifftshift.default, dtypes=COPYABLE)
 def ifftshift(self: Value, dim: list[int] | None, expand: Expand, out: Spec) -> list[Value]:
-    """The zero frequency moved back to the front."""
+    """Move the zero frequency back to the front."""
     return expanded("ifftshift", [self], expand, out, {"axes": _shifted_axes(dim, self.rank)})
 
 

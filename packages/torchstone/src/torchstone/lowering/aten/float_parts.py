@@ -1,6 +1,6 @@
 """Sign, mantissa and exponent of floating-point numbers.
 
-Subnormal numbers are taken apart by their bits, because engines may flush them to
+Subnormal numbers are split by their bits, because engines may flush them to
 zero in arithmetic. Not here: rounding (``elementary``), classification
 (``comparison``).
 """
@@ -37,7 +37,7 @@ def nextafter(self: Value, other: Value, *, out: Spec) -> Value:
 
 @lowers(aten.frexp.Tensor, dtypes=FLOATING)
 def frexp(self: Value, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """Mantissa with 0.5 ≤ |m| < 1 and int32 exponent; zero, infinity and NaN are their own mantissa."""
+    """Mantissa with 0.5 ≤ |m| < 1, and int32 exponent. Zero, infinity and NaN are their own mantissa."""
     x = hlo.convert(self, opmath(self.dtype))
     width, low = x.dtype.bits, _MANTISSA_BITS[x.dtype]
     integer = INT64 if width == 64 else INT32
@@ -45,9 +45,9 @@ def frexp(self: Value, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
     bits = hlo.bitcast(x, integer)
     fraction = bits & ((1 << low) - 1)
     exponent = hlo.shift_right_logical(bits, low) & largest
-    # Not bits << 1 == 0: LLVM makes a comparison of floats of it, to which a subnormal may be zero.
+    # Not bits << 1 == 0: LLVM turns it into a float comparison, which may treat a subnormal as zero.
     zero = hlo.eq(fraction | exponent, 0)
-    # A subnormal fraction is shifted until its leading one is where the hidden one would be.
+    # Shift a subnormal fraction until its leading one reaches the place of the hidden bit.
     shift = hlo.count_leading_zeros(fraction) - (width - 1 - low)
     subnormal = hlo.eq(exponent, 0) & hlo.ne(fraction, 0)
     exponent = hlo.select(subnormal, 1 - shift, exponent)

@@ -1,8 +1,7 @@
-"""Fractional max pooling: windows of one size at pseudo-random places, and the gradient.
+"""Fractional max pooling: windows of one size at pseudorandom places, and the gradient.
 
-The random numbers are an operand; where the windows begin follows from them as
-in aten/src/ATen/native/FractionalMaxPooling.h, in the operand's own precision.
-
+The random numbers are an operand. They determine where the windows begin, as in
+aten/src/ATen/native/FractionalMaxPooling.h, in the operand's own precision.
 Not here: other pooling.
 """
 
@@ -31,7 +30,7 @@ def fractional_max_pool2d(
     random_samples: Value,
     out: tuple[Spec, Spec],
 ) -> tuple[Value, Value]:
-    """Maximum of each window of a plane, and its position; the samples are those of width, then height."""
+    """Maximum of each window of a plane, and its position. Samples are ordered width, then height."""
     return _fractional(self, kernel_size, output_size, hlo.reverse(random_samples, [2]), out[0])
 
 
@@ -43,7 +42,7 @@ def fractional_max_pool3d(
     random_samples: Value,
     out: tuple[Spec, Spec],
 ) -> tuple[Value, Value]:
-    """Maximum of each window of a volume, and its position; the samples are those of the axes in order."""
+    """Maximum of each window of a volume, and its position. Samples are in the order of the axes."""
     return _fractional(self, kernel_size, output_size, random_samples, out[0])
 
 
@@ -66,7 +65,7 @@ def _fractional(
 
 
 def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
-    """Where the windows begin along one axis: ``(n, c)`` samples to ``(n, c, count)``, int32."""
+    """Where the windows begin along one axis: maps ``(n, c)`` samples to int32 ``(n, c, count)``."""
     shape = (*sample.shape, count)
     if count > 1:
         alpha = hlo.scalar(size - kernel, sample.dtype) / hlo.scalar(count - 1, sample.dtype)
@@ -79,7 +78,7 @@ def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
 
 
 def _taken(x: Value, positions: Value, axis: int) -> Value:
-    """``x`` with ``axis`` replaced by the last two of ``positions``, ``(n, c, windows, kernel)``."""
+    """``x`` with ``axis`` replaced by the last two axes of ``positions``, ``(n, c, windows, kernel)``."""
     sizes = [1 if i in (0, 1, axis) else dim for i, dim in enumerate(x.shape)]
     behind = range(axis + 2, x.rank + 1)
     return hlo.gather(
@@ -98,20 +97,20 @@ def _taken(x: Value, positions: Value, axis: int) -> Value:
 @lowers(
     aten.fractional_max_pool2d_backward.default,
     dtypes=FLOATING,
-    ignores=("kernel_size", "output_size"),  # the positions say where everything goes
+    ignores=("kernel_size", "output_size"),  # the positions determine the destinations
 )
 def fractional_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _backward(grad_output, self, indices, 2)
 
 
 @lowers(
     aten.fractional_max_pool3d_backward.default,
     dtypes=FLOATING,
-    ignores=("kernel_size", "output_size"),  # the positions say where everything goes
+    ignores=("kernel_size", "output_size"),  # the positions determine the destinations
 )
 def fractional_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _backward(grad_output, self, indices, 3)
 
 

@@ -67,11 +67,11 @@ _DIGAMMA_FAR = table("""
 
 _DIGAMMA_ROOT = 1.46163213253021240234375
 _DIGAMMA_ROOT_REST = 1.243814993891890776e-8
-"""The root of digamma: a float32 and what it lacks."""
+"""The root of digamma as a float32, and the remainder."""
 
 
 def _lgamma_of_positive(x: Value) -> Value:
-    """Zeros at 1 and 2 are factored out; beyond 2.5 the recurrence, beyond 8 Stirling's series."""
+    """Factor out the zeros at 1 and 2; use the recurrence beyond 2.5 and Stirling's series beyond 8."""
     small = x < 0.5
     y, product = x, hlo.full_like(x, 1)
     for _ in range(6):
@@ -94,7 +94,7 @@ def lgamma(x: Value) -> Value:
     """Logarithm of the absolute value of the gamma function."""
     size = hlo.abs_(x)
     positive = _lgamma_of_positive(size)
-    # Reflection; π times an exact distance to the next integer keeps the digits of the sine.
+    # Reflection. Multiplying π by the exact distance to the nearest integer keeps the digits of the sine.
     distance = size - hlo.round_nearest_even(size)
     sine = hlo.abs_(hlo.sine(distance * math.pi))
     reflected = math.log(math.pi) - hlo.log(size * sine) - positive
@@ -109,7 +109,7 @@ def digamma(x: Value) -> Value:
     """Derivative of the logarithm of the gamma function; ∓inf at ±0, NaN at negative integers."""
     negative = x < 0.0
     result = _digamma_of_positive(hlo.select(negative, 1.0 - x, x))
-    # π / tan(πx) by the exact distance to the nearest integer or half.
+    # π / tan(πx) from the exact distance to the nearest integer or half-integer.
     offset = x - hlo.round_nearest_even(x)
     near_half = hlo.abs_(offset) > 0.25
     tangent = hlo.tan(hlo.select(near_half, 0.5 - hlo.abs_(offset), offset) * math.pi)
@@ -122,7 +122,7 @@ def digamma(x: Value) -> Value:
 
 
 def _digamma_of_positive(x: Value) -> Value:
-    """The root is factored out on [1, 2]; there lead recurrences; beyond 10 the asymptotic series."""
+    """Shift x to [1, 2] by recurrence and factor out the root; beyond 10 use the asymptotic series."""
     below = x < 1.0
     y, total = hlo.select(below, x + 1.0, x), hlo.select(below, -1.0 / x, hlo.zeros_like(x))
     for _ in range(8):
@@ -159,7 +159,7 @@ _EULER_MACLAURIN = table("""
 
 
 def zeta(x: Value, q: Value) -> Value:
-    """Hurwitz's zeta function: terms up to q + n > 9, then Euler and Maclaurin's formula (Cephes, zeta.c)."""
+    """Hurwitz zeta function: terms up to q + n > 9, then the Euler–Maclaurin formula (Cephes, zeta.c)."""
     pole = (q <= 0.0) & hlo.eq(q, hlo.floor(q))
     undefined = (x < 1.0) | (q <= 0.0) & ~pole & hlo.ne(x, hlo.floor(x))
     settled = undefined | pole | hlo.eq(x, 1.0)
@@ -186,7 +186,7 @@ def zeta(x: Value, q: Value) -> Value:
     for i, divisor in enumerate(_EULER_MACLAURIN):
         factor = factor * (x + 2.0 * i)
         power = power / a
-        # For a large x the factor overflows, but the power vanished long before.
+        # For a large x the factor overflows, but by then the power is already zero.
         total = total + hlo.select(hlo.eq(power, 0.0), power, factor * power / divisor)
         factor = factor * (x + (2.0 * i + 1.0))
         power = power / a
@@ -210,7 +210,7 @@ def polygamma(n: int, self: Value, *, out: Spec) -> Value:
 
 
 # Incomplete gamma functions ---------------------------------------------------------
-# The regions and methods are those of SciPy (DLMF 8.7, 8.9, 8.11, 8.12), which ATen has too.
+# The regions and methods are SciPy's (DLMF 8.7, 8.9, 8.11, 8.12), which ATen uses too.
 
 _LANCZOS_G = 6.024680040776729583740234375
 _LANCZOS_NUMERATOR = table("""
@@ -228,7 +228,7 @@ _LANCZOS_DENOMINATOR = table("""
 
 
 def _lanczos(a: Value) -> Value:
-    """Lanczos' sum, scaled by e^g: a ratio in 1/a for a > 1, so that nothing overflows."""
+    """Lanczos sum, scaled by e^g. For a > 1 it is a ratio in 1/a, so that nothing overflows."""
     inverse = 1.0 / hlo.maximum(a, 1.0)
     large = polynomial(inverse, _LANCZOS_NUMERATOR) / polynomial(inverse, _LANCZOS_DENOMINATOR)
     small = hlo.minimum(a, 1.0)
@@ -245,7 +245,7 @@ def _leading_factor(a: Value, x: Value) -> Value:
     moderate = hlo.exponential(a - x) * power
     ratio = (x - a - (_LANCZOS_G - 0.5)) / shifted
     huge = hlo.exponential(a * (hlo.log_plus_one(ratio) - ratio) + x * (0.5 - _LANCZOS_G) / shifted)
-    # A power near the smallest float32 would be flushed to zero.
+    # Near the smallest float32, a power would be flushed to zero.
     close = scale * hlo.select((a < 200.0) & (x < 200.0) & (power > 1e-30), moderate, huge)
     return hlo.select(hlo.abs_(a - x) > hlo.abs_(a) * 0.4, apart, close)
 
@@ -256,7 +256,7 @@ _LONGEST = 2000
 def _until_settled(
     wanted: Value, step: Callable[..., tuple[Value, Sequence[Value]]], initial: Sequence[Value]
 ) -> list[Value]:
-    """Repeat ``step(i, *state) → (goes on, new state)`` for the wanted elements until each is settled."""
+    """Repeat ``step(i, *state) → (goes on, new state)`` until each wanted element has settled."""
 
     def goes_on(i: Value, active: Value, *_: Value) -> Value:
         return (i < _LONGEST) & hlo.reduce_or(active, range(active.rank))
@@ -322,7 +322,7 @@ def _upper_fraction(a: Value, x: Value, wanted: Value) -> Value:
 
 
 def _temme(a: Value, x: Value, sign: float) -> Value:
-    """P (sign −1) or Q (sign 1) where a is large and x near it (DLMF 8.12.3 and 8.12.4)."""
+    """P (``sign`` −1) or Q (``sign`` 1) for large a and x near a (DLMF 8.12.3 and 8.12.4)."""
     sigma = (x - a) / a
     size = hlo.sqrt(hlo.maximum((sigma - hlo.log_plus_one(sigma)) * 2.0, 0.0))
     eta = hlo.select(sigma < 0.0, -size, size)
@@ -383,7 +383,7 @@ lowers_binary(
     aten.special_zeta.default,
     aten.special_zeta.self_scalar,
     aten.special_zeta.other_scalar,
-    kernel=in_double(zeta),  # as ATen sums it for float32 too: negative ``q`` cancel digits
+    kernel=in_double(zeta),  # ATen sums float32 in float64 too: with a negative ``q`` digits cancel
     dtypes=NO_HALF,
 )
 lowers_binary(aten.igamma.default, kernel=in_double(igamma), dtypes=FLOATING)

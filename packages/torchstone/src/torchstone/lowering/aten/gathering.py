@@ -1,8 +1,8 @@
 """Reading at positions given by tensors: index, gather, index_select, take, embedding.
 
 Not here: writing at such positions (``scattering``), masks (``masking``), bags of
-embeddings (``embedding_bag``). Positions are in range, as eager checks; what is
-out of range is clamped.
+embeddings (``embedding_bag``). Eager checks that positions are in range. Here
+positions out of range are clamped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def wrapped(index: Value, size: hlo.Dim) -> Value:
-    """An index as int64, negative ones counted from the end of an axis of ``size``."""
+    """An index as int64, where negative values count from the end of an axis of ``size``."""
     index = hlo.convert(index, INT64)
     extent = hlo.broadcast_in_dim(hlo.dim_scalar(size), index.shape, [])
     return hlo.select(index < 0, index + extent, index)
@@ -34,8 +34,8 @@ def wrapped(index: Value, size: hlo.Dim) -> Value:
 class Positions:
     """Advanced indices in the terms of StableHLO's gather and scatter.
 
-    ``starts`` is int64 ``(*batch, len(axes))``; ``offset_dims`` are the places of
-    the axes that are not indexed in a result ``x[indices]`` of ``shape``.
+    ``starts`` is int64 ``(*batch, len(axes))``. ``offset_dims`` says where the axes
+    without an index lie in the result ``x[indices]``, which has ``shape``.
     """
 
     axes: list[int]
@@ -45,10 +45,10 @@ class Positions:
 
 
 def positions(shape: Sequence[hlo.Dim], indices: Sequence[Value | None]) -> Positions:
-    """The positions that ``x[indices]`` means for ``x`` of ``shape`` (at least one index is a tensor).
+    """The positions that ``x[indices]`` selects from ``x`` of ``shape`` (at least one index is a tensor).
 
-    Index tensors broadcast against each other. Their common axes replace the
-    indexed ones if these are neighbours, else they come first, as in NumPy.
+    Index tensors broadcast against each other. If the indexed axes are adjacent, the
+    common axes replace them; otherwise the common axes come first, as in NumPy.
     """
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     given = [wrapped(index, shape[axis]) for axis, index in enumerate(indices) if index is not None]
@@ -63,7 +63,7 @@ def positions(shape: Sequence[hlo.Dim], indices: Sequence[Value | None]) -> Posi
     )
 
 
-# Boolean masks have been turned into positions, of a size that depends on data, before this is reached.
+# Boolean masks were already turned into positions, whose number depends on data.
 @lowers(
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
@@ -90,7 +90,7 @@ def index(self: Value, indices: list[Value | None], out: Spec) -> Value:
 
 @lowers(aten.index_select.default, dtypes=COPYABLE, indices=IndexRule("index", along, CLAMPED))
 def index_select(self: Value, dim: int, index: Value, out: Spec) -> Value:
-    """The parts of an axis at the positions in a 0-d or 1-d ``index``."""
+    """The slices of an axis at the positions in a 0-d or 1-d ``index``."""
     if is_empty(out.shape):
         return hlo.full(out.shape, 0, out.dtype)
     taken = hlo.take(at_least_1d(self), at_least_1d(index), axis_of(dim, self.rank))
@@ -98,12 +98,12 @@ def index_select(self: Value, dim: int, index: Value, out: Spec) -> Value:
 
 
 def like_index(x: Value, index: Value, axis: int) -> Value:
-    """``x`` cut to the sizes of ``index`` along every axis but ``axis``."""
+    """``x`` cut to the sizes of ``index`` along every axis except ``axis``."""
     limits = [x.shape[i] if i == axis else index.shape[i] for i in range(x.rank)]
     return hlo.slice_(x, [0] * x.rank, limits)
 
 
-# A sparse gradient is a matter of autograd, not of the value.
+# A sparse gradient concerns autograd, not the value.
 @lowers(
     aten.gather.default, dtypes=COPYABLE, ignores=("sparse_grad",), indices=IndexRule("index", along, CLAMPED)
 )
@@ -124,7 +124,7 @@ def take(self: Value, index: Value, out: Spec) -> Value:
     return hlo.take(flatten(self), wrapped(index, self.numel), 0)
 
 
-# These three matter to the gradient only.
+# These three affect only the gradient.
 @lowers(
     aten.embedding.default,
     dtypes=COPYABLE,
@@ -140,5 +140,5 @@ def embedding(weight: Value, indices: Value, out: Spec) -> Value:
 
 @lowers(aten.one_hot.default, dtypes=frozenset({INT64}), values=CLASSES)
 def one_hot(self: Value, num_classes: int, expand: Expand, out: Spec) -> list[Value]:
-    """One at each element's class, zero at the others; none at all for a class that is not there."""
+    """One at the class of each element, zero elsewhere; all zeros for a class out of range."""
     return expanded("one_hot", [self], expand, out, {"num_classes": num_classes})

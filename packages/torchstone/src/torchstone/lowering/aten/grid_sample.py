@@ -1,10 +1,10 @@
 """Sampling of planes and volumes at run-time positions, and its gradients.
 
-A sample is a weighted sum over a few elements around its position. Along one
-axis these are its :class:`_Tap` objects; the elements are all combinations of
-them. Conventions are those of aten/src/ATen/native/GridSampler.h.
+A sample is a weighted sum of a few elements around its position. Along one axis,
+:class:`_Tap` objects describe these elements. All combinations of the taps of the
+axes contribute. Conventions follow aten/src/ATen/native/GridSampler.h.
 
-Not here: resampling at positions that are known in advance (``resize``);
+Not here: resampling at positions known in advance (``resize``);
 ``affine_grid_generator``, which is a matrix product.
 """
 
@@ -44,10 +44,10 @@ def grid_sampler(
 
 
 def _part(taps: Sequence[_Tap], flat: Value, input: Value) -> Value:
-    """One element's part of each sample, for all channels.
+    """The contribution of one element to each sample, for all channels.
 
-    Outside of the input a volume has no element, a plane has zeros: weights of
-    positions that are no numbers, or infinite, show in the samples of planes only.
+    Outside the input a volume has no elements, while a plane has zeros. So the weights
+    of NaN or infinite positions show only in samples of planes.
     """
     element = _gather(flat, _position(taps, input))
     inside, weight = (
@@ -68,7 +68,7 @@ def grid_sampler_backward(
     align_corners: bool,
     output_mask: Sequence[bool],
 ) -> tuple[Value | None, Value | None]:
-    """Gradients in ``input`` and ``grid``, as far as ``output_mask`` asks for them."""
+    """Gradients in ``input`` and ``grid``, as requested by ``output_mask``."""
     axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
     combinations = list(itertools.product(*axes))
     grad = _flat(hlo.convert(grad_output, opmath(grad_output.dtype)))
@@ -83,7 +83,7 @@ def grid_sampler_backward(
 
 
 def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
-    """Every sample's gradient, weighted, to the elements that it was made of."""
+    """Add each sample's weighted gradient to the elements that contributed to it."""
     indices = hlo.concatenate([_position(taps, input) for taps in combinations], 1)
     updates = hlo.concatenate([_over_channels(_weight(taps), grad) * grad for taps in combinations], 2)
     volume = hlo.product(input.shape[2:])
@@ -103,7 +103,7 @@ def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap
 
 
 def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
-    """For each coordinate, how its sample changes with it, summed over the channels."""
+    """How each sample changes with each of its coordinates, summed over the channels."""
     flat = _flat(hlo.convert(input, grad.dtype))
     rank = input.rank - 2
     along = [hlo.reduce_sum(grad * _gather(flat, _position(taps, input)), [1]) for taps in combinations]
@@ -120,10 +120,10 @@ def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequenc
 
 @dataclass(frozen=True)
 class _Tap:
-    """One element along one axis for every sample, each ``(n, samples)``.
+    """One element along one axis for each sample; all values are ``(n, samples)``.
 
-    ``inside`` says whether there is one, ``index`` is 0 where there is none; ``slope`` is
-    the derivative of ``weight`` in the grid's coordinate.
+    ``inside`` says whether the element exists; if not, ``index`` is 0. ``slope`` is the
+    derivative of ``weight`` with respect to the grid's coordinate.
     """
 
     inside: Value
@@ -137,7 +137,7 @@ def _flat(x: Value) -> Value:
 
 
 def _over_channels(x: Value, like: Value) -> Value:
-    """``(n, samples)`` repeated for the channels of ``like``."""
+    """Repeat ``(n, samples)`` for the channels of ``like``."""
     return hlo.broadcast_in_dim(x, (x.shape[0], like.shape[1], x.shape[1]), [0, 2])
 
 
@@ -150,7 +150,7 @@ def _inside(taps: Sequence[_Tap]) -> Value:
 
 
 def _weight(taps: Sequence[_Tap], slope_of: int | None = None) -> Value:
-    """The weight of an element, or its slope along one axis; zero outside of the input."""
+    """The weight of an element, or its slope along one axis; zero outside the input."""
     factors = [tap.slope if axis == slope_of else tap.weight for axis, tap in enumerate(taps)]
     return hlo.select(_inside(taps), _product(factors), 0)
 
@@ -183,7 +183,7 @@ def _extent(size: hlo.Dim, like: Value) -> Value:
 
 
 def _axes(input: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> list[list[_Tap]]:
-    """The taps along each spatial axis; the grid's last coordinate belongs to the first."""
+    """The taps along each spatial axis. The last coordinate of the grid belongs to the first axis."""
     dtype = opmath(grid.dtype)
     rank = input.rank - 2
     samples = (grid.shape[0], hlo.product(grid.shape[1:-1]))
@@ -197,7 +197,7 @@ def _axes(input: Value, grid: Value, mode: int, padding: int, align_corners: boo
 
 
 class _Axis:
-    """One axis of a plane or ``volume``: from the grid's coordinates to elements and weights."""
+    """One axis of a plane or ``volume``: maps the grid's coordinates to elements and weights."""
 
     def __init__(
         self, size: hlo.Dim, padding: int, align_corners: bool, coordinate: Value, volume: bool
@@ -228,7 +228,7 @@ class _Axis:
         return [self._tap(below, 1 - fraction, -unit), self._tap(below + 1, fraction, unit)]
 
     def _cubic(self) -> list[_Tap]:
-        """Four neighbours; the padding applies to each of them rather than to the coordinate."""
+        """Four neighbors; the padding applies to each of them rather than to the coordinate."""
         below = hlo.floor(self.source)
         fraction = self.source - below
         taps = []
@@ -241,12 +241,12 @@ class _Axis:
         return taps
 
     def _tap(self, element: Value, weight: Value, slope: Value) -> _Tap:
-        """A tap at a whole-numbered ``element``, which may lie outside of the input."""
+        """A tap at a whole-number ``element``, which may lie outside the input."""
         inside = (element >= 0) & (element <= self.last)
         return _Tap(inside, hlo.convert(hlo.select(inside, element, 0), INT32), weight, slope)
 
     def _padded(self, source: Value) -> tuple[Value, Value]:
-        """``source`` moved into the input as the padding mode says, and the derivative of that."""
+        """``source`` moved into the input by the padding mode, and the derivative of that move."""
         one = hlo.full_like(source, 1)
         if self.padding == _ZEROS:
             return source, one
@@ -259,7 +259,7 @@ class _Axis:
         return self._clipped(reflected, sign)
 
     def _clipped(self, source: Value, slope: Value) -> tuple[Value, Value]:
-        """``source`` moved to the nearest border; NaN to a plane's first element, to a volume's last."""
+        """``source`` moved to the nearest border. NaN goes to a plane's first element, a volume's last."""
         within = (source > 0) & (source < self.last)
         zeros = hlo.zeros_like(source)
         known = hlo.select(hlo.ne(source, source), self.last if self.volume else zeros, source)
@@ -274,7 +274,7 @@ class _Axis:
         folded = hlo.select(even, rest, span - rest) + low
         sign = hlo.select(even, hlo.full_like(source, 1), hlo.full_like(source, -1))
         sign = hlo.select(source < low, -sign, sign)
-        flat = hlo.eq(span, 0)  # one element, corners aligned: everything falls onto it
+        flat = hlo.eq(span, 0)  # one element with aligned corners: every position maps to it
         return hlo.select(flat, hlo.zeros_like(folded), folded), hlo.select(flat, hlo.zeros_like(sign), sign)
 
 

@@ -1,6 +1,6 @@
-"""Quantization with parameters for each token or group: ``quantized_decomposed`` for language models.
+"""Quantization with parameters per token or group: ``quantized_decomposed`` for language models.
 
-A token is the last axis of the activations, a group a run of elements in a row of a
+A token is the last axis of the activations. A group is a run of elements in a row of a
 weight matrix (the layouts of GPTQ and AWQ). Not here: one pair of parameters for a
 tensor or a channel (``exported_quantization``), packed weights (``packed_weights``).
 """
@@ -24,11 +24,11 @@ _FAR = 2.0**40
 
 
 def _near(x: Value, scales: Value, zero_points: Value, low: int, high: int, out: Spec) -> Value:
-    """``round(x / scales + zero_points)`` within the range; unlike per tensor, rounded after the sum."""
+    """``round(x / scales + zero_points)`` in the range; unlike per tensor, the sum is rounded."""
     wide = promote_dtypes(x.dtype, scales.dtype)
     inverse = hlo.broadcast_to(1.0 / hlo.convert(scales, wide), x.shape)
-    # The limits, far outside of every range, keep the compiler from making one operation of product
-    # and sum, which would round once (it looks through an optimization barrier).
+    # The limits lie far outside every range. They keep the compiler from fusing the product and the sum,
+    # which would round once. An optimization barrier would not: the compiler looks through it.
     steps = hlo.clamp(-_FAR, hlo.convert(x, wide) * inverse, _FAR)
     zero = hlo.broadcast_to(hlo.convert(zero_points, wide), x.shape)
     near = hlo.round_nearest_even(steps + zero)
@@ -36,7 +36,7 @@ def _near(x: Value, scales: Value, zero_points: Value, low: int, high: int, out:
 
 
 def _restored(x: Value, scales: Value, zero_points: Value | None, narrow: DType) -> Value:
-    """``(x - zero_points) * scales``, the product rounded to ``narrow``."""
+    """``(x - zero_points) * scales``, with the product rounded to ``narrow``."""
     whole = x
     if zero_points is not None:
         wide = promote_dtypes(x.dtype, zero_points.dtype)
@@ -55,7 +55,7 @@ decomposes(decomposed.choose_qparams_per_token_asymmetric.default)(
 
 @decomposes(decomposed.choose_qparams_per_token.default)
 def choose_qparams_per_token(input: torch.Tensor, dtype: torch.dtype) -> Any:
-    """PyTorch's formula: its kernel returns other dtypes than its shape rule promises."""
+    """PyTorch's formula. Its kernel returns other dtypes than its shape rule promises."""
     return quantized_decomposed.get().choose_qparams_per_token(input, dtype)
 
 
@@ -63,12 +63,12 @@ def choose_qparams_per_token(input: torch.Tensor, dtype: torch.dtype) -> Any:
     decomposed.quantize_per_token.default,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize_per_token(
     input: Value, scales: Value, zero_points: Value, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:
-    """``round(input / scales + zero_points)`` in the range, with parameters for each token."""
+    """``round(input / scales + zero_points)`` within the range, with parameters for each token."""
 
     def kernel(x: Value, scales: Value, zero_points: Value) -> Value:
         return _near(x, scales, zero_points, quant_min, quant_max, out)
@@ -81,7 +81,7 @@ def quantize_per_token(
     decomposed.dequantize_per_token.default,
     dtypes=STORED,
     gaps=NOT_STORED,
-    ignores=("quant_min", "quant_max", "dtype", "output_dtype"),  # the first three are not computed with
+    ignores=("quant_min", "quant_max", "dtype", "output_dtype"),  # the first three do not affect the result
 )
 def dequantize_per_token(input: Value, scales: Value, zero_points: Value, out: Spec) -> list[Optional]:
     """``(input - zero_points) * scales``, with parameters for each token."""
@@ -96,7 +96,7 @@ def dequantize_per_token(input: Value, scales: Value, zero_points: Value, out: S
 
 
 def _groups(x: Value, size: int, scales: Value) -> Value:
-    """Rows of ``size`` neighbours; one column's scale holds for a whole row shorter than a group."""
+    """Rows of ``size`` adjacent elements. One scale per row holds for rows shorter than a group."""
     width = int(x.shape[-1])
     size = width if size > width and scales.shape[-1] == 1 else size
     return hlo.reshape(x, (hlo.product(x.shape) // size, size))
@@ -110,7 +110,7 @@ def _column(x: Value) -> Value:
     decomposed.quantize_per_channel_group.default,
     dtypes=INPUTS,
     gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize_per_channel_group(
     input: Value,
@@ -139,7 +139,7 @@ def quantize_per_channel_group(
     decomposed.dequantize_per_channel_group.default,
     dtypes=STORED,
     gaps=NOT_STORED,
-    ignores=("quant_min", "quant_max", "dtype", "output_dtype"),  # the first three are not computed with
+    ignores=("quant_min", "quant_max", "dtype", "output_dtype"),  # the first three do not affect the result
 )
 def dequantize_per_channel_group(
     input: Value, scales: Value, zero_points: Value | None, group_size: int, out: Spec

@@ -1,7 +1,7 @@
-"""Products of groups of rows, columns or inner elements that run-time offsets delimit.
+"""Products of groups of rows, columns or inner elements, delimited by run-time offsets.
 
-Each group is multiplied over the whole extent and masked, which runs anywhere;
-groups follow each other in a loop.
+A loop goes through the groups. It multiplies each one over the full size and masks
+the rest, which works on every backend.
 
 Not here: batches of equal sizes (``matmul``).
 """
@@ -22,13 +22,13 @@ aten = namespace("aten")
     aten._grouped_mm.default,
     dtypes=frozenset({BFLOAT16}),
     gaps=dict.fromkeys((FLOAT16, FLOAT32), "PyTorch's own shape function takes bfloat16 only"),
-    ignores=("bias", "out_dtype"),  # PyTorch refuses a bias and any other dtype than the operands'
+    ignores=("bias", "out_dtype"),  # PyTorch rejects a bias and any dtype other than the operands'
 )
 def _grouped_mm(self: Value, mat2: Value, offs: Value | None = None, *, out: Spec) -> Value:
-    """``self @ mat2`` group by group; ``offs`` holds where each group ends.
+    """``self @ mat2`` for each group; ``offs`` holds the end of each group.
 
-    2-d by 3-d: groups of rows; 3-d by 2-d: groups of columns; 2-d by 2-d:
-    groups of inner elements, one matrix each; 3-d by 3-d: one matrix each.
+    2-d by 3-d: groups of rows. 3-d by 2-d: groups of columns. 2-d by 2-d: groups of
+    inner elements, one matrix each. 3-d by 3-d: one matrix each.
     """
     if offs is None:
         return hlo.convert(product(self, mat2), out.dtype)

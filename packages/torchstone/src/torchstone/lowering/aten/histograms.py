@@ -1,8 +1,8 @@
 """Histograms: how many elements, or how much weight, lies between edges.
 
-Not here: ``bincount``, whose size depends on data. An element belongs to the bin
-whose left edge it does not fall short of; the last bin has its right edge too.
-NaN and what lies outside all bins count for nothing.
+Not here: ``bincount``, whose size depends on data. A bin includes its left edge;
+the last bin includes its right edge too. NaN and elements outside all bins do
+not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def _edges(low: Value, high: Value, bins: int) -> Value:
-    """``bins + 1`` equal steps from ``low`` to ``high`` (0-d), built from both ends like ``linspace``."""
+    """``bins + 1`` equal steps from ``low`` to ``high`` (0-d), computed from both ends like ``linspace``."""
     shape = (bins + 1,)
     first, last = fill(low, shape), fill(high, shape)
     step = (last - first) / float(bins)
@@ -35,9 +35,9 @@ def _edges(low: Value, high: Value, bins: int) -> Value:
 
 
 def _range(x: Value, bounds: Sequence[float] | None, margin: float) -> tuple[Value, Value]:
-    """Outer edges: ``bounds``, else the extremes of 1-d ``x`` (0 and 1 without elements).
+    """The outer edges: ``bounds``, or the extremes of 1-d ``x`` (0 and 1 if it is empty).
 
-    Equal ones are moved apart by ``margin`` each.
+    If they are equal, each is moved outward by ``margin``.
     """
     if bounds is not None:
         low, high = hlo.scalar(float(bounds[0]), x.dtype), hlo.scalar(float(bounds[1]), x.dtype)
@@ -54,19 +54,19 @@ def _inside(x: Value, low: Value, high: Value) -> Value:
 
 
 def _counted(where: Value, bins: int, weight: Value | None, dtype: DType) -> Value:
-    """The weight (1 each by default) that arrives at each of ``bins`` positions; −1 is dropped."""
+    """The total weight (1 each by default) at each of ``bins`` positions; position −1 is dropped."""
     amounts = hlo.full(where.shape, 1, dtype) if weight is None else hlo.convert(flatten(weight), dtype)
     return hlo.put(hlo.full((bins,), 0, dtype), where, amounts, 0, add)
 
 
 @lowers(aten.histc.default, dtypes=FLOATING, ignores=("bins",), values=[HISTC])
 def histc(self: Value, min: float = 0, max: float = 0, *, out: Spec) -> Value:
-    """Counts in equal bins between ``min`` and ``max`` (both equal: the extremes of the data)."""
+    """Counts in equal bins between ``min`` and ``max``. If these are equal, the data's extremes are used."""
     bins, wide = out.shape[0], opmath(out.dtype)
     x = hlo.convert(flatten(self), wide)
     given = (min, max) if min != max or is_empty(x.shape) else None
     low, high = _range(x, given, 1.0)
-    # The very formula of PyTorch, which searches no edges here.
+    # The same formula as in PyTorch, which does not search edges here.
     place = (x - fill(low, x.shape)) * float(bins) / fill(high - low, x.shape)
     position = hlo.minimum(hlo.convert(place, INT64), bins - 1)
     where = hlo.select(_inside(x, low, high), position, -1)
@@ -74,7 +74,7 @@ def histc(self: Value, min: float = 0, max: float = 0, *, out: Spec) -> Value:
 
 
 def _positions(x: Value, edges: Value) -> Value:
-    """The bin of each element of 1-d ``x``; −1 for none."""
+    """The bin of each element of 1-d ``x``, or −1."""
     bins = edges.shape[0] - 1
     low = hlo.reshape(hlo.slice_axis(edges, 0, 0, 1), ())
     high = hlo.reshape(hlo.slice_axis(edges, 0, bins, bins + 1), ())
@@ -85,7 +85,7 @@ def _positions(x: Value, edges: Value) -> Value:
 def _histogram(
     columns: Sequence[Value], edges: Sequence[Value], weight: Value | None, density: bool, out: Spec
 ) -> Value:
-    """The histogram of points given column by column (1-d each) over a grid of edges."""
+    """The histogram over a grid of edges of points given column by column (1-d each)."""
     where: Value | None = None
     edges = [hlo.convert(edge, columns[0].dtype) for edge in edges]
     for column, edge in zip(columns, edges, strict=True):
@@ -130,14 +130,14 @@ def histogram_bin_ct(
     density: bool = False,
     out: tuple[Spec, Spec],
 ) -> tuple[Value, Value]:
-    """Counts in equal bins over ``range`` (by default that of the data), and the edges."""
+    """Counts in equal bins over ``range`` (by default, the range of the data), and the edges."""
     x = hlo.convert(flatten(self), opmath(self.dtype))
     (edges,) = _grid([x], [bins], range, self.dtype)
     return _histogram([x], [edges], weight, density, out[0]), edges
 
 
 def _columns(self: Value) -> list[Value]:
-    """The coordinates of ``(…, d)`` points: ``d`` 1-d values, float32 for 16-bit floats."""
+    """The coordinates of ``(…, d)`` points as ``d`` 1-d values; 16-bit floats become float32."""
     width = self.shape[-1]
     points = hlo.reshape(hlo.convert(self, opmath(self.dtype)), (hlo.product(self.shape[:-1]), width))
     return [hlo.squeeze(hlo.slice_axis(points, 1, axis, axis + 1), [1]) for axis in range(width)]
@@ -154,7 +154,7 @@ def _grid(
     ]
 
 
-# Weights and density do not move edges.
+# Weights and density do not affect the edges.
 @lowers(
     aten._histogramdd_bin_edges.default,
     dtypes=FLOATING,

@@ -1,6 +1,6 @@
 """Writing whole slices, or elements of the flattened tensor, at positions given by one tensor.
 
-``index_add`` and its kin, ``put``, and the gradient and renormalisation of embeddings.
+``index_add`` and its relatives, ``put``, and the gradient and renormalization of embeddings.
 Not here: elementwise writing (``scattering``), bags of embeddings (``embedding_bag``).
 """
 
@@ -33,7 +33,7 @@ def _slices(axis: int, index: Value) -> Write:
 
 
 def _source_like(source: Value, x: Value, index: Value, axis: int) -> Value:
-    """``source`` in the shape that its slices must have (a 0-d one is a single element)."""
+    """``source`` in the shape that its slices must have (a 0-d source is a single element)."""
     shape = [index.shape[0] if i == axis else dim for i, dim in enumerate(x.shape)]
     return hlo.broadcast_to(at_least_1d(source), shape)
 
@@ -72,7 +72,7 @@ def index_copy(self: Value, dim: int, index: Value, source: Value) -> Value:
     indices=IndexRule("index", along, DROPPED, negative=True),
 )
 def index_fill(self: Value, dim: int, index: Value, value: Any) -> Value:
-    """``self`` with one value at the positions ``index`` (negative ones from the end) along ``dim``."""
+    """``self`` with one value at the positions ``index`` along ``dim``; negative ones count from the end."""
     if is_empty(self.shape) or is_empty(index.shape):
         return self
     axis, x = axis_of(dim, self.rank), at_least_1d(self)
@@ -93,7 +93,7 @@ def index_fill(self: Value, dim: int, index: Value, value: Any) -> Value:
 def index_reduce(
     self: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
-    """``self`` with ``source`` reduced into it, slice by slice, at ``index`` (prod, mean, amax, amin)."""
+    """``self`` with slices of ``source`` reduced into it at ``index`` (prod, mean, amax, amin)."""
     if is_empty(self.shape) or is_empty(index.shape):
         return self
     axis, x, where = axis_of(dim, self.rank), at_least_1d(self), at_least_1d(index)
@@ -103,7 +103,7 @@ def index_reduce(
 
 @lowers(aten.put.default, dtypes=COPYABLE, indices=IndexRule("index", elements, DROPPED, negative=True))
 def put(self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
-    """``self`` with the n-th of ``source`` written or added at the n-th of ``index``, both flattened."""
+    """``self`` with element n of ``source`` written or added at element n of ``index``, all flattened."""
     if is_empty(self.shape) or is_empty(index.shape):
         return self
     write = _slices(0, wrapped(flatten(index), self.numel))
@@ -130,9 +130,9 @@ def embedding_dense_backward(
     scale_grad_by_freq: bool,
     out: Spec,
 ) -> Value:
-    """The gradients of every use of a row added up; none for ``padding_idx``.
+    """The sum of the gradients of all uses of each row; zero for ``padding_idx``.
 
-    ``scale_grad_by_freq`` divides each by how often its row was used.
+    ``scale_grad_by_freq`` divides each sum by the number of uses of the row.
     """
     if is_empty(grad_output.shape):
         return hlo.full(out.shape, 0, out.dtype)
@@ -144,7 +144,7 @@ def embedding_dense_backward(
             uses = hlo.convert(hlo.take(count_of_each(where, num_weights), where, 0), rows.dtype)
             rows = rows / hlo.broadcast_in_dim(uses, rows.shape, [0])
         if not isinstance(padding_idx, int) or padding_idx >= 0:
-            # A position before the first one: scatter drops what is sent there.
+            # A negative position: scatter drops what is sent there.
             where = hlo.select(hlo.eq(where, padding_idx), -1, where)
         total = hlo.put(hlo.full(out.shape, 0, rows.dtype), where, rows, 0, add)
         return hlo.convert(total, out.dtype)
@@ -164,7 +164,7 @@ def embedding_dense_backward(
     indices=IndexRule("indices", rows, CLAMPED),
 )
 def embedding_renorm(self: Value, indices: Value, max_norm: float, norm_type: float) -> Value:
-    """``self`` with every row in ``indices`` whose norm exceeds ``max_norm`` scaled down to it."""
+    """``self`` with each row in ``indices`` scaled down if its norm exceeds ``max_norm``."""
     if is_empty(self.shape) or is_empty(indices.shape):
         return self
     where = flatten(indices)

@@ -1,9 +1,9 @@
-"""Cholesky factors and triangular systems: what StableHLO has operators for.
+"""Cholesky factors and triangular systems, for which StableHLO has operators.
 
 Where eager raises (a matrix that is not positive definite), a program returns
-NaN. Not here: factorisations that are loops (``linalg_factor``), eigenvalues,
+NaN. Not here: factorizations that are loops (``linalg_factor``), eigenvalues,
 singular values and functions of matrices (``linalg_spectral``). Products are in
-``matmul``; ``linalg_cross``, norms and ranks need no lowering: PyTorch
+``matmul``. ``linalg_cross``, norms and ranks need no lowering because PyTorch
 decomposes them.
 """
 
@@ -25,14 +25,14 @@ from ..registry import Spec, lowers
 aten = namespace("aten")
 
 DTYPES = frozenset({FLOAT32, FLOAT64}) | COMPLEX
-"""What LAPACK has routines for."""
+"""The dtypes for which LAPACK has routines."""
 
 
 # Cholesky ----------------------------------------------------------------------------
 
 
 def _cholesky(a: Value, *, upper: bool) -> tuple[Value, Value]:
-    """``(factor, info)`` of ``[batch, n, n]``; reads one triangle, and of the diagonal the real part."""
+    """``(factor, info)`` of ``[batch, n, n]``. Reads one triangle, and the real part of the diagonal."""
     if is_empty(a.shape):
         return a, hlo.full((a.shape[0],), 0, INT32)
     low = matrices.lower(adjoint(a) if upper else a)
@@ -102,7 +102,7 @@ def _solved_by_cholesky(factor: Value, b: Value, *, upper: bool) -> Value:
 
 @lowers(aten.cholesky_inverse.default, dtypes=DTYPES, values=[CHOLESKY_INVERSE])
 def cholesky_inverse(self: Value, upper: bool = False, *, out: Spec) -> Any:
-    """Inverse of the matrix whose Cholesky factor is given."""
+    """Inverse of the matrix with the given Cholesky factor."""
 
     def kernel(factor: Value) -> Value:
         factor = matrices.batched(factor)
@@ -145,7 +145,7 @@ def triangular_solve(
     *,
     out: tuple[Spec, Spec],
 ) -> tuple[Value, Value]:
-    """``x`` with ``A x = self`` (or ``Aᵀ x = self``), and A as broadcast for it."""
+    """``x`` with ``A x = self`` (or ``Aᵀ x = self``), and A broadcast to match."""
     a, b = (matrices.broadcast_batch(x, out[0].shape[:-2]) for x in (A, self))
     lower = upper if transpose else not upper
     solved = matrices.triangular(transposed(a) if transpose else a, b, lower=lower, unit=unitriangular)

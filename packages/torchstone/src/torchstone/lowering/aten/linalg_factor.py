@@ -1,8 +1,8 @@
-"""QR and LU factorisations and what is solved with them: systems, inverses, determinants.
+"""QR and LU factorizations and what they solve: systems, inverses, determinants.
 
-The loops are in ``lowering.linear_algebra``; each operator is a composite, so
-that a backend with routines of its own can use those. Where eager raises (a
-singular matrix), a program returns infinities or NaN.
+The loops are in ``lowering.linear_algebra``. Each operator is a composite, so a
+backend with routines of its own can use those. Where eager raises (a singular
+matrix), a program returns infinities or NaN.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def linalg_qr(A: Value, mode: str = "reduced", *, out: Specs) -> Any:
 
 @lowers(aten.geqrf.default, dtypes=DTYPES)
 def geqrf(self: Value, *, out: Specs) -> Any:
-    """QR factorisation as LAPACK keeps it: R with the reflections' vectors below, and their factors."""
+    """QR factorization in LAPACK's layout: R with the reflection vectors below it, and their factors."""
     return composed("linalg_geqrf", [self], lambda a: householder.factor(matrices.batched(a)), out)
 
 
@@ -76,7 +76,7 @@ def linalg_householder_product(input: Value, tau: Value, *, out: Spec) -> Any:
 def ormqr(
     self: Value, input2: Value, input3: Value, left: bool = True, transpose: bool = False, *, out: Spec
 ) -> Any:
-    """``input3`` multiplied by the Q of a ``geqrf`` factorisation."""
+    """``input3`` multiplied by the Q of a ``geqrf`` factorization."""
 
     def kernel(factors: Value, tau: Value, other: Value) -> Value:
         lead = out.shape[:-2]
@@ -98,14 +98,14 @@ def ormqr(
     values=[succeeds("torch.linalg.lu_factor_ex")],
 )
 def linalg_lu_factor_ex(A: Value, *, pivot: bool = True, out: Specs) -> Any:
-    """L and U in one matrix, the row swaps (from 1) and the first zero pivot (from 1) or 0."""
+    """L and U in one matrix, the row swaps (from 1), and the first zero pivot (from 1) or 0."""
     return composed(
         "linalg_lu_factor", [A], lambda a: lu.factor(matrices.batched(a), pivot=pivot), out, {"pivot": pivot}
     )
 
 
 def _unpacked(factors: Value, pivots: Value, out: Specs, *, data: bool, swaps: bool) -> list[Value]:
-    """P, L and U of ``[batch, m, n]`` factors; those not asked for are empty."""
+    """P, L and U of ``[batch, m, n]`` factors; those not requested are empty."""
     batch, m, n = factors.shape
     k = min(m, n)
     result = [hlo.full(spec.shape, 0, factors.dtype) for spec in out]
@@ -135,7 +135,7 @@ def linalg_lu(A: Value, *, pivot: bool = True, out: Specs) -> Any:
 def lu_unpack(
     LU_data: Value, LU_pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Specs
 ) -> Any:
-    """P, L and U of a packed factorisation."""
+    """P, L and U of a packed factorization."""
 
     def kernel(factors: Value, pivots: Value) -> list[Value]:
         factors, pivots = matrices.batched(factors), matrices.batched(pivots, 1)
@@ -149,7 +149,7 @@ def lu_unpack(
 
 
 def _solved(factors: Value, pivots: Value, b: Value, *, left: bool, adjoint_: bool) -> Value:
-    """``x`` with ``A x = b`` (``x A = b`` if not ``left``), A or its adjoint given by LU factors."""
+    """``x`` with ``A x = b`` (``x A = b`` if not ``left``). A or its adjoint is given by its LU factors."""
     order = lu.permutation(pivots, factors.shape[1])
     if left:
         return lu.solve(factors, order, b, adjoint=adjoint_)
@@ -160,7 +160,7 @@ def _solved(factors: Value, pivots: Value, b: Value, *, left: bool, adjoint_: bo
 def linalg_lu_solve(
     LU: Value, pivots: Value, B: Value, *, left: bool = True, adjoint: bool = False, out: Spec
 ) -> Any:
-    """``x`` with ``A x = B`` (``x A = B`` if not ``left``), A or its adjoint given by LU factors."""
+    """``x`` with ``A x = B`` (``x A = B`` if not ``left``). A or its adjoint is given by its LU factors."""
 
     def kernel(factors: Value, swaps: Value, b: Value) -> Value:
         lead = out.shape[:-2]
@@ -177,7 +177,7 @@ def linalg_lu_solve(
     values=[succeeds("torch.linalg.solve_ex")],
 )
 def _linalg_solve_ex(A: Value, B: Value, *, left: bool = True, out: Specs) -> Any:
-    """``x`` with ``A x = B`` (``x A = B`` if not ``left``), and A's LU factorisation."""
+    """``x`` with ``A x = B`` (``x A = B`` if not ``left``), and the LU factorization of A."""
     lead = out[1].shape[:-2]
     vector = B.rank == 1 or (B.rank == A.rank - 1 and hlo.same_shape(B.shape, A.shape[:-1]))
 
@@ -216,14 +216,14 @@ def linalg_inv_ex(A: Value, *, out: Specs) -> Any:
 
 
 def _sign_of_swaps(pivots: Value, like: Value) -> Value:
-    """(-1) to the number of swaps, ``[batch]``, in the dtype of ``like``."""
+    """(−1) to the number of swaps, ``[batch]``, in the dtype of ``like``."""
     swapped = hlo.ne(pivots, hlo.iota(pivots.shape, 1, INT32) + 1)
     odd = hlo.reduce_sum(hlo.convert(swapped, INT32), [1]) & 1
     return 1.0 - hlo.convert(odd, like.dtype) * 2.0
 
 
 def _factors_transpose(meta: Mapping[str, Any]) -> bool:
-    """ATen factorises Aᵀ where that spares it a copy and returns those factors: its gradients rely on it."""
+    """ATen factorizes Aᵀ where that saves a copy, and returns those factors. Its gradients rely on this."""
     return bool(meta["A"].is_contiguous()) and not meta["A"].is_complex()
 
 
@@ -234,7 +234,7 @@ def _factored(a: Value, *, transpose: bool) -> tuple[Value, Value, Value]:
 
 @lowers(aten._linalg_det.default, dtypes=DTYPES)
 def _linalg_det(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
-    """Determinant, and the factorisation that it came from."""
+    """Determinant, and the factorization used to compute it."""
     transpose = _factors_transpose(meta)
 
     def kernel(a: Value) -> list[Value]:
@@ -248,7 +248,7 @@ def _linalg_det(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
 
 @lowers(aten._linalg_slogdet.default, dtypes=DTYPES)
 def _linalg_slogdet(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
-    """Sign (or phase) and logarithm of the determinant, and the factorisation that they came from."""
+    """Sign (or phase) and logarithm of the determinant, and the factorization used to compute them."""
     transpose = _factors_transpose(meta)
 
     def kernel(a: Value) -> list[Value]:
@@ -272,7 +272,7 @@ def _linalg_slogdet(A: Value, *, out: Specs, meta: Mapping[str, Any]) -> Any:
     values=[succeeds("torch.linalg.ldl_factor_ex")],
 )
 def linalg_ldl_factor_ex(self: Value, *, hermitian: bool = False, out: Specs) -> Any:
-    """L and D in one matrix, the pivots and the first zero column (from 1) or 0, as LAPACK has them."""
+    """L and D in one matrix, the pivots, and the first zero column (from 1) or 0, in LAPACK's layout."""
 
     def kernel(a: Value) -> tuple[Value, Value, Value]:
         a = matrices.batched(a)
@@ -285,7 +285,7 @@ def linalg_ldl_factor_ex(self: Value, *, hermitian: bool = False, out: Specs) ->
 
 @lowers(aten.linalg_ldl_solve.default, dtypes=DTYPES)
 def linalg_ldl_solve(LD: Value, pivots: Value, B: Value, *, hermitian: bool = False, out: Spec) -> Any:
-    """``x`` with ``A x = B``, where ``LD`` and ``pivots`` are A's symmetric factorisation."""
+    """``x`` with ``A x = B``, where ``LD`` and ``pivots`` are A's symmetric factorization."""
 
     def kernel(ld: Value, swaps: Value, b: Value) -> Value:
         lead = out.shape[:-2]

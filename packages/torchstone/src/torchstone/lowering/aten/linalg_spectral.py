@@ -1,8 +1,8 @@
 """Eigenvalues, singular values, pseudo-inverses, least squares and functions of matrices.
 
-The loops are in ``lowering.linear_algebra``; each operator is a composite, so
-that a backend with routines of its own can use those. Signs and phases of
-eigenvectors and singular vectors are free and differ from LAPACK's, and so does
+The loops are in ``lowering.linear_algebra``. Each operator is a composite, so a
+backend with routines of its own can use those. The signs and phases of
+eigenvectors and singular vectors are free and may differ from LAPACK's. So may
 the order of the eigenvalues of general matrices.
 """
 
@@ -29,7 +29,7 @@ Specs = tuple[Spec, ...]
 
 
 def _scaled(a: Value) -> tuple[Value, Value]:
-    """``a`` divided by its largest element, so that no square over- or underflows, and that ``[batch]``."""
+    """``a`` divided by its largest element, to keep squares in range, and that element ``[batch]``."""
     largest = hlo.reduce_max(hlo.abs_(a), [1, 2])
     scale = hlo.select(largest > 0.0, largest, hlo.full_like(largest, 1))
     divisor = hlo.broadcast_in_dim(scale, a.shape, [0])
@@ -46,7 +46,7 @@ def _times(values: Value, scale: Value) -> Value:
 
 
 def _eigh(a: Value, *, lower: bool, vectors: bool) -> tuple[Value, Value | None]:
-    """Eigenvalues and eigenvectors of ``[batch, n, n]``, of which one triangle is read."""
+    """Eigenvalues and eigenvectors of ``[batch, n, n]``; reads one triangle."""
     half = matrices.lower(a if lower else adjoint(a))
     on_diagonal = hlo.eq(matrices.row_of(half), matrices.column_of(half))
     half = hlo.select(on_diagonal, hlo.convert(hlo.real(half), half.dtype), half)
@@ -58,10 +58,10 @@ def _eigh(a: Value, *, lower: bool, vectors: bool) -> tuple[Value, Value | None]
 @lowers(
     aten._linalg_eigh.default,
     dtypes=DTYPES,
-    gaps=dict.fromkeys(INTEGRAL | BOOLEAN, "eager takes it for empty matrices only"),
+    gaps=dict.fromkeys(INTEGRAL | BOOLEAN, "eager accepts it for empty matrices only"),
 )
 def _linalg_eigh(A: Value, UPLO: str = "L", compute_v: bool = True, *, out: Specs) -> Any:
-    """Ascending eigenvalues and, if asked for, eigenvectors of a Hermitian matrix."""
+    """Ascending eigenvalues and, if requested, eigenvectors of a Hermitian matrix."""
 
     def kernel(a: Value) -> list[Value]:
         if is_empty(a.shape):
@@ -76,7 +76,7 @@ def _linalg_eigh(A: Value, UPLO: str = "L", compute_v: bool = True, *, out: Spec
 
 
 def _svd(a: Value, *, full: bool) -> tuple[Value, Value, Value]:
-    """``(U, S, Vᴴ)`` of ``[batch, m, n]``; a tall matrix is reduced by its QR factorisation first."""
+    """``(U, S, Vᴴ)`` of ``[batch, m, n]``; a tall matrix is first reduced by its QR factorization."""
     batch, m, n = a.shape
     if m < n:
         u, s, vh = _svd(adjoint(a), full=full)
@@ -144,7 +144,7 @@ def _pseudo_inverse(a: Value, cutoff: Callable[[Value], Value], *, hermitian: bo
 def linalg_pinv(
     self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False, out: Spec
 ) -> Any:
-    """Moore and Penrose's inverse; singular values up to max(atol, rtol · largest) count as zero."""
+    """Moore–Penrose inverse; singular values up to max(atol, rtol · largest) count as zero."""
     default = matrices.epsilon(self.dtype) * max(self.shape[-2:])
     lead = self.shape[:-2]
 
@@ -172,7 +172,7 @@ def linalg_pinv(
 
 
 def _of_full_rank(a: Value, b: Value) -> Value:
-    """The shortest ``x`` that brings ``a x`` closest to ``b``, by QR: LAPACK's ``gels``."""
+    """The shortest ``x`` that minimizes ``|b - a x|``, by QR: LAPACK's ``gels``."""
     _, m, n = a.shape
     if m < n:
         factors, tau = householder.factor(adjoint(a))
@@ -186,7 +186,7 @@ def _of_full_rank(a: Value, b: Value) -> Value:
 
 
 def _of_any_rank(a: Value, b: Value, tolerance: float) -> tuple[Value, Value, Value]:
-    """``(x, rank, singular values)``: those up to ``tolerance`` times the largest count as zero."""
+    """``(x, rank, singular values)``; singular values up to ``tolerance`` times the largest count as zero."""
     left, sizes, right = _svd(a, full=False)
     largest = hlo.broadcast_in_dim(hlo.reduce_max(sizes, [1]), sizes.shape, [0])
     kept = sizes > largest * tolerance
@@ -206,7 +206,7 @@ def _squared_residuals(a: Value, b: Value, x: Value, rank: Value | None) -> Valu
 
 
 def _first_batches(x: Value, lead: hlo.Shape, shape: hlo.Shape) -> Value:
-    """``[batch, …]`` over the axes ``lead``, cut to ``shape``: one of several equal ones is enough."""
+    """``[batch, …]`` with batch axes ``lead``, cut to ``shape``: repeated batches are all equal."""
     whole = (*lead, *x.shape[1:])
     if len(whole) != len(shape):
         return x
@@ -217,9 +217,9 @@ def _first_batches(x: Value, lead: hlo.Shape, shape: hlo.Shape) -> Value:
 def linalg_lstsq(
     self: Value, b: Value, rcond: float | None = None, *, driver: str | None = None, out: Specs
 ) -> Any:
-    """Least squares: solution, residuals, rank and singular values, as far as the driver gives them.
+    """Least squares: solution, residuals, rank and singular values, as far as the driver provides them.
 
-    Residuals are NaN where PyTorch gives none because a matrix lacks full rank.
+    Residuals are NaN where PyTorch returns none because a matrix lacks full rank.
     """
     m, n = self.shape[-2:]
     unit = matrices.epsilon(self.dtype)
@@ -255,7 +255,7 @@ def linalg_lstsq(
 
 @lowers(aten.linalg_eig.default, dtypes=DTYPES, values=[EIGENVALUES])
 def linalg_eig(self: Value, *, out: Specs) -> Any:
-    """Complex eigenvalues and eigenvectors of unit length with a real largest component."""
+    """Complex eigenvalues, and eigenvectors of unit length whose largest component is real."""
 
     def kernel(a: Value) -> list[Value]:
         if is_empty(a.shape):

@@ -24,14 +24,14 @@ from ..registry import Spec, lowers
 aten = namespace("aten")
 
 NO_INTEGER_LOSS = dict.fromkeys(
-    INTEGRAL, "the loss itself takes no integers, so they have no gradient to take"
+    INTEGRAL, "the loss itself does not accept integers, so it has no integer gradient"
 )
 
 Pointwise = Callable[..., Value]
 
 
 class Reduction(IntEnum):
-    """What a loss does with its elements (ATen/core/Reduction.h)."""
+    """How a loss combines its elements (ATen/core/Reduction.h)."""
 
     NONE = 0
     MEAN = 1
@@ -47,7 +47,7 @@ def reduced(losses: Value, reduction: int) -> Value:
 
 
 def spread(grad: Value, shape: hlo.Shape, reduction: int) -> Value:
-    """Gradient of :func:`reduced`: what of ``grad`` reaches each of the losses of ``shape``."""
+    """Gradient of :func:`reduced`: the share of ``grad`` for each of the losses of ``shape``."""
     grad = hlo.broadcast_to(grad, shape)
     if reduction == Reduction.MEAN:
         grad = grad / fill(count_of(grad, range(grad.rank), grad.dtype), shape)
@@ -55,7 +55,7 @@ def spread(grad: Value, shape: hlo.Shape, reduction: int) -> Value:
 
 
 def reduction_name(reduction: int) -> str:
-    """As it stands in a composite's attributes: ``none``, ``mean`` or ``sum``."""
+    """The name in the attributes of a composite: ``none``, ``mean`` or ``sum``."""
     return Reduction(reduction).name.lower()
 
 
@@ -67,7 +67,7 @@ def _broadcast(values: Sequence[Optional]) -> list[Optional]:
 def _loss(
     name: str, inputs: Sequence[Optional], loss: Pointwise, reduction: int, out: Spec, **attributes: float
 ) -> list[Optional]:
-    """``loss(*inputs)``, broadcast against each other, then reduced."""
+    """``loss(*inputs)`` of the broadcast inputs, then reduced."""
 
     def kernel(*values: Optional) -> Value:
         return reduced(loss(*_broadcast(values)), reduction)
@@ -84,7 +84,7 @@ def _gradient(
     out: Spec,
     **attributes: float,
 ) -> list[Optional]:
-    """Gradient of :func:`_loss` to its first input, whose derivative by element is ``slope(*inputs)``."""
+    """Gradient of :func:`_loss` in its first input; ``slope(*inputs)`` is the elementwise derivative."""
 
     def kernel(grad: Value, *values: Optional) -> Value:
         return spread(grad, out.shape, reduction) * slope(*_broadcast(values))
@@ -114,7 +114,7 @@ def mse_loss_backward(
 def smooth_l1_loss(
     self: Value, target: Value, reduction: int = 1, beta: float = 1.0, *, out: Spec
 ) -> list[Optional]:
-    """``|self − target| − beta/2`` where that distance reaches ``beta``, a parabola below it."""
+    """``|self − target| − beta/2`` where the distance is at least ``beta``, a parabola below."""
 
     def loss(x: Value, t: Value) -> Value:
         distance = hlo.abs_(x - t)
@@ -177,7 +177,7 @@ def _weighted(losses: Value, weight: Optional) -> Value:
 def binary_cross_entropy(
     self: Value, target: Value, weight: Optional = None, reduction: int = 1, *, out: Spec
 ) -> list[Optional]:
-    """``−(target · log(self) + (1 − target) · log(1 − self))``, logarithms no lower than −100."""
+    """``−(target · log(self) + (1 − target) · log(1 − self))``, with logarithms of at least −100."""
 
     def loss(x: Value, t: Value, weight: Optional) -> Value:
         yes = hlo.maximum(hlo.log(x), -100.0)

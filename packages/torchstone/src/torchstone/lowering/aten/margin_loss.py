@@ -35,7 +35,7 @@ def _attributes(p: Any, margin: Any, reduction: int) -> dict[str, hlo.Attribute]
 
 
 def _violations(scores: Value, target: Value, weight: Optional, margin: float) -> tuple[Value, Value, Value]:
-    """How far each class comes within ``margin`` of the target, which class is it, and each row's weight."""
+    """How far each class comes within ``margin`` of the target, whether it is the target, and row weights."""
     here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
     own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
     excess = hlo.maximum(scores - restore(own, scores.shape, [1]) + margin, 0.0)
@@ -54,7 +54,7 @@ def multi_margin_loss(
     *,
     out: Spec,
 ) -> list[Optional]:
-    """Mean over classes of ``max(0, margin − self[target] + self)^p``, the target's own left out."""
+    """Mean over classes of ``max(0, margin − self[target] + self)^p``, without the target class."""
 
     def kernel(x: Value, target: Value, weight: Optional) -> Value:
         scores = _rows(x)
@@ -107,26 +107,26 @@ def multi_margin_loss_backward(
 
 
 def _ended(target: Value) -> Value:
-    """Which places of each row are no targets: those from its first −1 on."""
+    """Which places of each row hold no target: those from the first −1 on."""
     shape = (*target.shape, target.shape[1])
     not_after = hlo.iota(shape, 2, target.dtype) <= hlo.iota(shape, 1, target.dtype)
     return hlo.reduce_or(not_after & restore(target < 0, shape, [1]), [2])
 
 
 def _matches(target: Value) -> Value:
-    """``(N, C, C)``: whether place s (axis 1) of the targets names class c (last axis)."""
+    """``(N, C, C)``: whether place s (axis 1) of the targets holds class c (last axis)."""
     shape = (*target.shape, target.shape[1])
     named = hlo.eq(restore(target, shape, [2]), hlo.iota(shape, 2, target.dtype))
     return named & restore(~_ended(target), shape, [2])
 
 
 def _marked(target: Value, like: Value) -> Value:
-    """1 for each class that is among the row's targets, else 0."""
+    """1 for each class that is a target of the row, else 0."""
     return hlo.convert(hlo.reduce_or(_matches(target), [1]), like.dtype)
 
 
 def _pairs(scores: Value, target: Value, is_target: Value) -> tuple[Value, Value]:
-    """For each row, place of a target and class ``(N, C, C)``: the violation, and whether it counts."""
+    """For each row, target place and class ``(N, C, C)``: the violation, and whether it counts."""
     shape = (*scores.shape, scores.shape[1])
     ended = _ended(target)
     own = hlo.take_along(scores, hlo.select(ended, 0, target), 1)

@@ -21,14 +21,14 @@ aten = namespace("aten")
 
 
 def ordinal(mask: Value) -> Value:
-    """How many elements before each one, in row-major order, a bool mask selects: int64, 1-d."""
+    """How many elements the bool mask selects before each element, in row-major order: int64, 1-d."""
     chosen = hlo.convert(flatten(mask), INT64)
     return hlo.associative_scan([chosen], 0, lambda a, b: a + b)[0] - chosen
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor, dtypes=COPYABLE)
 def masked_fill(self: Value, mask: Value, value: Any, out: Spec) -> Value:
-    """``value`` where ``mask`` holds."""
+    """``value`` where ``mask`` holds, else ``self``."""
     filling = hlo.broadcast_to(as_value(value, out.dtype), out.shape)
     held = hlo.broadcast_to(hlo.convert(mask, BOOL), out.shape)
     return hlo.select(held, filling, hlo.broadcast_to(self, out.shape))
@@ -36,7 +36,7 @@ def masked_fill(self: Value, mask: Value, value: Any, out: Spec) -> Value:
 
 @lowers(aten.masked_scatter.default, dtypes=COPYABLE, values=[SOURCE])
 def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
-    """The n-th element that ``mask`` selects becomes the n-th element of ``source``."""
+    """Replace element n of those that ``mask`` selects with element n of ``source``."""
     x, held = hlo.broadcast_to(self, out.shape), hlo.broadcast_to(mask, out.shape)
     if is_empty(out.shape) or is_empty(source.shape):
         return x
@@ -46,12 +46,12 @@ def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
 
 @lowers(aten.masked_scatter_backward.default, dtypes=COPYABLE)
 def masked_scatter_backward(grad_output: Value, mask: Value, sizes: list[hlo.Dim], out: Spec) -> Value:
-    """The selected gradients, packed to the front of a tensor of ``sizes``; zeros after them."""
+    """The selected gradients, packed to the front of a tensor of ``sizes`` and followed by zeros."""
     if is_empty(sizes) or is_empty(grad_output.shape):
         return hlo.full(sizes, 0, out.dtype)
     held = hlo.broadcast_to(mask, grad_output.shape)
     zeros = flatten(hlo.full(sizes, 0, out.dtype))
-    # The position after the end: scatter drops what is sent there.
+    # One past the last position: scatter drops what is sent there.
     nowhere = hlo.broadcast_in_dim(hlo.dim_scalar(zeros.numel), (held.numel,), [])
     where = hlo.select(flatten(held), ordinal(held), nowhere)
     packed = hlo.put(zeros, where, flatten(grad_output), 0, lambda _, new: new)

@@ -1,10 +1,10 @@
-"""Matrix and vector products: dense, batched, scaled and added to something.
+"""Matrix and vector products: dense, batched, and scaled or added to another tensor.
 
 Integers wrap around exactly; 16-bit floats accumulate in float32 and are
 rounded once, after everything that the operator adds or scales.
 
 Not here: products of low-precision formats (``quantized_matmul``),
-convolutions, factorisations and solvers, attention.
+convolutions, factorizations and solvers, attention.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .arithmetic import scaled
 aten = namespace("aten")
 
 DTYPES = STANDARD | UNSIGNED | FLOAT8 - {FLOAT8_E8M0FNU}
-"""Of these eager takes bool and the wider unsigned integers for empty sums only."""
+"""Eager accepts bool and the wider unsigned integers for empty sums only."""
 
 
 def product(a: Value, b: Value) -> Value:
@@ -37,7 +37,7 @@ def contracted(
     a: Value, b: Value, contract: tuple[list[int], list[int]], batch: tuple[list[int], list[int]] = ([], [])
 ) -> Value:
     """``hlo.dot_general`` in the op-math dtype of the operands."""
-    if a.dtype in FLOAT8:  # not every engine multiplies these
+    if a.dtype in FLOAT8:  # some engines cannot multiply these
         a, b = hlo.convert(a, FLOAT32), hlo.convert(b, FLOAT32)
     return hlo.dot_general(a, b, contract=contract, batch=batch, accumulate=opmath(a.dtype))
 
@@ -45,7 +45,7 @@ def contracted(
 def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Value:
     """``beta * self + alpha * added``, with ``self`` broadcast to ``out`` and ``added`` in the op-math dtype.
 
-    Where ``beta`` is zero, NaNs in ``self`` do not count.
+    Where ``beta`` is zero, NaNs in ``self`` are ignored.
     """
     result = scaled(added, alpha)
     if beta != 0:
@@ -58,7 +58,7 @@ def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Val
 
 @lowers(aten.mm.default, aten.bmm.default, dtypes=DTYPES)
 def mm(self: Value, mat2: Value) -> Value:
-    """``self @ mat2`` of matrices, or of equally many matrices each."""
+    """``self @ mat2`` for matrices, or for batches of the same size."""
     return cast(product(self, mat2), self.dtype)
 
 
@@ -70,19 +70,19 @@ def mv(self: Value, vec: Value) -> Value:
 
 @lowers(aten.dot.default, dtypes=DTYPES)
 def dot(self: Value, tensor: Value) -> Value:
-    """Sum of products of two vectors (nothing is conjugated)."""
+    """Sum of products of two vectors, without conjugation."""
     return cast(_inner(self, tensor), self.dtype)
 
 
 @lowers(aten.vdot.default, dtypes=DTYPES)
 def vdot(self: Value, other: Value) -> Value:
-    """Sum of products of the conjugate of ``self`` with ``other``."""
+    """Sum of products of the conjugate of ``self`` and ``other``."""
     return cast(_inner(hlo.conj(self), other), self.dtype)
 
 
 @lowers(aten.matmul.default, dtypes=DTYPES)
 def matmul(self: Value, other: Value, out: Spec) -> Value:
-    """``torch.matmul``: 1-d operands are a row or a column, batch axes broadcast."""
+    """``torch.matmul``: a 1-d operand is a row or a column, and batch axes broadcast."""
     return cast(_matmul(self, other, out), out.dtype)
 
 
@@ -129,7 +129,7 @@ def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 
 
 @lowers(aten.baddbmm.default, dtypes=DTYPES)
 def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
-    """``beta * self + alpha * batch1 @ batch2``, matrix by matrix."""
+    """``beta * self + alpha * batch1 @ batch2`` for each matrix of the batch."""
     return combined(self, product(batch1, batch2), beta, alpha, out)
 
 
@@ -139,7 +139,7 @@ def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: 
     gaps=dict.fromkeys(FLOAT8, "eager rounds the sum to float8 after every matrix of the batch"),
 )
 def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
-    """``beta * self + alpha * `` the sum over the batch of ``batch1 @ batch2``."""
+    """``beta * self + alpha * sum``, where ``sum`` adds ``batch1 @ batch2`` over the batch."""
     total = contracted(batch1, batch2, ([0, 2], [0, 1]))
     return combined(self, total, beta, alpha, out)
 
@@ -152,7 +152,7 @@ def addmv(self: Value, mat: Value, vec: Value, *, beta: Any = 1, alpha: Any = 1,
 
 @lowers(aten.addr.default, dtypes=DTYPES)
 def addr(self: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
-    """``beta * self + alpha * outer(vec1, vec2)``; of bools: or, and."""
+    """``beta * self + alpha * outer(vec1, vec2)``; bools use logical or and and."""
     dtype = opmath(out.dtype)
     column = hlo.broadcast_in_dim(hlo.convert(vec1, dtype), out.shape, [0])
     row = hlo.broadcast_in_dim(hlo.convert(vec2, dtype), out.shape, [1])
@@ -176,7 +176,7 @@ def _refuses_surplus_axes(arguments: Mapping[str, Any]) -> str | None:
     aten._trilinear.default,
     dtypes=DTYPES,
     refuses=_refuses_surplus_axes,
-    ignores=("unroll_dim",),  # how eager loops
+    ignores=("unroll_dim",),  # controls how eager loops
 )
 def _trilinear(
     i1: Value,
@@ -188,7 +188,7 @@ def _trilinear(
     sumdim: Sequence[int],
     out: Spec,
 ) -> Value:
-    """The sum over ``sumdim`` of three tensors' product, each with size-1 axes inserted at its ``expand``."""
+    """Sum the product of three tensors over ``sumdim``; each first gets size-1 axes at its ``expand``."""
     dtype = opmath(out.dtype)
     rank = i1.rank + len(expand1)
     terms = [
@@ -206,7 +206,7 @@ def _trilinear(
 def _pairwise(
     a: Value, a_axes: list[int], b: Value, b_axes: list[int], summed: set[int]
 ) -> tuple[Value, list[int]]:
-    """The product of two values whose axes are labelled, summed over ``summed``, and its labels."""
+    """The product of two values with labeled axes, summed over ``summed``, and the labels of the result."""
     a, a_axes = _sum_own(a, a_axes, summed - set(b_axes))
     b, b_axes = _sum_own(b, b_axes, summed - set(a_axes))
     shared = [axis for axis in a_axes if axis in b_axes]

@@ -1,7 +1,7 @@
 """Max pooling over sliding windows, its gradient, and unpooling.
 
-The position of a maximum is PyTorch's: the first of equal elements, the last
-of several NaNs; padding is never chosen.
+The position of a maximum follows PyTorch: the first of equal elements, the last
+of several NaNs. Padding is never chosen.
 
 Not here: adaptive and fractional max pooling.
 """
@@ -27,7 +27,7 @@ aten = namespace("aten")
 @lowers(
     aten.max_pool2d_with_indices.default,
     dtypes=INTEGRAL | FLOATING,
-    ignores=("ceil_mode",),  # the result's shape says it
+    ignores=("ceil_mode",),  # the shape of the result already reflects it
 )
 def max_pool2d_with_indices(
     self: Value,
@@ -94,7 +94,7 @@ def max_pool2d_with_indices_backward(
     dilation: Sequence[int],
     indices: Value,
 ) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _max_pool_backward(grad_output, self, 2, kernel_size, stride, padding, dilation, indices)
 
 
@@ -112,7 +112,7 @@ def max_pool3d_with_indices_backward(
     dilation: Sequence[int],
     indices: Value,
 ) -> Value:
-    """The gradient of each window goes to the element that was its maximum."""
+    """Send the gradient of each window to the element that was its maximum."""
     return _max_pool_backward(grad_output, self, 3, kernel_size, stride, padding, dilation, indices)
 
 
@@ -145,22 +145,22 @@ def _max_pool_backward(
 @lowers(
     aten.max_unpool2d.default,
     dtypes=FLOATING,
-    ignores=("output_size",),  # the result's shape says it
+    ignores=("output_size",),  # the shape of the result already reflects it
     values=[unpooled(2)],
 )
 def max_unpool2d(self: Value, indices: Value, out: Spec) -> Value:
-    """Zeros with each element at its position in the plane."""
+    """Place each element at its position in a plane of zeros."""
     return scattered(self, indices, out.shape, 2, lambda _, new: new)
 
 
 @lowers(
     aten.max_unpool3d.default,
     dtypes=FLOATING,
-    ignores=("output_size", "stride", "padding"),  # the positions say where everything goes
+    ignores=("output_size", "stride", "padding"),  # the positions determine the destinations
     values=[unpooled(3)],
 )
 def max_unpool3d(self: Value, indices: Value, out: Spec) -> Value:
-    """Zeros with each element at its position in the volume."""
+    """Place each element at its position in a volume of zeros."""
     return scattered(self, indices, out.shape, 3, lambda _, new: new)
 
 
@@ -171,7 +171,7 @@ def scattered(
     rank: int,
     combine: Callable[[Value, Value], Value] = operator.add,
 ) -> Value:
-    """Zeros of ``shape`` combined with each of ``values`` at its position within the last ``rank`` axes."""
+    """Combine zeros of ``shape`` with ``values`` at their positions within the last ``rank`` axes."""
     lead = shape[:-rank]
     flat = hlo.full((*lead, hlo.product(shape[-rank:])), 0, values.dtype)
     listed = (*lead, hlo.product(values.shape[-rank:]))

@@ -3,7 +3,7 @@
 Not here: batch normalization (``batch_norm``).
 
 Each is a composite. Statistics are computed in float32 (float64 for float64),
-whatever the mixture of input, weight and bias dtypes.
+even if the dtypes of input, weight and bias differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ aten = namespace("aten")
 
 
 def affine(x: Value, weight: Optional, bias: Optional, axes: Sequence[int]) -> Value:
-    """``x * weight + bias``, both laid along ``axes``."""
+    """``x * weight + bias``, with both along ``axes``."""
     if weight is not None:
         x = x * hlo.broadcast_in_dim(weight, x.shape, axes)
     if bias is not None:
@@ -33,14 +33,14 @@ def affine(x: Value, weight: Optional, bias: Optional, axes: Sequence[int]) -> V
 
 
 def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
-    """``x`` with mean 0 and variance 1 over ``axes``; the mean and 1/σ that did it (without ``axes``)."""
+    """``x`` scaled to mean 0 and variance 1 over ``axes``, its mean, and 1/σ (both without ``axes``)."""
     mean, deviation, squares = center(x, axes)
     rstd = hlo.rsqrt(squares / fill(count_of(x, axes, x.dtype), squares.shape) + eps)
     return deviation * restore(rstd, x.shape, axes), mean, rstd
 
 
 def standardize_gradient(grad: Value, normal: Value, rstd: Value, axes: Sequence[int]) -> Value:
-    """Gradient of :func:`standardize` to its input, from its result ``normal``."""
+    """Gradient of :func:`standardize` in its input, from its result ``normal``."""
     along = mean_over(grad, axes)
     across = mean_over(grad * normal, axes)
     shape = grad.shape
@@ -50,7 +50,7 @@ def standardize_gradient(grad: Value, normal: Value, rstd: Value, axes: Sequence
 
 
 def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
-    """Outer axes and the ``normalized`` last ones."""
+    """The outer axes and the last ``normalized`` axes."""
     return list(range(rank - normalized)), list(range(rank - normalized, rank))
 
 
@@ -58,7 +58,7 @@ def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
 def layer_norm(
     input: Value, normalized_shape: Sequence[int], weight: Optional, bias: Optional, eps: float, out: Specs
 ) -> list[Optional]:
-    """Standardization over the last axes, then scale and shift; returns mean and 1/σ too."""
+    """Standardize over the last axes, then scale and shift; also returns mean and 1/σ."""
     _, inner = _split(input.rank, len(normalized_shape))
 
     def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
@@ -78,7 +78,7 @@ def layer_norm_backward(
     weight: Optional,
     out: Specs,
 ) -> list[Optional]:
-    """Gradients of layer normalization to input, weight and bias, as far as asked for."""
+    """Gradients of layer normalization in input, weight and bias, if requested."""
     outer, inner = _split(input.rank, len(normalized_shape))
 
     def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
@@ -99,9 +99,9 @@ def layer_norm_backward(
 def rms_norm(
     input: Value, normalized_shape: Sequence[int], weight: Optional, eps: float | None, out: Specs
 ) -> list[Optional]:
-    """Division by the root of the mean square over the last axes, then scale; returns its reciprocal too."""
+    """Divide by the root mean square over the last axes, then scale; also returns the reciprocal root."""
     _, inner = _split(input.rank, len(normalized_shape))
-    # PyTorch's default is the epsilon of the dtype it computes in (layer_norm.cpp).
+    # By default PyTorch uses the epsilon of the dtype that it computes in (layer_norm.cpp).
     epsilon = torch.finfo(compute_dtype([input]).torch).eps if eps is None else eps
 
     def kernel(x: Value, weight: Optional) -> tuple[Value, ...]:
@@ -115,7 +115,7 @@ def rms_norm(
 def rms_norm_backward(
     grad_out: Value, input: Value, normalized_shape: Sequence[int], rstd: Value, weight: Optional, out: Specs
 ) -> list[Optional]:
-    """Gradients of RMS normalization to input and weight, as far as asked for."""
+    """Gradients of RMS normalization in input and weight, if requested."""
     outer, inner = _split(input.rank, len(normalized_shape))
 
     def kernel(grad: Value, x: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
@@ -141,7 +141,7 @@ def group_norm(
     eps: float,
     out: Specs,
 ) -> list[Optional]:
-    """Standardization of each sample's channel groups, then scale and shift by channel."""
+    """Standardize the channel groups of each sample, then scale and shift each channel."""
 
     def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
         normal, mean, rstd = standardize(hlo.reshape(x, (N, group, C // group * HxW)), [2], eps)
@@ -163,7 +163,7 @@ def group_norm_backward(
     group: int,
     out: Specs,
 ) -> list[Optional]:
-    """Gradients of group normalization to input, weight and bias, as far as asked for."""
+    """Gradients of group normalization in input, weight and bias, if requested."""
     grouped = (N, group, C // group * HxW)
 
     def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:

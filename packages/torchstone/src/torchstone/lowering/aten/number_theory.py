@@ -12,14 +12,14 @@ aten = namespace("aten")
 
 
 def _gcd(a: Value, b: Value) -> Value:
-    """Greatest common divisor, not negative (Euclid's algorithm on all elements at once)."""
+    """Nonnegative greatest common divisor (Euclid's algorithm on all elements at once)."""
 
     def going(_: Value, rest: Value) -> Value:
         return hlo.reduce_or(hlo.ne(rest, 0), range(rest.rank))
 
     def step(value: Value, rest: Value) -> list[Value]:
         over = hlo.ne(rest, 0)
-        # A zero divisor is an element that is done: divide by 1 there.
+        # A zero divisor marks a finished element: divide by 1 there.
         left = hlo.remainder(value, hlo.select(over, rest, 1))
         return [hlo.select(over, rest, value), hlo.select(over, left, 0)]
 
@@ -27,8 +27,8 @@ def _gcd(a: Value, b: Value) -> Value:
 
 
 def _lcm(a: Value, b: Value) -> Value:
-    """Least common multiple, not negative unless it overflows; 0 if one operand is."""
-    # C computes on small integers in 32 bits: the sign goes before the high bits do.
+    """Least common multiple, nonnegative unless it overflows; 0 if either operand is 0."""
+    # C computes small integers in 32 bits, so take the absolute value before dropping the high bits.
     a, b = (hlo.convert(x, INT32) if x.dtype.bits < 32 else x for x in (a, b))
     divisor = _gcd(a, b)
     nothing = hlo.eq(divisor, 0)

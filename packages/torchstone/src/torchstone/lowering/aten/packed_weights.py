@@ -1,8 +1,8 @@
 """Products with packed 4-bit weights, which have a scale and a zero for each group.
 
-They lie in the order in which PyTorch's CPU kernels of this machine want them
-(``aten/src/ATen/native/cpu/int4mm_kernel.cpp``): a program takes weights that were packed
-on a machine of the same vector width. Not here: int8 weights (``scaled_matmul``), the
+The weights are in the order that PyTorch's CPU kernels use on this machine
+(``aten/src/ATen/native/cpu/int4mm_kernel.cpp``). A program takes weights that were packed
+on a machine with the same vector width. Not here: int8 weights (``scaled_matmul``), the
 layouts of GPTQ and AWQ, which models unpack themselves by shifts.
 """
 
@@ -28,8 +28,8 @@ _INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 class Layout:
     """How many rows a kernel takes at once, and which two of them share a byte.
 
-    With ``halves`` the second half of a block lies in the upper bits of the first; without,
-    and in the rows behind the last whole block, neighbours share.
+    With ``halves``, the second half of a block lies in the upper bits of the first. Without
+    ``halves``, and in the rows after the last whole block, adjacent rows share a byte.
     """
 
     rows: int
@@ -44,19 +44,19 @@ _WITHOUT_VECTORS = Layout(32, False)
 
 
 def _layout() -> Layout:
-    """That of this machine's kernels."""
+    """The layout of this machine's kernels."""
     return _LAYOUTS.get(torch.backends.cpu.get_cpu_capability(), _WITHOUT_VECTORS)
 
 
 def _blocks(rows: int, layout: Layout) -> list[tuple[int, int, Layout]]:
-    """``(first row, end, layout)`` of the whole blocks, and of the rows behind them, if there are any."""
+    """``(first row, end, layout)`` of the whole blocks and of any rows after them."""
     whole = rows // layout.rows * layout.rows
     parts = [(0, whole, layout), (whole, rows, Layout(rows - whole, False))]
     return [part for part in parts if part[0] < part[1]]
 
 
 def _packed(codes: Value, layout: Layout) -> Value:
-    """``[rows, columns]`` of 4 bits as bytes, two rows in each, block by block and column by column."""
+    """Pack ``[rows, columns]`` of 4-bit codes, two rows to a byte, block by block and column by column."""
     total, columns = int(codes.shape[0]), codes.shape[1]
     parts = []
     for first, end, block in _blocks(total, layout):
@@ -89,10 +89,10 @@ def _unpacked(packed: Value, layout: Layout) -> Value:
     aten._convert_weight_to_int4pack_for_cpu.default,
     dtypes=frozenset({INT32}),
     gaps=dict.fromkeys(EVERY - {INT32}, "weights are packed from int32"),
-    ignores=("innerKTiles",),  # of no effect on the CPU
+    ignores=("innerKTiles",),  # has no effect on the CPU
 )
 def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Optional]:
-    """A matrix of 4-bit codes (int32, 0 to 15) in the order of this machine's kernels."""
+    """Arrange a matrix of 4-bit codes (int32, 0 to 15) in the order of this machine's kernels."""
     layout = _layout()
 
     def kernel(codes: Value) -> Value:
@@ -105,7 +105,7 @@ def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Optional]:
 def weight_int4pack_mm(
     self: Value, mat2: Value, qGroupSize: int, qScaleAndZeros: Value, out: Spec
 ) -> list[Optional]:
-    """``self @ weight.T`` of packed 4-bit codes: ``weight = (code - 8) * scale + zero`` in each group."""
+    """``self @ weight.T`` with packed 4-bit codes; in each group, ``weight = (code - 8) * scale + zero``."""
     layout = _layout()
 
     def kernel(x: Value, packed: Value, parameters: Value) -> Value:

@@ -1,7 +1,7 @@
-"""Padding by a constant, by reflection and by repetition of the border, with the gradients.
+"""Padding with a constant, by reflection, or by repeating the border, and the gradients.
 
-Circular padding is what PyTorch expands it into, slices and copies.
-``padding`` lists (before, after) pairs from the last axis on; negative numbers crop.
+Circular padding uses PyTorch's own expansion into slices and copies.
+``padding`` lists (before, after) pairs, starting from the last axis. Negative numbers crop.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ aten = namespace("aten")
 
 UNPADDED = dict.fromkeys(COPYABLE - STANDARD, NOTHING_TO_DO)
 OneAxis = Callable[[Value, int, int, int], Value]
-"""From a value, an axis and how much to pad before and after it."""
+"""Takes a value, an axis, and the amounts to pad before and after."""
 
 
 @lowers(aten.constant_pad_nd.default, dtypes=COPYABLE)
 def constant_pad_nd(self: Value, pad: list[hlo.Dim], value: Any = 0) -> Value:
-    """A constant around the tensor."""
+    """Pad the tensor with a constant."""
     before: list[hlo.Dim] = [0] * self.rank
     after: list[hlo.Dim] = [0] * self.rank
     for i in range(len(pad) // 2):
@@ -36,12 +36,12 @@ def constant_pad_nd(self: Value, pad: list[hlo.Dim], value: Any = 0) -> Value:
 
 
 def _cropped(x: Value, axis: int, before: int, after: int) -> Value:
-    """``x`` without as many elements as the negative ones of ``before`` and ``after`` say."""
+    """Crop ``x`` by the amounts of ``before`` and ``after`` that are negative."""
     return hlo.slice_axis(x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
 
 
 def _uncropped(grad: Value, axis: int, before: int, after: int) -> Value:
-    """Zeros put back where :func:`_cropped` took elements away."""
+    """Put back zeros where :func:`_cropped` removed elements."""
     return hlo.pad_axis(grad, 0, axis, max(-before, 0), max(-after, 0))
 
 
@@ -66,7 +66,7 @@ def _reflect_back(grad: Value, axis: int, before: int, after: int) -> Value:
 
 
 def _border(x: Value, axis: int, at: hlo.Dim, times: int) -> Value:
-    """One index of an axis repeated."""
+    """Repeat one index of an axis."""
     part = hlo.slice_axis(x, axis, at, at + 1)
     return hlo.broadcast_to(part, [times if i == axis else d for i, d in enumerate(x.shape)])
 
@@ -113,7 +113,7 @@ def _backward(grad: Value, padding: list[int], out: Spec, one: OneAxis) -> Value
     dtypes=STANDARD,
 )
 def reflection_pad(self: Value, padding: list[int], out: Spec) -> Value:
-    """The tensor mirrored at its borders, which are not repeated."""
+    """Mirror the tensor at its borders, without repeating the border elements."""
     if is_empty(out.shape):
         return hlo.full(out.shape, 0, out.dtype)
 
@@ -125,7 +125,7 @@ def reflection_pad(self: Value, padding: list[int], out: Spec) -> Value:
 
 @lowers(aten._pad_circular.default, dtypes=COPYABLE)
 def circular_pad(self: Value, pad: list[int], expand: Expand, out: Spec) -> list[Value]:
-    """The tensor continued from its other end."""
+    """Continue the tensor periodically."""
     return expanded("circular_pad", [self], expand, out, {"padding": pad})
 
 
@@ -136,11 +136,11 @@ def circular_pad(self: Value, pad: list[int], expand: Expand, out: Spec) -> list
     dtypes=STANDARD,
 )
 def replication_pad(self: Value, padding: list[int], out: Spec) -> Value:
-    """The tensor with its borders repeated."""
+    """Repeat the borders of the tensor."""
     return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else _each_axis(self, padding, _replicate)
 
 
-# The gradient's shape and the padding say what the operand's shape was.
+# The gradient's shape and the padding determine the operand's shape.
 @lowers(
     aten.reflection_pad1d_backward.default,
     aten.reflection_pad2d_backward.default,
@@ -150,7 +150,7 @@ def replication_pad(self: Value, padding: list[int], out: Spec) -> Value:
     ignores=("self",),
 )
 def reflection_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
-    """Each gradient added to the element that it mirrors."""
+    """Add each gradient to the element that it mirrors."""
     return _backward(grad_output, padding, out, _reflect_back)
 
 
@@ -163,5 +163,5 @@ def reflection_pad_backward(grad_output: Value, padding: list[int], out: Spec) -
     ignores=("self",),
 )
 def replication_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
-    """Each gradient added to the element that it repeats."""
+    """Add each gradient to the element that it repeats."""
     return _backward(grad_output, padding, out, _replicate_back)

@@ -1,9 +1,9 @@
 """Orthogonal polynomials of integer degree: Chebyshev (shifted too), Hermite, Laguerre, Legendre.
 
-Each is its three-term recurrence in one loop over all elements, except where
-ATen/native/Math.h prefers a closed form: at the ends of the interval, and for
-Chebyshev polynomials of high degree inside it. The degree is a tensor;
-negative degrees give 0. PyTorch has no derivative of these.
+Each evaluates its three-term recurrence in one loop over all elements. ATen/native/Math.h
+prefers a closed form at the ends of the interval, and inside it for Chebyshev polynomials
+of high degree; so does this module. The degree is a tensor; negative degrees give 0.
+PyTorch has no derivative of these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ aten = namespace("aten")
 DTYPES = ALL_INTEGRAL | BOOLEAN | {FLOAT32, FLOAT64}
 
 Step = Callable[[Value, Value, Value, Value], tuple[Value, Value]]
-"""``(x, k, pₖ, pₖ₋₁) → (pₖ₊₁, pₖ)``; in place of pₖ₋₁ may be whatever the recurrence keeps beside pₖ."""
+"""``(x, k, pₖ, pₖ₋₁) → (pₖ₊₁, pₖ)``; some recurrences keep another value in place of pₖ₋₁."""
 
 
 def _recurrence(
@@ -34,7 +34,7 @@ def _recurrence(
 ) -> Value:
     """The polynomial of degree ``n`` (int64; negative: zero) from degrees 0 and 1 (``first``).
 
-    ``before`` is what the first step gets beside degree 1, by default degree 0.
+    ``before`` is the first step's second value, by default degree 0.
     """
 
     def active(k: Value, q: Value) -> Value:
@@ -71,10 +71,10 @@ def _real(n: Value, x: Value) -> Value:
 class _Chebyshev:
     """One of the four kinds.
 
-    ``first`` is the polynomial of degree 1; ``closed`` the trigonometric form, used
-    from degree ``above`` + 1 (``above_shifted`` + 1 for the shifted ones) inside
-    (-1, 1); ``at_one`` and ``at_minus_one`` (up to the alternating sign) the values
-    at the ends, of the degree.
+    ``first`` is the polynomial of degree 1. ``closed`` is the trigonometric form, used inside
+    (-1, 1) for degrees greater than ``above`` (``above_shifted`` for the shifted polynomials).
+    ``at_one`` and ``at_minus_one`` (up to the alternating sign) give the values at the ends
+    for a degree.
     """
 
     first: Callable[[Value], Value]
@@ -165,7 +165,7 @@ def _hermite(x: Value, n: Value, scale: float) -> Value:
 def _laguerre(x: Value, n: Value) -> Value:
     at_zero = hlo.eq(x, 0.0)
 
-    # Near 0 the polynomial is close to 1 for every degree: the difference of neighbours keeps the digits.
+    # Near 0 the polynomial is close to 1 for every degree. Differences of neighbors keep the digits.
     near = hlo.abs_(x) < 4.0
 
     def step(x: Value, k: Value, q: Value, other: Value) -> tuple[Value, Value]:
@@ -201,18 +201,18 @@ for _letter, _kind in {"t": FIRST_KIND, "u": SECOND_KIND, "v": THIRD_KIND, "w": 
     _KERNELS[f"special_shifted_chebyshev_polynomial_{_letter}"] = _kind.shifted
 
 NAMES = tuple(_KERNELS)
-"""The operators of this family; each has overloads with a scalar point or degree."""
+"""The operators of this family. Each also has overloads with a scalar point or degree."""
 
 
 def _degree(n: Value) -> Value:
-    """A degree as int64, cut toward zero; NaN and ±inf count as negative."""
+    """A degree as int64, truncated toward zero; NaN and ±inf count as negative."""
     return hlo.convert(hlo.select(hlo.is_finite(n), n, -1), INT64)
 
 
 def _register(name: str, kernel: Callable[[Value, Value], Value]) -> None:
     def function(x: Any, n: Any, out: Spec) -> Value:
         points, degree = broadcast((x, n), out.dtype, out.shape)
-        # Rounded in every step, float32 would lose digits near each of the polynomial's zeros.
+        # Rounding each step to float32 would lose digits near the zeros of the polynomial.
         return in_double(lambda points: kernel(points, _degree(degree)))(points)
 
     packet = getattr(aten, name)

@@ -1,4 +1,4 @@
-"""Prims that PyTorch's decompositions leave and that belong to no other family."""
+"""Prims that PyTorch's decompositions produce and that belong to no other family."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ prims = namespace("prims")
 
 @lowers(prims.fma.default, dtypes=STANDARD)
 def fma(a: Any, b: Any, c: Any, out: Spec) -> Value:
-    """``a * b + c``; real floats in float64, so that only the result is rounded."""
+    """``a * b + c``; real floats are computed in float64, so that only the result is rounded."""
     x, y, z = broadcast((a, b, c), FLOAT64 if out.dtype.is_floating else out.dtype, out.shape)
     return hlo.convert((x & y) | z if out.dtype.is_bool else x * y + z, out.dtype)
 
@@ -26,8 +26,8 @@ def fma(a: Any, b: Any, c: Any, out: Spec) -> Value:
 @lowers(
     prims.where.default,
     dtypes=BOOLEAN,
-    gaps={UINT8: "PyTorch lets no decomposition select by it: aten.where takes bool conditions only"},
+    gaps={UINT8: "no PyTorch decomposition selects by it: aten.where accepts only bool conditions"},
 )
 def where(pred: Value, a: Any, b: Any, *, out: Spec) -> Value:
-    """``a`` where ``pred`` holds, else ``b``; left by decompositions that are written in prims."""
+    """``a`` where ``pred`` holds, else ``b``; decompositions written in prims produce it."""
     return hlo.select(*broadcast((pred,), BOOL, out.shape), *broadcast((a, b), out.dtype, out.shape))

@@ -1,4 +1,4 @@
-"""Quantization: from and to integers, quantized layers in integer arithmetic, and its simulation.
+"""Quantization: to and from integers, quantized layers in integer arithmetic, and simulated quantization.
 
 Schemas of the operators on integers are in :mod:`..quantized_operators`; each is a
 composite with scale, zero point and axis as attributes. Products are summed in
@@ -37,11 +37,11 @@ _RANGE = {INT8: (-128, 127), UINT8: (0, 255), INT32: (-(2**31), 2**31 - 1)}
 Numbers = Sequence[float] | Sequence[int]
 
 quotient = in_double(hlo.divide)
-"""float32 by float32, rounded once: by a constant, XLA multiplies with the reciprocal, which is inexact."""
+"""Divide float32 by float32 and round once. XLA replaces a constant divisor by its inexact reciprocal."""
 
 
 def _spread(numbers: Numbers, dtype: DType, shape: hlo.Shape, axis: int) -> Value:
-    """Scales or zero points over ``shape``: one for all, or one for each index along ``axis``."""
+    """Broadcast scales or zero points to ``shape``: one for all, or one per index along ``axis``."""
     if len(numbers) == 1:
         return hlo.full(shape, numbers[0], dtype)
     return hlo.broadcast_in_dim(hlo.constant(list(numbers), dtype), shape, [axis])
@@ -53,7 +53,7 @@ def _inverse(scale: Sequence[float]) -> list[float]:
 
 
 def _float32(*numbers: float) -> numpy.float32:
-    """The product of numbers, each rounded to float32."""
+    """The product of numbers that are each rounded to float32."""
     result = numpy.float32(1)
     for number in numbers:
         result = result * numpy.float32(number)
@@ -61,17 +61,17 @@ def _float32(*numbers: float) -> numpy.float32:
 
 
 def _clamped(x: Value, dtype: DType, low: int | None = None) -> Value:
-    """Whole floats as integers of ``dtype``, at its ends beyond them; NaN is the lower end."""
+    """Convert whole floats to integers of ``dtype``, clamped to its range; NaN becomes the lower end."""
     lowest, highest = _RANGE[dtype]
     lowest = lowest if low is None else low
     inside = hlo.clamp(float(lowest), x, float(highest))
     made = hlo.convert(hlo.select(hlo.is_nan(x), float(lowest), inside), INT32)
-    # The largest int32 has no neighbour in float32.
+    # float32 cannot represent the largest int32.
     return hlo.convert(hlo.select(x >= 2.0**31, highest, made) if dtype is INT32 else made, dtype)
 
 
 def _centered(integers: Value, zero_point: Sequence[int], axis: int = 0) -> Value:
-    """Integers minus their zero point, in int32."""
+    """Integers minus their zero points, in int32."""
     wide = hlo.convert(integers, INT32)
     return wide if not any(zero_point) else wide - _spread(zero_point, INT32, wide.shape, axis)
 
@@ -83,16 +83,16 @@ def _centered(integers: Value, zero_point: Sequence[int], axis: int = 0) -> Valu
     own.quantize.default,
     dtypes=frozenset({FLOAT32}),
     gaps=dict.fromkeys(EVERY - {FLOAT32}, "PyTorch quantizes float32"),
-    ignores=("dtype",),  # the result's own
+    ignores=("dtype",),  # the result has it
 )
 def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec) -> list[Optional]:
-    """Integers nearest to ``self / scale + zero_point``, ties to even, at the ends of their type beyond."""
+    """Round ``self / scale + zero_point`` half to even, clamped to the range of the integer type."""
 
     def kernel(x: Value) -> Value:
         inverse = _spread(_inverse(scale), FLOAT32, x.shape, axis)
         zero = _spread([float(z) for z in zero_point], FLOAT32, x.shape, axis)
-        # Where float32 is rounded decides ties: once per tensor (a fused multiply-add), twice per
-        # channel. In float64 the product is exact, and no compiler can fuse anything.
+        # The rounding of float32 decides ties: once per tensor (a fused multiply-add), twice per
+        # channel. In float64 the product is exact, so compilers have nothing to fuse.
         scaled = hlo.convert(x, FLOAT64) * hlo.convert(inverse, FLOAT64)
         if axis >= 0:
             scaled = hlo.convert(hlo.convert(scaled, FLOAT32), FLOAT64)
@@ -116,7 +116,7 @@ def dequantize(
 
 
 def _parameters(scale: list[float], zero_point: list[int], axis: int) -> dict[str, hlo.Attribute]:
-    """The attributes that every quantized composite has: numbers per tensor, lists per channel."""
+    """The attributes of every quantized composite: numbers per tensor, lists per channel."""
     if axis < 0:
         return {"scale": scale[0], "zero_point": zero_point[0]}
     return {"scale": scale, "zero_point": zero_point, "axis": axis}
@@ -149,7 +149,7 @@ def _requantized(
 
 
 def _layer(*values: float) -> dict[str, hlo.Attribute]:
-    """The attributes of all layers."""
+    """The attributes shared by all layers."""
     names = ("scale", "zero_point", "out_scale", "out_zero_point", "relu")
     return dict(zip(names, values, strict=True))
 
@@ -168,7 +168,7 @@ def quantized_linear(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """``self @ weight.T + bias`` of quantized matrices, and its ReLU if ``relu``."""
+    """``self @ weight.T + bias`` for quantized matrices; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
         left, right = _centered(x, [zero_point]), _centered(weight, weight_zero_point)
@@ -200,7 +200,7 @@ def quantized_conv(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """Convolution of quantized tensors, and its ReLU if ``relu``."""
+    """Convolution of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
         left, right = _centered(x, [zero_point]), _centered(weight, weight_zero_point)
@@ -237,7 +237,7 @@ def quantized_batch_norm(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """Batch normalization of quantized ``(n, c, …)`` by running statistics, and its ReLU if ``relu``."""
+    """Batch normalization of quantized ``(n, c, …)`` with running statistics; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> Value:
         slope = weight / hlo.sqrt(var + eps)
@@ -269,7 +269,7 @@ def quantized_add(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """The sum of quantized tensors, and its ReLU if ``relu``."""
+    """The sum of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
         left = hlo.convert(_centered(x, [zero_point]), FLOAT32) * float(numpy.float32(scale))
@@ -297,7 +297,7 @@ def quantized_mul(
     relu: bool,
     out: Spec,
 ) -> list[Optional]:
-    """The product of quantized tensors, and its ReLU if ``relu``."""
+    """The product of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
         left = hlo.broadcast_to(_centered(x, [zero_point]), out.shape)
@@ -313,7 +313,7 @@ def quantized_mul(
 
 @lowers(own.quantized_relu.default, dtypes=_STORAGE, gaps=_NOT_STORAGE)
 def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> list[Optional]:
-    """Integers at least as large as the zero point."""
+    """The larger of each integer and the zero point."""
     attributes: dict[str, hlo.Attribute] = {"scale": scale, "zero_point": zero_point}
     return composed("quantized_relu", [self], lambda x: hlo.maximum(x, zero_point), out, attributes)
 
@@ -322,7 +322,7 @@ def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> lis
 
 
 def _simulated(x: Value, scale: Value, inverse: Value, zero_point: Value, low: int, high: int) -> list[Value]:
-    """Rounded to the grid and back, and which elements lie within it."""
+    """``x`` rounded to the grid and converted back, and which elements lie within its range."""
     near = hlo.round_nearest_even(x * inverse) + zero_point
     inside = (near >= float(low)) & (near <= float(high))
     near = hlo.select(hlo.is_nan(near), float(low), hlo.clamp(float(low), near, float(high)))
@@ -333,7 +333,7 @@ def _simulated(x: Value, scale: Value, inverse: Value, zero_point: Value, low: i
 def fake_quantize_per_tensor_affine(
     self: Value, scale: float, zero_point: int, quant_min: int, quant_max: int, out: Sequence[Spec]
 ) -> list[Optional]:
-    """``self`` on the grid of a quantized type, and a mask of the elements that lie within its range."""
+    """``self`` rounded to the grid of a quantized type, and a mask of the elements within its range."""
 
     def kernel(x: Value) -> list[Value]:
         step, inverse = float(numpy.float32(scale)), _inverse([scale])[0]
@@ -359,7 +359,7 @@ def fake_quantize_tensor_parameters(
     quant_max: int,
     out: Sequence[Spec],
 ) -> list[Optional]:
-    """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch."""
+    """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch to turn it off."""
 
     def kernel(x: Value, scale: Value, zero_point: Value, enabled: Value) -> list[Value]:
         step, zero, on = (

@@ -1,7 +1,7 @@
 """Random numbers: the usual distributions, dropout, randomized leaky ReLU.
 
-Numbers come from the counter-based generator of :mod:`torchstone.hlo.random`: they
-have PyTorch's distributions, not its sequences. Not here: permutations and
+Numbers come from the counter-based generator of :mod:`torchstone.hlo.random`. They
+have PyTorch's distributions but not its sequences. Not here: permutations and
 sampling from weights (``sampling``), backward operators (PyTorch decomposes them).
 """
 
@@ -39,7 +39,7 @@ prims = namespace("prims")
 _COUNTING = ALL_INTEGRAL | FLOATING
 _CONTINUOUS = FLOATING | COMPLEX
 _DIGITS = {FLOAT16: 11, BFLOAT16: 8}
-"""Significant binary digits of the 16-bit floats: more would round up to the open end of a range."""
+"""Significant binary digits of 16-bit floats. More would round up to the open end of a range."""
 
 
 def uniform(rng: Rng, shape: hlo.Shape, dtype: DType) -> Value:
@@ -65,7 +65,7 @@ def _spread(value: Any, like: Value) -> Value:
 
 
 def _moved(x: Value, scale: Any, shift: Any) -> Value:
-    """``x * scale + shift``; of a complex number, PyTorch shifts both parts."""
+    """``x * scale + shift``. For a complex number, PyTorch shifts both parts."""
     shift = _spread(shift, x)
     return x * _spread(scale, x) + (shift * (1 + 1j) if x.dtype.is_complex else shift)
 
@@ -80,15 +80,15 @@ def rand(*, out: Spec, rng: Rng) -> Value:
     return hlo.convert(uniform(rng, out.shape, out.dtype), out.dtype)
 
 
-# aten.uniform itself has a parameter called `from`; PyTorch decomposes it to this.
+# aten.uniform itself has a parameter named `from`; PyTorch decomposes it to this.
 @lowers(prims.uniform.default, dtypes=_CONTINUOUS, ignores=("shape", "dtype", "stride"))
 def uniform_between(low: Any, high: Any, *, out: Spec, rng: Rng) -> Value:
-    """Uniform on [low, high); both parts of a complex number are."""
+    """Uniform on [low, high), also for both parts of a complex number."""
     return hlo.convert(_moved(uniform(rng, out.shape, out.dtype), high - low, low), out.dtype)
 
 
 def _normal(rng: Rng, out: Spec) -> Value:
-    """Standard normal in the op-math dtype; of a complex number each part has variance 1/2."""
+    """Standard normal in the op-math dtype; each part of a complex number has variance 1/2."""
     if not out.dtype.is_complex:
         return rng.normal(out.shape, opmath(out.dtype))
     real, imag = (rng.normal(out.shape, out.dtype.real) * math.sqrt(0.5) for _ in range(2))
@@ -98,7 +98,7 @@ def _normal(rng: Rng, out: Spec) -> Value:
 @lowers(aten.randn.default, aten.randn.generator, dtypes=_CONTINUOUS, ignores=("size", "dtype"))
 @lowers(aten.randn_like.default, aten.randn_like.generator, dtypes=_CONTINUOUS, ignores=("self", "dtype"))
 def randn(*, out: Spec, rng: Rng) -> Value:
-    """Standard normal; of a complex number each part has variance 1/2."""
+    """Standard normal; each part of a complex number has variance 1/2."""
     return hlo.convert(_normal(rng, out), out.dtype)
 
 
@@ -107,19 +107,19 @@ def randn(*, out: Spec, rng: Rng) -> Value:
     aten.normal.float_Tensor,
     aten.normal.Tensor_Tensor,
     dtypes=FLOATING,
-    gaps=dict.fromkeys(COMPLEX, "PyTorch's shape function of this operator refuses complex numbers"),
+    gaps=dict.fromkeys(COMPLEX, "PyTorch's shape function of this operator rejects complex numbers"),
     values=[DEVIATION],
 )
 @lowers(aten.normal.float_float, dtypes=_CONTINUOUS, ignores=("size", "dtype"))
 @lowers(aten.normal_functional.default, dtypes=_CONTINUOUS, ignores=("self",))
 def normal(mean: Any = 0.0, std: Any = 1.0, *, out: Spec, rng: Rng) -> Value:
-    """Normal with the given mean (of a complex number, of both parts) and standard deviation."""
+    """Normal with the given mean (for complex numbers, of both parts) and standard deviation."""
     return hlo.convert(_moved(_normal(rng, out), std, mean), out.dtype)
 
 
 @lowers(aten.log_normal.default, dtypes=FLOATING, ignores=("self",))
 def log_normal(mean: float = 1.0, std: float = 2.0, *, out: Spec, rng: Rng) -> Value:
-    """The exponential of a normal with the given mean and standard deviation."""
+    """The exponential of a normal variable with the given mean and standard deviation."""
     return hlo.convert(hlo.exponential(_normal(rng, out) * std + mean), out.dtype)
 
 
@@ -128,13 +128,13 @@ def log_normal(mean: float = 1.0, std: float = 2.0, *, out: Spec, rng: Rng) -> V
 
 @lowers(aten.exponential.default, dtypes=FLOATING, ignores=("self",))
 def exponential(lambd: float = 1.0, *, out: Spec, rng: Rng) -> Value:
-    """Exponential with rate ``lambd``, above zero."""
+    """Exponential with rate ``lambd``, always above zero."""
     return hlo.convert(logarithm_of_uniform(rng, out.shape, out.dtype) * (-1.0 / lambd), out.dtype)
 
 
 @lowers(aten.geometric.default, dtypes=REAL, ignores=("self",))
 def geometric(p: float, *, out: Spec, rng: Rng) -> Value:
-    """The number of trials up to the first success of probability ``p``."""
+    """The number of trials up to the first success, which has probability ``p``."""
     wide = opmath(out.dtype) if out.dtype.is_floating else FLOAT64
     trials = hlo.ceil(logarithm_of_uniform(rng, out.shape, wide) / math.log1p(-p))
     return cast(hlo.maximum(trials, 1.0), out.dtype)
@@ -203,26 +203,26 @@ def bernoulli_p(p: float, *, out: Spec, rng: Rng) -> Value:
 
 @lowers(aten.bernoulli.Tensor, dtypes=REAL | BOOLEAN, ignores=("self",), values=[BERNOULLI_P])
 def bernoulli_tensor(p: Value, *, out: Spec, rng: Rng) -> Value:
-    """1 with the probability that ``p`` has at the element, else 0."""
+    """1 with the probability given by the element of ``p``, else 0."""
     chance = hlo.broadcast_to(hlo.convert(p, opmath(p.dtype)), out.shape)
     return hlo.convert(rng.uniform(out.shape, chance.dtype) < chance, out.dtype)
 
 
 @lowers(aten.bernoulli.default, dtypes=FLOATING, values=[BERNOULLI_SELF])
 def bernoulli(self: Value, *, out: Spec, rng: Rng) -> Value:
-    """1 with the probability that ``self`` has at the element, else 0."""
+    """1 with the probability given by the element of ``self``, else 0."""
     return bernoulli_tensor(self, out=out, rng=rng)
 
 
 @lowers(
     aten.native_dropout.default,
     dtypes=COPYABLE - COMPLEX,
-    gaps=dict.fromkeys(COMPLEX, "PyTorch's shape function of this operator refuses complex numbers"),
+    gaps=dict.fromkeys(COMPLEX, "PyTorch's shape function of this operator rejects complex numbers"),
 )
 def native_dropout(
     input: Value, p: float, train: bool | None, *, out: tuple[Spec, Spec], rng: Rng
 ) -> tuple[Value, Value]:
-    """Elements zeroed with probability ``p``, the others scaled by ``1 / (1 - p)``; and which were kept."""
+    """Zero elements with probability ``p``, scale the rest by ``1 / (1 - p)``; return the mask too."""
     if train is False or p == 0:
         return input, hlo.full(input.shape, True, BOOL)
     kept = happens(rng, input.shape, 1.0 - p)
@@ -253,5 +253,5 @@ def rrelu_with_noise_functional(
 def rrelu_with_noise(
     self: Value, noise: Value, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *, rng: Rng
 ) -> Value:
-    """The output of :func:`rrelu_with_noise_functional` (a functional graph does not read ``noise``)."""
+    """The output of :func:`rrelu_with_noise_functional`. A functional graph does not read ``noise``."""
     return _rrelu(self, noise, lower, upper, training, rng)[0]

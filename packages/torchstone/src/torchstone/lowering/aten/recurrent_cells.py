@@ -1,7 +1,7 @@
-"""Single steps of recurrent networks, whole: ``nn.LSTMCell``, ``nn.GRUCell``, ``nn.RNNCell``.
+"""Single steps of recurrent networks, kept whole: ``nn.LSTMCell``, ``nn.GRUCell``, ``nn.RNNCell``.
 
-Not here: networks over sequences (``rnn``). Only exports have cells whole: where
-PyTorch differentiates, it expands them before. 16-bit floats are computed in float32.
+Not here: networks over sequences (``rnn``). Cells occur whole only in exported graphs,
+because autograd expands them first. 16-bit floats are computed in float32.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def rnn_relu_cell(
     expand_wide: Expand,
     out: Spec,
 ) -> list[Value]:
-    """The next hidden state, cut off at zero."""
+    """The next hidden state, through a ReLU."""
     return expanded("rnn_relu_cell", [input, hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})

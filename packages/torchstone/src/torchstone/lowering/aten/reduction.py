@@ -38,11 +38,11 @@ aten = namespace("aten")
 Dims = int | Sequence[int] | None
 SUMMABLE = STANDARD | UNSIGNED
 ANY = EVERY - SUB_BYTE
-"""What can be tested for zero, or summed after conversion to the ``dtype`` that the call names."""
+"""Dtypes that can be tested for zero, or summed after conversion to the call's ``dtype``."""
 
 
 def _sum(x: Value, axes: Sequence[int]) -> Value:
-    """Sum over ``dim`` (``None`` or ``[]``: all) in the result's dtype; of bools in bool: any."""
+    """Sum over ``dim`` (``None`` or ``[]``: all) in the result's dtype; any for bools."""
     return hlo.reduce_or(x, axes) if x.dtype.is_bool else hlo.reduce_sum(x, axes)
 
 
@@ -52,14 +52,14 @@ def _mean(x: Value, axes: Sequence[int]) -> Value:
 
 
 def _prod(x: Value, axes: Sequence[int]) -> Value:
-    """Product over one axis or all, in the result's dtype; of bools in bool: all."""
+    """Product over one axis or all, in the result's dtype; all for bools."""
     if x.dtype.is_bool:
         return hlo.reduce_and(x, axes)
     return hlo.reduce([x], [1], axes, lambda a, b: a * b)[0]
 
 
 def _any(x: Value, axes: Sequence[int]) -> Value:
-    """True where any element along ``dim`` is not zero (NaN is not); uint8 gives uint8."""
+    """True where any element along ``dim`` is nonzero, as NaN is; uint8 gives uint8."""
     return hlo.reduce_or(hlo.convert(x, BOOL), axes)
 
 
@@ -77,7 +77,7 @@ lowers_reduction(aten.all.default, aten.all.dim, kernel=_all, dtypes=ANY)
 
 @lowers(aten.any.dims, dtypes=ANY, ignores=("keepdim",))
 def any_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
-    """True where any element along ``dim`` is not zero; ``[]`` reduces nothing."""
+    """True where any element along ``dim`` is nonzero; ``[]`` reduces nothing."""
     return finish(_any(cast(self, BOOL), [] if dim == [] else axes_of(dim, self.rank)), out)
 
 
@@ -138,7 +138,7 @@ def logsumexp(self: Value, dim: Dims, out: Spec) -> Value:
     x = hlo.convert(self, opmath(out.dtype))
     axes = axes_of(dim, x.rank)
     peak = hlo.reduce_max(hlo.real(x), axes)
-    # An infinite peak would turn inf − inf into NaN.
+    # An infinite maximum would turn inf − inf into NaN.
     peak = hlo.select(hlo.is_finite(peak), peak, 0.0)
     shift = hlo.convert(peak, x.dtype)
     total = hlo.reduce_sum(hlo.exponential(x - restore(shift, x.shape, axes)), axes)
@@ -149,14 +149,14 @@ def logsumexp(self: Value, dim: Dims, out: Spec) -> Value:
 def linalg_vector_norm(
     self: Value, ord: Any = 2, dim: Dims = None, *, dtype: DType | None = None, out: Spec
 ) -> Value:
-    """``sum(|x|^ord)^(1/ord)`` over ``dim``; orders 0 (count) and ±inf (extremes) included."""
+    """``sum(|x|^ord)^(1/ord)`` over ``dim``, including orders 0 (count) and ±inf (extremes)."""
     x = hlo.abs_(hlo.convert(self, opmath(dtype or self.dtype)))
     axes = axes_of(dim, x.rank)
     return finish(norm_of_magnitudes(x, float(ord), axes), out)
 
 
 def norm_of_magnitudes(x: Value, order: float, axes: Sequence[int]) -> Value:
-    """The ``order``-norm over ``axes`` of elements that are not negative."""
+    """The ``order``-norm over ``axes`` of nonnegative elements."""
     if order == 0:
         return hlo.reduce_sum(hlo.convert(hlo.ne(x, 0.0), x.dtype), axes)
     if order == float("inf"):
@@ -172,7 +172,7 @@ def norm_of_magnitudes(x: Value, order: float, axes: Sequence[int]) -> Value:
 
 @lowers(aten.hash_tensor.default, dtypes=ALL_INTEGRAL | FLOATING | BOOLEAN, ignores=("keepdim", "mode"))
 def hash_tensor(self: Value, dim: Dims = None, *, out: Spec) -> Value:
-    """Exclusive or over ``dim`` of the elements as 64-bit patterns (floats: as float64); mode is 0."""
+    """Exclusive or over ``dim`` of the elements' 64-bit patterns (floats as float64); ``mode`` is 0."""
     if self.dtype.is_floating:
         x = hlo.bitcast(hlo.convert(self, FLOAT64), UINT64)
     else:

@@ -1,6 +1,6 @@
 """Resampling to another size: nearest, linear, cubic and antialiased, and the gradients.
 
-Each is a weighted sum of few elements along one axis after the other; positions
+Each computes weighted sums of a few elements, one axis after another. Positions
 and weights are computed when the program is built (``interpolation``), so the
 resampled sizes are static.
 
@@ -30,7 +30,7 @@ aten = namespace("aten")
 
 WIDE = frozenset({FLOAT32, FLOAT64})
 Rule = Callable[[int, int, float | None, Any], Taps]
-"""Input size, output size, scale factor and real type to taps."""
+"""Maps input size, output size, scale factor and real type to taps."""
 
 
 def _resampled(x: Value, output_size: Sequence[int], scales: Sequence[float | None], rule: Rule) -> Value:
@@ -53,7 +53,7 @@ def _resampled_backward(
 def _resampled_bytes(
     x: Value, output_size: Sequence[int], scales: Sequence[float | None], rule: Rule
 ) -> Value:
-    """Weighted resampling of uint8 in fixed-point arithmetic, last axis first, as PyTorch's kernels do it."""
+    """Weighted resampling of uint8 in fixed-point arithmetic, last axis first, as in PyTorch's kernels."""
     result = hlo.convert(x, INT32)
     for axis, count, scale in reversed(list(zip(_axes(x, scales), output_size, scales, strict=True))):
         taps, bits = _taps(rule, x.shape[axis], count, scale, FLOAT64).fixed_point()
@@ -63,7 +63,7 @@ def _resampled_bytes(
 
 
 def _axes(x: Value, scales: Sequence[float | None]) -> range:
-    """The resampled axes are the last ones."""
+    """The resampled axes, which are the last ones."""
     return range(x.rank - len(scales), x.rank)
 
 
@@ -76,7 +76,7 @@ def _taps(rule: Rule, size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype:
 
 
 def _lowers_nearest(name: str, exact: bool) -> None:
-    """Register the overloads called ``name`` for one, two and three axes, and their gradients."""
+    """Register the overloads named ``name`` for one, two and three axes, and their gradients."""
 
     def rule(size: int, count: int, scale: float | None, _: Any) -> Taps:
         return interpolation.nearest(size, count, scale, exact=exact)
@@ -108,7 +108,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     def nearest1d_backward(
         grad_output: Value, input_size: Sequence[int], scales: float | None = None
     ) -> Value:
-        """Each element's gradient to the one that it was taken from."""
+        """Add each element's gradient to the element that it was taken from."""
         return _resampled_backward(grad_output, input_size, [scales], rule)
 
     @lowers(getattr(aten, f"{name}2d_backward").default, dtypes=FLOATING, ignores=("output_size",))
@@ -118,7 +118,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         scales_h: float | None = None,
         scales_w: float | None = None,
     ) -> Value:
-        """Each element's gradient to the one that it was taken from."""
+        """Add each element's gradient to the element that it was taken from."""
         return _resampled_backward(grad_output, input_size, [scales_h, scales_w], rule)
 
     @lowers(getattr(aten, f"{name}3d_backward").default, dtypes=FLOATING, ignores=("output_size",))
@@ -129,14 +129,14 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         scales_h: float | None = None,
         scales_w: float | None = None,
     ) -> Value:
-        """Each element's gradient to the one that it was taken from."""
+        """Add each element's gradient to the element that it was taken from."""
         return _resampled_backward(grad_output, input_size, [scales_d, scales_h, scales_w], rule)
 
     overloads = [getattr(aten, f"{name}{rank}d").vec for rank in (1, 2, 3)]
 
-    @lowers(*overloads, dtypes=FLOATING | {UINT8}, ignores=("output_size",))  # the result's shape says it
+    @lowers(*overloads, dtypes=FLOATING | {UINT8}, ignores=("output_size",))  # the result's shape has it
     def nearest_vec(input: Value, scale_factors: Sequence[float] | None, out: Spec) -> Value:
-        """The nearest element along every axis behind the second."""
+        """The nearest element along every axis after the second."""
         return _resampled(input, out.shape[2:], scale_factors or [None] * (input.rank - 2), rule)
 
 
@@ -204,7 +204,7 @@ def _lowers_vec(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]
     """Register the overload of ``name`` that takes all scale factors as one list."""
 
     def vec(input: Value, align_corners: bool, scale_factors: Sequence[float] | None, out: Spec) -> Value:
-        """Weighted neighbours along every axis behind the second."""
+        """A weighted sum of neighbors along every axis after the second."""
         resampled = _resampled_bytes if input.dtype is UINT8 else _resampled
         scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
         return resampled(input, out.shape[2:], scales, _aligned(kernel, align_corners))
@@ -217,12 +217,12 @@ _lowers_vec("upsample_trilinear3d", interpolation.linear, FLOATING)
 
 
 def _without_kernel(dtypes: frozenset[DType]) -> dict[DType, str]:
-    reason = "PyTorch has no kernel: it takes such a tensor only where its size stays"
+    reason = "PyTorch has no kernel: it accepts such a tensor only if its size does not change"
     return dict.fromkeys(EVERY - dtypes, reason)
 
 
 def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
-    """Register the weighted resampling of the last two axes called ``name``, and its gradient."""
+    """Register the weighted resampling of the last two axes named ``name``, and its gradient."""
 
     def plane(
         self: Value,
@@ -242,7 +242,7 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
         scales_h: float | None = None,
         scales_w: float | None = None,
     ) -> Value:
-        """Each element's gradient to those that it was made of, by their weights."""
+        """Add each element's gradient, by weight, to the elements that contributed to it."""
         return _resampled_backward(
             grad_output, input_size, [scales_h, scales_w], _aligned(kernel, align_corners)
         )

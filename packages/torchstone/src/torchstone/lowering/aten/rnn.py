@@ -1,8 +1,8 @@
 """Recurrent networks kept whole: LSTM, GRU and plain RNN over padded and packed sequences.
 
-Each is one composite whose decomposition has one loop over time per layer and
-direction, however long the sequence; so is a layer that keeps what its gradient
-wants, and the gradient. ATen's operators reach them as the operators of
+Each is one composite. Its decomposition has one loop over time per layer and
+direction, whatever the length of the sequence. So does a layer that keeps what its
+gradient needs, and so does the gradient. ATen's operators become the operators of
 ``lowering.recurrent_operators``. Not here: single cells, which PyTorch
 decomposes.
 """
@@ -41,7 +41,7 @@ def _network(
     bidirectional: bool,
     projected: bool,
 ) -> tuple[Value, list[Value]]:
-    """Layers upon each other; initial and last states are ``[layers · directions, batch, hidden]``."""
+    """Stacked layers; initial and last states are ``[layers · directions, batch, hidden]``."""
     rows = _rows(x, initial[0].shape[1], sizes)
     directions, size = 2 if bidirectional else 1, 2 + 2 * has_biases + projected
     lasts: list[list[Value]] = []
@@ -75,7 +75,7 @@ def _composite(
     batch_first: bool | None = None,
 ) -> Any:
     """The composite ``torchstone.<name>`` of the input, the initial states and all parameters."""
-    # An LSTM's hidden state is narrower than its cell state where it is projected.
+    # With a projection, an LSTM's hidden state is narrower than its cell state.
     projected = len(hx) == 2 and not hlo.same_dim(hx[0].shape[2], hx[1].shape[2])
     options = {"has_biases": has_biases, "bidirectional": bidirectional, "projected": projected}
     cell, packed = CELLS[name.removesuffix("_packed")], [] if sizes is None else [sizes]
@@ -98,7 +98,7 @@ def _expand(original: OpOverload) -> None:
 for _original in STAND_INS:
     _expand(_original)
 
-# The number of layers follows from the weights; what drops something out in training was expanded.
+# The weights determine the number of layers. In training, dropout has already been expanded.
 _IGNORED = ("num_layers", "dropout", "train")
 _NO_INTEGERS = dict.fromkeys(
     INTEGRAL, "networks compute in floating point; eager runs some integers by chance"
@@ -190,7 +190,7 @@ def rnn_layer_backward(
     *,
     out: Sequence[Spec],
 ) -> Any:
-    """Gradients of ``rnn_layer``: of gates, initial states, weight, bias and projection."""
+    """Gradients of ``rnn_layer`` in gates, initial states, weight, bias and projection."""
 
     def kernel(grad_output: Value, weight: Value, *rest: Any) -> list[Value]:
         projection, sizes, *values = rest
@@ -208,7 +208,7 @@ def rnn_layer_backward(
 def pack_padded_sequence(
     input: Value, lengths: Value, batch_first: bool, expand: Expand, out: Sequence[Spec]
 ) -> list[Value]:
-    """Rows of all sequences step by step, then zeros; and how many sequences reach each step."""
+    """The rows of all sequences step by step, then zeros; and how many sequences reach each step."""
     return expanded("pack_padded_sequence", [input, lengths], expand, out, {"batch_first": batch_first})
 
 

@@ -25,7 +25,7 @@ aten = namespace("aten")
     ignores=("n", "dtype"),
 )
 def randperm(*, out: Spec, rng: Rng) -> Value:
-    """The integers below ``n`` in random order: sorted by 64 random bits each."""
+    """The integers below ``n`` in random order: each gets 64 random bits to sort by."""
     index = hlo.iota(out.shape, 0, INT64)
     order = hlo.sort([rng.bits(out.shape), index], 0, lambda a, b, *_: a < b, stable=True)[1]
     return cast(order, out.dtype)
@@ -49,7 +49,7 @@ def _without_replacement(weights: Value, shape: hlo.Shape, rng: Rng) -> Value:
 
 
 def _with_replacement(weights: Value, shape: hlo.Shape, rng: Rng) -> Value:
-    """The first index whose cumulative weight is above a uniform part of the sum, by bisection."""
+    """Find by bisection the first index whose cumulative weight exceeds a uniform fraction of the sum."""
     axis = weights.rank - 1
     (cumulative,) = hlo.associative_scan([weights], axis, lambda a, b: a + b)
     size = weights.shape[axis]

@@ -32,7 +32,7 @@ from ..registry import Spec, lowers
 aten = namespace("aten")
 
 _SCALED = FLOAT8 - {FLOAT8_E8M0FNU}
-_GAPS = {FLOAT8_E8M0FNU: "PyTorch's own shape function refuses it: it is a format for scales"}
+_GAPS = {FLOAT8_E8M0FNU: "PyTorch's own shape function rejects it: it is a format for scales"}
 
 
 @lowers(aten._int_mm.default, dtypes=frozenset({INT8, UINT8}))
@@ -47,7 +47,7 @@ def _int_mm(self: Value, mat2: Value) -> Value:
     aten._scaled_mm.default,
     dtypes=_SCALED,
     gaps=_GAPS,
-    ignores=("use_fast_accum",),  # a permission that is not used
+    ignores=("use_fast_accum",),  # an option that is never used
 )
 def _scaled_mm(
     self: Value,
@@ -62,8 +62,8 @@ def _scaled_mm(
 ) -> Value:
     """``(self · scale_a) @ (mat2 · scale_b) + bias``.
 
-    Divided by ``scale_result`` where PyTorch's CPU kernels do: for an ``out_dtype``
-    that is asked for and is float8_e4m3fn or float8_e5m2.
+    The result is divided by ``scale_result`` where PyTorch's CPU kernels do so: if the
+    call names an ``out_dtype`` of float8_e4m3fn or float8_e5m2.
     """
     total = _scaled(self, mat2, scale_a, scale_b, bias)
     if scale_result is not None and out_dtype in (FLOAT8_E4M3FN, FLOAT8_E5M2):
@@ -75,7 +75,7 @@ def _scaled_mm(
     aten._scaled_mm_v2.default,
     dtypes=_SCALED,
     gaps=_GAPS,
-    # Recipes follow from the scales' shapes; PyTorch's CPU kernels swizzle nothing, contract the inner axes.
+    # The shapes of the scales imply the recipes. PyTorch's CPU kernels never swizzle and contract inner axes.
     ignores=(
         "recipe_a",
         "recipe_b",
@@ -107,7 +107,7 @@ def _scaled(a: Value, b: Value, scale_a: Value, scale_b: Value, bias: Value | No
 
 
 def _spread(scale: Value, shape: hlo.Shape) -> Value:
-    """One scale in any shape, or one per row or column, for every element of ``shape``."""
+    """Broadcast one scale of any shape, or one per row or column, to ``shape``."""
     if scale.rank != 2:
         scale = hlo.reshape(scale, ())
     return hlo.broadcast_to(hlo.convert(scale, FLOAT32), shape)
@@ -115,6 +115,6 @@ def _spread(scale: Value, shape: hlo.Shape) -> Value:
 
 @lowers(aten._weight_int8pack_mm.default, dtypes=frozenset({FLOAT16, BFLOAT16, FLOAT32}))
 def _weight_int8pack_mm(self: Value, mat2: Value, scales: Value) -> Value:
-    """``self @ mat2.T`` for int8 rows ``mat2``, each with its own scale."""
+    """``self @ mat2.T`` where each int8 row of ``mat2`` has its own scale."""
     total = hlo.dot_general(hlo.convert(self, FLOAT32), hlo.convert(mat2, FLOAT32), contract=([1], [1]))
     return hlo.convert(total * hlo.broadcast_to(hlo.convert(scales, FLOAT32), total.shape), self.dtype)

@@ -1,4 +1,4 @@
-"""Running sums, products, extremes and log-sum-exps along an axis, and differences of neighbours.
+"""Running sums, products, extremes and log-sum-exps along an axis, and differences of neighbors.
 
 Not here: reductions, the higher-order operators ``scan`` and
 ``associative_scan`` (``control_flow``).
@@ -63,7 +63,7 @@ def cumprod(self: Value, dim: int, out: Spec) -> list[Value]:
 
 
 def _later_if(better: Callable[[Value, Value], Value]) -> Combine:
-    """Keep the better of two (value, index) pairs; the later one among equals and among NaNs."""
+    """Keep the better of two (value, index) pairs; among equal values or NaNs, keep the later one."""
 
     def combine(value: Value, index: Value, later_value: Value, later_index: Value) -> Sequence[Value]:
         move = better(later_value, value)
@@ -75,7 +75,7 @@ def _later_if(better: Callable[[Value, Value], Value]) -> Combine:
 
 
 def _with_index(x: Value, axis: int) -> Sequence[Value]:
-    """``x`` and indices of the axis: int32 where they fit, half of what a scan has to move."""
+    """``x`` and its indices along the axis. They are int32 where possible, to halve the memory traffic."""
     if not x.rank:
         return x, hlo.scalar(0, INT64)
     return x, hlo.index_of(x, axis, counter(x.shape[axis]))
@@ -83,20 +83,20 @@ def _with_index(x: Value, axis: int) -> Sequence[Value]:
 
 @lowers(aten.cummax.default, dtypes=REAL | BOOLEAN)
 def cummax(self: Value, dim: int, out: Sequence[Spec]) -> list[Value]:
-    """Running maximum along ``dim`` and the last index at which it stood."""
+    """Running maximum along ``dim`` and the last index where it occurs."""
     at_least = _later_if(lambda later, earlier: later >= earlier)
     return _scanned("cummax", self, dim, out, at_least, _with_index)
 
 
 @lowers(aten.cummin.default, dtypes=REAL | BOOLEAN)
 def cummin(self: Value, dim: int, out: Sequence[Spec]) -> list[Value]:
-    """Running minimum along ``dim`` and the last index at which it stood."""
+    """Running minimum along ``dim`` and the last index where it occurs."""
     at_most = _later_if(lambda later, earlier: later <= earlier)
     return _scanned("cummin", self, dim, out, at_most, _with_index)
 
 
 def _add_exponentials(a: Value, b: Value) -> Value:
-    """``log(exp(a) + exp(b))`` without overflow; equal infinities stay what they are."""
+    """``log(exp(a) + exp(b))`` without overflow; equal infinities are unchanged."""
     if a.dtype.is_complex:
         swap = hlo.real(a) > hlo.real(b)
         low, high = hlo.select(swap, b, a), hlo.select(swap, a, b)
@@ -110,13 +110,13 @@ def _add_exponentials(a: Value, b: Value) -> Value:
 @lowers(aten.logcumsumexp.default, dtypes=FLOATING | COMPLEX)
 def logcumsumexp(self: Value, dim: int, out: Spec) -> list[Value]:
     """Logarithm of the running sum of exponentials along ``dim``."""
-    # Of complex numbers the order of additions decides on which branch of the logarithm each one ends.
+    # For complex numbers, the order of additions decides the branch of each logarithm.
     scan = _one_by_one if self.dtype.is_complex else hlo.associative_scan
     return _scanned("logcumsumexp", self, dim, [out], _add_exponentials, scan=scan)
 
 
 def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Value]:
-    """The scan of logarithms of sums in the order of the elements."""
+    """Scan logarithms of sums in the order of the elements."""
     x = hlo.move_axis(values[0], axis, 0)
     zero = hlo.scalar(0, INT64)
 
@@ -134,6 +134,6 @@ def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Valu
 def diff(
     self: Value, n: int, dim: int, prepend: Optional, append: Optional, expand: Expand, out: Spec
 ) -> list[Value]:
-    """Differences of neighbours along ``dim``, ``n`` times."""
+    """Differences of neighbors along ``dim``, taken ``n`` times."""
     attributes = {"n": n, "axis": axis_of(dim, self.rank)}
     return expanded("diff", [self, prepend, append], expand, out, attributes)

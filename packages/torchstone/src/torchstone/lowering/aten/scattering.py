@@ -3,8 +3,8 @@
 Not here: reading (``gathering``), whole slices (``index_updates``), masks
 (``masking``).
 
-Where several elements meet in one place, 16-bit floats are combined in float32
-and rounded once; the order is the engine's.
+If several elements go to one place, 16-bit floats are combined in float32 and
+rounded once. The order depends on the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ aten = namespace("aten")
 
 Combine = Callable[[Value, Value], Value]
 Write = Callable[[Value, Value, Combine], Value]
-"""Combines updates (2nd) into a value (1st) at positions that it knows."""
+"""Combines updates (second argument) into a value (first) at positions that the function knows."""
 
 
 def assign(_: Value, new: Value) -> Value:
@@ -38,12 +38,12 @@ def assign(_: Value, new: Value) -> Value:
 
 
 def add(a: Value, b: Value) -> Value:
-    """Sum; of bools: or."""
+    """Sum; logical or for bools."""
     return a | b if a.dtype.is_bool else a + b
 
 
 def multiply(a: Value, b: Value) -> Value:
-    """Product; of bools: and."""
+    """Product; logical and for bools."""
     return a & b if a.dtype.is_bool else a * b
 
 
@@ -59,7 +59,7 @@ _COMBINE: dict[str, Combine] = {
 
 
 def identity(reduce: str, dtype: DType) -> Number:
-    """What changes nothing when it is combined."""
+    """The identity element of the reduction."""
     if reduce in ("prod", "multiply"):
         return 1
     if reduce in ("amax", "amin"):
@@ -74,7 +74,7 @@ def combined(self: Value, source: Value, write: Write, combine: Combine) -> Valu
 
 
 def reduced(self: Value, source: Value, write: Write, reduce: str, include_self: bool) -> Value:
-    """``scatter_reduce`` and ``index_reduce``: places that nothing is written to keep ``self``.
+    """``scatter_reduce`` and ``index_reduce``: places without updates keep ``self``.
 
     The mean of integers is rounded down (aten/native/TensorAdvancedIndexing.cpp).
     """
@@ -118,7 +118,7 @@ def _refuses_mixed_masks(arguments: Mapping[str, Any]) -> str | None:
     indices=IndexRule("indices", along, DROPPED, negative=True),
 )
 def index_put(self: Value, indices: list[Value | None], values: Value, accumulate: bool = False) -> Value:
-    """``self`` after ``self[indices] = values`` (``accumulate``: ``+=``); an index may be a bool mask."""
+    """``self`` after ``self[indices] = values`` (``+=`` if ``accumulate``); an index may be a bool mask."""
     if is_empty(self.shape) or is_empty(values.shape):
         return self
     combine = add if accumulate else assign
@@ -150,12 +150,12 @@ def index_put(self: Value, indices: list[Value | None], values: Value, accumulat
 def _put_mask(self: Value, axis: int, mask: Value, values: Value, combine: Combine) -> Value:
     """``index_put`` with a mask over the axes from ``axis`` on.
 
-    Every place is visited, those outside of the mask keep ``self``. The n-th
-    place of the mask takes the n-th of ``values``, or the only one.
+    Every place is visited; places outside the mask keep ``self``. Place n of the mask
+    takes element n of ``values``, or the only one.
     """
     span = range(axis, axis + mask.rank)
     held = hlo.broadcast_in_dim(mask, self.shape, span)
-    place = values.rank - (self.rank - span.stop) - 1  # the axis of ``values`` that counts the mask's places
+    place = values.rank - (self.rank - span.stop) - 1  # the axis of ``values`` for the mask's places
     if place >= 0 and hlo.same_dim(values.shape[place], 1):
         values = hlo.squeeze(values, [place])
         values = hlo.expand_dims(values, range(place, place + mask.rank))
@@ -168,7 +168,7 @@ def _put_mask(self: Value, axis: int, mask: Value, values: Value, combine: Combi
 
 
 def _along(axis: int, index: Value) -> Write:
-    """Writes one element along ``axis`` for each of ``index``, which may cover only a corner of the value."""
+    """Write one element along ``axis`` for each of ``index``, which may be smaller than the value."""
 
     def write(x: Value, source: Value, combine: Combine) -> Value:
         corner = like_index(x, index, axis)
@@ -183,7 +183,7 @@ def _along(axis: int, index: Value) -> Write:
 def _scattered(
     self: Value, dim: int, index: Value, src: Any, apply: Callable[[Value, Value, Write], Value]
 ) -> Value:
-    """``apply(x, source, write)`` on the operands of a scatter, 0-d ones as 1-d."""
+    """Run ``apply(x, source, write)`` on the operands of a scatter, with 0-d operands as 1-d."""
     if is_empty(index.shape) or is_empty(self.shape):
         return self
     axis = axis_of(dim, self.rank)

@@ -24,8 +24,8 @@ UNSEARCHED = dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO)
 def insertion_points(sequence: Value, values: Value, right: bool) -> Value:
     """Where ``values`` would be inserted to keep ``sequence`` sorted: int64, binary search.
 
-    The last axis is searched; the leading ones are equal. ``right`` puts a value
-    after its equals. Comparisons are PyTorch's, so that NaN goes to the end.
+    The last axis is searched; the leading axes are equal. ``right`` puts a value
+    after its equals. Comparisons follow PyTorch, so NaN goes to the end.
     """
     size = sequence.shape[-1]
     if is_empty(values.shape) or hlo.same_dim(size, 0):
@@ -55,7 +55,7 @@ def _search(sequence: Value, self: Any, right: bool, out: Spec) -> Value:
     return hlo.reshape(hlo.convert(insertion_points(keys, values, right), out.dtype), out.shape)
 
 
-# The result's dtype says ``out_int32``.
+# The dtype of the result already reflects ``out_int32``.
 @lowers(
     aten.searchsorted.Tensor,
     aten.searchsorted.Scalar,
@@ -73,7 +73,7 @@ def searchsorted(
     sorter: Value | None = None,
     out: Spec,
 ) -> Value:
-    """Where each element would be inserted into a sorted last axis; ``sorter`` is what sorts it."""
+    """Where each element would be inserted into the last axis, sorted itself or by ``sorter``."""
     if sorter is not None and not is_empty(sorter.shape):
         sorted_sequence = hlo.take_along(sorted_sequence, sorter, sorted_sequence.rank - 1)
     return _search(sorted_sequence, self, right or side == "right", out)
@@ -81,5 +81,5 @@ def searchsorted(
 
 @lowers(aten.bucketize.Tensor, aten.bucketize.Scalar, dtypes=REAL, gaps=UNSEARCHED, ignores=("out_int32",))
 def bucketize(self: Any, boundaries: Value, *, right: bool = False, out: Spec) -> Value:
-    """The bucket between 1-d sorted ``boundaries`` in which each element lies."""
+    """The bucket between sorted 1-d ``boundaries`` that contains each element."""
     return _search(boundaries, self, right, out)

@@ -1,7 +1,7 @@
 """``segment_reduce`` and its gradient: decomposed to reductions over masked elements.
 
-PyTorch has no decomposition. Every segment looks at every element, under a mask, which
-is one fused reduction for a compiler; a loop over segments would be as long as they are many.
+PyTorch has no decomposition. Each segment looks at all elements through a mask, which
+a compiler fuses into one reduction. A loop would need one step per segment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Tensor:
-    """Each segment of dimension ``axis``, the last of ``lengths`` or ``offsets``, reduced to one element."""
+    """Reduce each segment of dimension ``axis``, the last of ``lengths`` or ``offsets``, to one element."""
     if lengths is not None:
         require(lambda: lengths >= 0, "lengths contains negative value!")
         if not unsafe:
@@ -67,7 +67,7 @@ def segment_reduce_backward(
     axis: int = 0,
     initial: Any = None,
 ) -> Tensor:
-    """Each element's share of its segment's gradient; elements that share an extremum share it alike."""
+    """Each element's share of its segment's gradient; elements tied for an extremum share it equally."""
     starts, ends = _bounds(lengths, offsets)
     inside = _inside(starts, ends, data, axis)
     weight, result, element = grad.unsqueeze(axis + 1), output.unsqueeze(axis + 1), data.unsqueeze(axis)
@@ -91,14 +91,14 @@ def _bounds(lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Ten
 
 
 def _inside(starts: Tensor, ends: Tensor, data: Tensor, axis: int) -> Tensor:
-    """Whether a segment has an element: ``[..., segments, elements, 1, …]``."""
+    """Whether each element belongs to each segment: ``[..., segments, elements, 1, …]``."""
     places = torch.arange(data.shape[axis], device=data.device)
     inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
     return inside.reshape(*inside.shape, *[1] * (data.dim() - axis - 1))
 
 
 def _spread(sizes: Tensor, result: Tensor, axis: int) -> Tensor:
-    """Numbers of elements, as dimensions up to ``axis`` of the result."""
+    """Broadcast numbers of elements to the dimensions of the result up to ``axis``."""
     return sizes.reshape(*sizes.shape, *[1] * (result.dim() - axis - 1))
 
 

@@ -17,7 +17,7 @@ aten = namespace("aten")
 
 
 def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:
-    """Where a slice of an axis of ``size`` starts: negative counts from the end, out of range is clamped."""
+    """Where a slice starts on an axis of ``size``: negative counts from the end; out of range is clamped."""
     if start is None:
         return 0
     if isinstance(start, int) and start < 0:
@@ -27,7 +27,7 @@ def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:
     return start
 
 
-# PyTorch's result shape says where the slice ends.
+# The shape of PyTorch's result gives the end of the slice.
 @lowers(aten.slice.Tensor, aten.slice_copy.Tensor, dtypes=COPYABLE, ignores=("end",))
 def slice_(self: Value, dim: int = 0, start: hlo.Dim | None = None, step: int = 1, *, out: Spec) -> Value:
     """``start : end : step`` along one axis."""
@@ -52,13 +52,13 @@ def select(self: Value, dim: int, index: hlo.Dim) -> Value:
 
 @lowers(aten.narrow_copy.default, dtypes=COPYABLE)
 def narrow_copy(self: Value, dim: int, start: hlo.Dim, length: hlo.Dim) -> Value:
-    """``length`` elements of an axis from ``start`` on."""
+    """``length`` elements of an axis, beginning at ``start``."""
     axis = axis_of(dim, self.rank)
     first = first_index(start, self.shape[axis])
     return hlo.slice_axis(self, axis, first, first + length)
 
 
-# PyTorch's result shapes say how large the parts are.
+# The shapes of PyTorch's results give the sizes of the parts.
 @lowers(
     aten.split.Tensor,
     aten.split_copy.Tensor,
@@ -123,7 +123,7 @@ def window_indices(count: hlo.Dim, size: int, step: int) -> Value:
 
 @lowers(aten.unfold.default, *aten_overloads(["unfold_copy"]), dtypes=COPYABLE)
 def unfold(self: Value, dimension: int, size: int, step: int, out: Spec) -> Value:
-    """All windows of ``size`` elements every ``step`` along an axis, the window as a new last axis."""
+    """All windows of ``size`` elements along an axis, ``step`` apart, with a new last axis for the window."""
     if not self.rank:
         return hlo.reshape(self, (size,)) if size else hlo.full((0,), 0, self.dtype)
     axis = axis_of(dimension, self.rank)

@@ -49,12 +49,12 @@ def _log_softmax_gradient(grad: Value, y: Value, axes: Sequence[int]) -> Value:
 def _along(
     name: str, inputs: Sequence[Value], dim: int, out: Spec, kernel: Callable[..., Value]
 ) -> list[Optional]:
-    """``kernel(*inputs, axes)`` as a composite; 16-bit floats in float32."""
+    """``kernel(*inputs, axes)`` as a composite; 16-bit floats are computed in float32."""
     axes = axes_of(dim, inputs[0].rank)
     return composed(name, inputs, lambda *values: kernel(*values, axes), out, {"axes": axes})
 
 
-# The result's dtype says what half_to_float and input_dtype ask for.
+# The dtype of the result already reflects half_to_float and input_dtype.
 
 
 @lowers(aten._softmax.default, dtypes=FLOATING, ignores=("half_to_float",))
@@ -85,7 +85,7 @@ def log_softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec)
 def masked_softmax(
     self: Value, mask: Value, dim: int | None = None, mask_type: int | None = None, *, out: Spec
 ) -> list[Optional]:
-    """Softmax over ``dim`` (default: the last) of what ``mask`` leaves; a row without elements is NaN.
+    """Softmax over ``dim`` (default: the last) where ``mask`` is False; a row without elements is NaN.
 
     ``mask_type`` 0 is ``(L, L)`` for all heads, 1 ``(B, L)`` for all queries, 2 has the shape of ``self``.
     """
@@ -108,7 +108,7 @@ def masked_softmax_backward(
     axes = axes_of(output.rank - 1 if dim is None else dim, output.rank)
 
     def kernel(grad: Value, y: Value, mask: Value) -> Value:
-        # A row without elements is NaN, and has no gradient.
+        # A row without elements is NaN and has no gradient.
         hidden = hlo.broadcast_to(mask, y.shape)
         return hlo.select(hidden, 0.0, _softmax_gradient(grad, hlo.select(hidden, 0.0, y), axes))
 

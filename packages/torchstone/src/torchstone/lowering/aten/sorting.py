@@ -1,7 +1,7 @@
-"""Sorting and what is read off a sorted axis: topk, kthvalue, median, mode.
+"""Sorting, and results taken from a sorted axis: topk, kthvalue, median, mode.
 
-NaN is larger than every number. Every sort is stable; where PyTorch leaves the
-index of equal elements open, the first one counts.
+NaN is larger than every number. Every sort is stable. Where PyTorch does not define
+which index of equal elements to return, the first one counts.
 Not here: search in sorted sequences (``searching``).
 """
 
@@ -18,20 +18,20 @@ from ..registry import Spec, lowers
 aten = namespace("aten")
 
 SORTABLE = REAL | BOOLEAN | UNSIGNED
-"""What has an order: complex numbers have none."""
+"""The dtypes that have an order; complex numbers have none."""
 UNSORTABLE = dict.fromkeys(COPYABLE - SORTABLE, NOTHING_TO_DO)
 UNRANKED = dict.fromkeys(COPYABLE - REAL, NOTHING_TO_DO)
 
 
 @lowers(aten.sort.default, aten.sort.stable, dtypes=SORTABLE, gaps=UNSORTABLE, ignores=("stable",))
 def sort(self: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
-    """Elements in order along an axis, and their former positions."""
+    """Sort elements along an axis, and return their former positions."""
     x = at_least_1d(self)
     values, indices = sorted_with_indices(x, axis_of(dim, x.rank), descending)
     return hlo.reshape(values, self.shape), hlo.reshape(indices, self.shape)
 
 
-# The result is sorted always: ``sorted=False`` allows any order.
+# The result is always sorted: ``sorted=False`` allows any order.
 @lowers(aten.topk.default, dtypes=REAL, gaps=UNRANKED, ignores=("sorted",))
 def topk(
     self: Value, k: int, dim: int = -1, largest: bool = True, *, out: tuple[Spec, Spec]
@@ -67,9 +67,9 @@ def kthvalue(self: Value, k: int, dim: int = -1, *, out: tuple[Spec, Spec]) -> t
 
 
 def _median(x: Value, axis: int, ignore_nan: bool) -> Value:
-    """Where the lower median along ``axis`` stands, with size 1 there.
+    """The index of the lower median along ``axis``, which keeps size 1.
 
-    A NaN is the median unless it is ignored (all of them: then it is).
+    A NaN is the median unless NaNs are ignored and there are other elements.
     """
     size, keys = x.shape[axis], order_key(x)
     middle = hlo.full(_only_one(x, axis), (size - 1) // 2, INT64)
@@ -123,7 +123,7 @@ def nanmedian(self: Value) -> Value:
 
 @lowers(aten.mode.default, dtypes=SORTABLE, gaps=UNSORTABLE, ignores=("keepdim",))
 def mode(self: Value, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, Value]:
-    """The most frequent element of an axis (the smallest of several) and its last position."""
+    """The most frequent element of an axis (the smallest of ties) and its last position."""
     x = at_least_1d(self)
     if is_empty(out[0].shape):
         return _nothing(out)
@@ -134,7 +134,7 @@ def mode(self: Value, dim: int = -1, *, out: tuple[Spec, Spec]) -> tuple[Value, 
     previous = hlo.concatenate(
         [hlo.slice_axis(values, axis, 0, 1), hlo.slice_axis(values, axis, 0, size - 1)], axis
     )
-    # How long the run of equal elements is that ends here: its start is a running maximum.
+    # The length of the run of equal elements that ends here; its start is a running maximum.
     starts = hlo.select(hlo.ne(values, previous), place, hlo.zeros_like(place))
     begin = hlo.associative_scan([starts], axis, hlo.maximum)[0]
     length = place - begin

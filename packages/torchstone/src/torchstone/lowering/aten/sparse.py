@@ -1,8 +1,8 @@
 """Sparse tensors by their dense parts: conversion, coalescing, products, softmax, 2:4 sparsity.
 
-Schemas and meaning are in :mod:`..sparse_operators`. Each is a composite. An
-entry whose index lies past the end is padding: scatter drops it, and what gather
-reads for it is replaced by zero.
+Schemas and semantics are in :mod:`..sparse_operators`. Each is a composite. An
+entry whose index lies past the end is padding: scatter drops it, and gather replaces
+it with zero.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Specs = Sequence[Spec]
 
 _INDICES = frozenset({INT64})
 """The first operand of most of these is the tensor of indices."""
-_UNTESTED = "PyTorch's sparse operators take it in part only"
+_UNTESTED = "PyTorch's sparse operators support it only in part"
 _REST = dict.fromkeys(EVERY - STANDARD, _UNTESTED)
 
 
 def _numbered(indices: Value, size: Sequence[int]) -> Value:
-    """The row-major number of each entry's place ``[n]``; that of padding is one past the last."""
+    """The row-major number of each entry's place ``[n]``; padding gets one past the last."""
     total = hlo.product(size)
     number, there = hlo.full((indices.shape[1],), 0, INT64), None
     for axis, extent in enumerate(size):
@@ -53,7 +53,7 @@ def _coordinates(number: Value, size: Sequence[int]) -> Value:
 
 
 def _along(flags: Value, like: Value) -> Value:
-    """``[n]`` repeated over the other axes of ``like``, whose first has n elements."""
+    """Repeat ``[n]`` over the other axes of ``like``, whose first axis has n elements."""
     return hlo.broadcast_in_dim(flags, like.shape, [0])
 
 
@@ -67,7 +67,7 @@ def _picked(rows: Value, index: Value) -> Value:
 
 
 def _gathered(values: Value, index: Value, count: int) -> Value:
-    """Sums of equal ``index``: ``[count, …]``; what is past the end is dropped."""
+    """Sums of values with equal ``index``: ``[count, …]``; values past the end are dropped."""
     zeros = hlo.full((count, *values.shape[1:]), 0, values.dtype)
     return zeros if is_empty(values.shape) else hlo.put(zeros, index, values, 0, add)
 
@@ -125,7 +125,7 @@ def sparse_take(self: Value, indices: Value, out: Spec) -> list[Optional]:
 
 
 def _merged(indices: Value, values: Value, size: Sequence[int]) -> list[Value]:
-    """Sorted indices without repetition, summed values, their number, and where each entry went."""
+    """Sorted unique indices, their summed values, their number, and where each entry went."""
     numbers = _numbered(indices, size)
     count, total = indices.shape[1], hlo.product(size)
     entries = hlo.iota((count,), 0, INT64)
@@ -142,7 +142,7 @@ def _merged(indices: Value, values: Value, size: Sequence[int]) -> list[Value]:
 
 @lowers(own.sparse_coalesce.default, dtypes=_INDICES)
 def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) -> list[Optional]:
-    """Sorted indices without repetition, the sums of their values, their number, where each entry went."""
+    """Sorted unique indices, the sums of their values, their number, and where each entry went."""
 
     def kernel(indices: Value, values: Value) -> list[Value]:
         return _merged(indices, values, size)
@@ -152,7 +152,7 @@ def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) 
 
 @lowers(own.sparse_sum.default, dtypes=_INDICES)
 def sparse_sum(indices: Value, values: Value, size: list[int], dim: list[int], out: Specs) -> list[Optional]:
-    """The sum over the sparse dimensions ``dim``, coalesced; results as of ``sparse_coalesce``."""
+    """The sum over the sparse dimensions ``dim``, coalesced; the same results as ``sparse_coalesce``."""
     rest = [axis for axis in range(len(size)) if axis not in dim]
 
     def kernel(indices: Value, values: Value) -> list[Value]:
@@ -231,11 +231,11 @@ def sparse_sampled_addmm(
 
 # Softmax over the entries -------------------------------------------------------------
 
-_NO_SOFTMAX = dict.fromkeys(EVERY - FLOATING, "there is no softmax of it whose gradient this could be")
+_NO_SOFTMAX = dict.fromkeys(EVERY - FLOATING, "softmax does not accept it, so there is no gradient")
 
 
 def _grouped(indices: Value, size: Sequence[int], dim: int) -> tuple[Value, int]:
-    """For each entry the number of its row along ``dim`` (past the end: padding), and the number of rows."""
+    """Each entry's row number along ``dim`` (past the end: padding), and the number of rows."""
     rest = [axis for axis in range(len(size)) if axis != dim]
     there = _numbered(indices, size) < hlo.product(size)
     groups = hlo.product([size[axis] for axis in rest])
@@ -249,7 +249,7 @@ def _grouped(indices: Value, size: Sequence[int], dim: int) -> tuple[Value, int]
 def sparse_softmax(
     indices: Value, values: Value, size: list[int], dim: int, log: bool, out: Spec
 ) -> list[Optional]:
-    """(Log-)softmax along ``dim`` over the entries that are there; no index occurs twice."""
+    """(Log-)softmax along ``dim`` over the stored entries; no index occurs twice."""
 
     def kernel(indices: Value, values: Value) -> Value:
         if is_empty(values.shape):
@@ -291,12 +291,12 @@ _HALVED = FLOATING | COMPLEX | INTEGRAL
 
 @lowers(own.to_sparse_semi_structured.default, dtypes=_HALVED, gaps=dict.fromkeys(EVERY - _HALVED, _UNTESTED))
 def to_sparse_semi_structured(self: Value, out: Specs) -> list[Optional]:
-    """Of each four neighbours in a row the two that are not zero, and their places (int8, 0 to 3)."""
+    """The two nonzeros of each four neighbors in a row, and their places (int8, 0 to 3)."""
 
     def kernel(x: Value) -> list[Value]:
         groups = hlo.reshape(x, (x.shape[0], x.shape[1] // 4, 4))
         place = hlo.index_of(groups, 2)
-        # The nonzero ones first, both halves in the order of their places.
+        # Nonzeros first; both halves keep the order of their places.
         key = hlo.select(hlo.ne(groups, 0), place, place + 4)
         _, chosen = hlo.sort([key, place], 2, lambda a, b, *_: a < b, stable=True)
         (chosen,) = hlo.sort([hlo.slice_axis(chosen, 2, 0, 2)], 2, lambda a, b: a < b, stable=True)
@@ -307,7 +307,7 @@ def to_sparse_semi_structured(self: Value, out: Specs) -> list[Optional]:
 
 @lowers(own.semi_structured_to_dense.default, dtypes=_HALVED, gaps=dict.fromkeys(EVERY - _HALVED, _UNTESTED))
 def semi_structured_to_dense(values: Value, places: Value, out: Spec) -> list[Optional]:
-    """The dense matrix of which :func:`to_sparse_semi_structured` made ``values`` and ``places``."""
+    """The dense matrix that :func:`to_sparse_semi_structured` split into ``values`` and ``places``."""
 
     def kernel(values: Value, places: Value) -> Value:
         shape = (values.shape[0], values.shape[1] // 2, 2)

@@ -69,7 +69,7 @@ _NDTRI_Q2 = table("""
 def _exponential_of_square(x: Value, sign: float = 1.0) -> Value:
     """``exp(sign x²)`` without the rounding error of x² (``sign`` is a power of two, or minus one).
 
-    The square of a shortened x is exact.
+    The square of x with fewer digits is exact.
     """
     short = hlo.reduce_precision(x, *((11, 25) if x.dtype is FLOAT64 else (8, 11)))
     rest = hlo.exponential((x - short) * (x + short) * sign)
@@ -78,7 +78,7 @@ def _exponential_of_square(x: Value, sign: float = 1.0) -> Value:
 
 
 def _scaled_tail(x: Value) -> Value:
-    """``exp(x²) erfc(x)`` for x ≥ 0; a few ULPs off where x is small."""
+    """``exp(x²) erfc(x)`` for x ≥ 0; off by a few ULPs where x is small."""
     t = hlo.select(x < 1e30, (x - 3.75) / (x + 3.75), hlo.full_like(x, 1))  # not ∞/∞
     return chebyshev(t, _ERFCX) / (x + x + 1.0)
 
@@ -100,8 +100,8 @@ def erf(x: Value) -> Value:
     """Error function."""
     if x.dtype is FLOAT64:
         return hlo.erf(x)
-    # The float32 approximation that XLA expands CHLO's erf to loses up to 5 ULP beyond 3; the remainder that
-    # is left there needs three digits only.
+    # XLA expands CHLO's erf to a float32 approximation that loses up to 5 ULP beyond 3. The remainder
+    # there needs only three digits.
     size = hlo.abs_(x)
     near_one = 1.0 - hlo.exponential(polynomial(size, _LOG_ERFC))
     return hlo.select(size > 3.0, hlo.sign(x) * near_one, hlo.erf(x))
@@ -111,7 +111,7 @@ def erfinv(y: Value) -> Value:
     """Inverse error function: CHLO's approximation and one Newton step on its complement."""
     size = hlo.abs_(y)
     x = hlo.abs_(hlo.erf_inv(y))
-    inside = hlo.minimum(x, 7.0)  # ±1 have no Newton step
+    inside = hlo.minimum(x, 7.0)  # no Newton step at ±1
     excess = _scaled_tail(inside) - (1.0 - size) * _exponential_of_square(inside)
     refined = x + excess * (math.sqrt(math.pi) / 2)
     return hlo.sign(y) * hlo.select((size > 0.5) & (size < 1.0), refined, x)
@@ -142,7 +142,7 @@ def ndtri(p: Value) -> Value:
 def ndtr(x: Value) -> Value:
     """Distribution function of the normal distribution."""
     t = x * math.sqrt(0.5)
-    # From the operand itself: a square amplifies the rounding error of t.
+    # Start from the operand itself: squaring t would amplify its rounding error.
     tail = _exponential_of_square(hlo.abs_(x), -0.5) * _scaled_tail(hlo.abs_(t)) * 0.5
     return choose(hlo.erf(t) * 0.5 + 0.5, (x > 0.7, 1.0 - tail), (x < -0.7, tail))
 

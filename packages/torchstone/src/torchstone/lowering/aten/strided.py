@@ -1,8 +1,8 @@
-"""``as_strided``, ``resize`` and their relatives, which address the storage behind a tensor.
+"""``as_strided``, ``resize`` and their relatives, which address a tensor's storage.
 
-A value has no storage. What stands for it is the 1-d value of all elements
-between the tensor's first and last one, in the order of their addresses; the
-strides come from PyTorch's metadata.
+A value has no storage. A 1-d value of all elements between the tensor's first and
+last element, in the order of their addresses, stands in for it. The strides come
+from PyTorch's metadata.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def _number(number: hlo.Dim, shape: Sequence[hlo.Dim]) -> Value:
 
 
 def _descending(fake: torch.Tensor) -> list[int]:
-    """Axes in the order of their strides, largest first (ties as they come; size 1 anywhere)."""
+    """Axes in descending order of stride; ties keep their order, and axes of size 1 go anywhere."""
     stride = fake.stride()
     return sorted(range(fake.dim()), key=lambda axis: -stride[axis])
 
 
 def _is_dense(fake: torch.Tensor) -> bool:
-    """True if the tensor is a permutation of a contiguous one: every address is one element."""
+    """True if the tensor is a permutation of a contiguous one, so that each address holds one element."""
     expected: Any = 1
     for axis in reversed(_descending(fake)):
         if hlo.same_dim(fake.shape[axis], 1):
@@ -55,7 +55,7 @@ def _is_dense(fake: torch.Tensor) -> bool:
 
 
 def _extent(fake: torch.Tensor) -> hlo.Dim:
-    """Elements of storage from the tensor's first to its last."""
+    """The number of storage elements from the tensor's first to its last."""
     return 1 + sum((size - 1) * step for size, step in zip(fake.shape, fake.stride(), strict=True))
 
 
@@ -69,14 +69,14 @@ def _at(storage: Value, where: Value, values: Value) -> Value:
 
 
 def to_storage(x: Value, fake: torch.Tensor) -> Value:
-    """The storage that ``x`` covers, 1-d; zeros in its gaps."""
+    """The 1-d storage that ``x`` covers, with zeros in its gaps."""
     if _is_dense(fake):
         return flatten(hlo.transpose(x, _descending(fake)))
     return _at(hlo.full((_extent(fake),), 0, x.dtype), addresses(x.shape, fake.stride(), 0), x)
 
 
 def from_storage(storage: Value, fake: torch.Tensor) -> Value:
-    """The tensor that lies on ``storage`` as ``fake`` does: the inverse of :func:`to_storage`."""
+    """Read a tensor with the layout of ``fake`` from ``storage``: the inverse of :func:`to_storage`."""
     if _is_dense(fake):
         order = _descending(fake)
         ordered = hlo.reshape(storage, [fake.shape[axis] for axis in order])
@@ -85,7 +85,7 @@ def from_storage(storage: Value, fake: torch.Tensor) -> Value:
 
 
 def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
-    """All there is of the storage is what the operand itself covers, not the tensor that it is a part of."""
+    """Refuse reads beyond the operand: only its own part of the storage is known."""
     fake, size, stride = arguments["self"], arguments["size"], arguments["stride"]
     offset = _relative(fake, arguments["storage_offset"])
     if not hlo.is_static((*size, *stride, offset, *fake.shape, *fake.stride())) or is_empty(size):
@@ -142,7 +142,7 @@ def as_strided_scatter(
     *,
     meta: dict[str, Any],
 ) -> Value:
-    """``self`` with the elements that ``as_strided`` would show replaced by ``src``."""
+    """``self`` with the elements that ``as_strided`` selects replaced by ``src``."""
     if is_empty(src.shape):
         return self
     fake = meta["self"]
@@ -160,10 +160,10 @@ def _refuses_resize(arguments: Mapping[str, Any]) -> str | None:
     return f"its operand has gaps in memory (stride {list(fake.stride())}); make it contiguous first"
 
 
-# PyTorch's result shape is the size.
+# The shape of PyTorch's result gives the size.
 @lowers(aten.resize.default, dtypes=COPYABLE, refuses=_refuses_resize, ignores=("size",))
 def resize(self: Value, *, meta: dict[str, Any], out: Spec) -> Value:
-    """The operand's storage cut, or lengthened by zeros (by anything in PyTorch), in another shape."""
+    """Truncate the operand's storage or extend it with zeros (undefined in PyTorch), in another shape."""
     if hlo.same_shape(self.shape, out.shape):
         return self
     total = hlo.product(out.shape)

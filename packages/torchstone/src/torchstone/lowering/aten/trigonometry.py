@@ -1,6 +1,6 @@
 """Trigonometric and hyperbolic functions and their inverses.
 
-Integers and bools become floats first. Not here: ``tanh`` (``elementary``, beside
+Integers and bools become floats first. Not here: ``tanh`` (``elementary``, next to
 the logistic function).
 """
 

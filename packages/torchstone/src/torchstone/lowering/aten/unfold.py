@@ -44,7 +44,7 @@ def col2im(
     stride: Sequence[int],
     out: Spec,
 ) -> Value:
-    """The adjoint of :func:`im2col`: blocks are added where they overlap (of bools: or)."""
+    """The adjoint of :func:`im2col`: overlapping blocks are added (logical or for bools)."""
     windows = _blocks(tuple(output_size), kernel_size, dilation, padding, stride)
     lead, channels = out.shape[:-3], out.shape[-3]
     axis = len(lead) + 1
@@ -66,7 +66,7 @@ def _blocks(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Windows:
-    """All blocks that fit into a padded plane; every list has two entries."""
+    """All blocks that fit into a padded plane; each list has two entries."""
     counts = [
         (size + 2 * p - d * (k - 1) - 1) // s + 1
         for size, k, d, p, s in zip(sizes, kernel, dilation, padding, stride, strict=True)

@@ -56,12 +56,12 @@ def slice_scatter(
     return hlo.select(inside, _spread(update, axis, first, step, size), self)
 
 
-# The size of the gradient says where the slice ended.
+# The size of the gradient determines where the slice ended.
 @lowers(aten.slice_backward.default, dtypes=COPYABLE, ignores=("end",))
 def slice_backward(
     grad_output: Value, input_sizes: list[hlo.Dim], dim: int, start: hlo.Dim, step: int
 ) -> Value:
-    """Zeros of ``input_sizes`` with the gradient of a slice in its place."""
+    """Place the gradient of a slice in zeros of ``input_sizes``."""
     if is_empty(grad_output.shape):
         return hlo.full(input_sizes, 0, grad_output.dtype)
     axis = axis_of(dim, grad_output.rank)
@@ -82,7 +82,7 @@ def select_scatter(self: Value, src: Value, dim: int, index: hlo.Dim) -> Value:
 
 @lowers(aten.select_backward.default, dtypes=COPYABLE)
 def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, index: hlo.Dim) -> Value:
-    """Zeros of ``input_sizes`` with the gradient at one index of an axis."""
+    """Place the gradient at one index of an axis in zeros of ``input_sizes``."""
     axis = axis_of(dim, len(input_sizes))
     size = input_sizes[axis]
     index = index + size if isinstance(index, int) and index < 0 else index
@@ -117,7 +117,7 @@ def diagonal_scatter(self: Value, src: Value, offset: int = 0, dim1: int = 0, di
 def diagonal_backward(
     grad_output: Value, input_sizes: list[hlo.Dim], offset: int, dim1: int, dim2: int
 ) -> Value:
-    """Zeros of ``input_sizes`` with the gradient on the diagonal of two axes."""
+    """Place the gradient on the diagonal of two axes in zeros of ``input_sizes``."""
     zeros = hlo.full(input_sizes, 0, grad_output.dtype)
     return _put_diagonal(zeros, grad_output, offset, dim1, dim2)
 
@@ -130,9 +130,9 @@ def diagonal_backward(
 def unfold_backward(
     grad_in: Value, input_sizes: list[hlo.Dim], dim: int, size: int, step: int, out: Spec
 ) -> Value:
-    """The gradients of all windows added up where they lay; overlaps add in float32 for 16-bit floats.
+    """Add up the gradients of all windows at their positions; 16-bit floats are added in float32.
 
-    Other axes of ``grad_in`` may have size 1 where ``input_sizes`` has more (``istft`` makes such calls).
+    Other axes of ``grad_in`` may have size 1 where ``input_sizes`` has more (``istft`` does this).
     """
     if is_empty(grad_in.shape):
         return hlo.full(input_sizes, 0, out.dtype)

@@ -1,4 +1,4 @@
-"""Other shapes and other orders of the same elements: view, expand, permute, flip, repeat, cat and their kin.
+"""The same elements in another shape or order: view, expand, permute, flip, repeat, cat and relatives.
 
 Not here: parts of a tensor (``slicing``), views of raw storage (``strided``),
 functional updates through a view (``view_updates``), copies and views as another
@@ -26,11 +26,11 @@ aten = namespace("aten")
     dtypes=COPYABLE,
 )
 def alias(self: Value) -> Value:
-    """The tensor itself (autograd, which ``detach`` speaks to, has run before a graph is lowered)."""
+    """The tensor itself. ``detach`` affects only autograd, which runs before a graph is lowered."""
     return self
 
 
-# The result's shape comes from PyTorch and says all that these parameters say.
+# The shape of PyTorch's result already reflects all of these parameters.
 @lowers(
     aten.view.default,
     aten.view_copy.default,
@@ -55,19 +55,19 @@ def view(self: Value, out: Spec) -> Value:
 
 @lowers(aten.expand.default, aten.expand_copy.default, dtypes=COPYABLE, ignores=("size",))
 def expand(self: Value, out: Spec) -> Value:
-    """Axes of size 1 stretched and axes added in front."""
+    """Stretch axes of size 1, and add axes in front."""
     return hlo.broadcast_to(self, out.shape)
 
 
 @lowers(aten.permute.default, aten.permute_copy.default, dtypes=COPYABLE)
 def permute(self: Value, dims: list[int]) -> Value:
-    """Axes in another order."""
+    """Reorder the axes."""
     return hlo.transpose(self, [axis_of(dim, self.rank) for dim in dims])
 
 
 @lowers(aten.transpose.int, aten.transpose_copy.int, dtypes=COPYABLE)
 def transpose(self: Value, dim0: int, dim1: int) -> Value:
-    """Two axes swapped."""
+    """Swap two axes."""
     order = list(range(self.rank))
     if order:
         a, b = axis_of(dim0, self.rank), axis_of(dim1, self.rank)
@@ -77,19 +77,19 @@ def transpose(self: Value, dim0: int, dim1: int) -> Value:
 
 @lowers(aten.t.default, aten.t_copy.default, dtypes=COPYABLE)
 def t(self: Value) -> Value:
-    """The transposed matrix; tensors of fewer axes as they are."""
+    """The transposed matrix; tensors with fewer axes are unchanged."""
     return hlo.transpose(self, list(reversed(range(self.rank))))
 
 
 @lowers(aten.flip.default, dtypes=COPYABLE)
 def flip(self: Value, dims: list[int]) -> Value:
-    """The order of elements reversed along ``dims``."""
+    """Reverse the order of elements along ``dims``."""
     return hlo.reverse(self, [axis_of(dim, self.rank) for dim in dims] if self.rank else [])
 
 
 @lowers(aten.roll.default, dtypes=COPYABLE)
 def roll(self: Value, shifts: list[int], dims: list[int], out: Spec) -> Value:
-    """Elements moved cyclically by ``shifts`` along ``dims`` (of the flattened tensor without dims)."""
+    """Shift elements cyclically by ``shifts`` along ``dims``; without dims, in the flattened tensor."""
     axes = [axis_of(dim, self.rank) for dim in dims]
 
     def kernel(x: Value) -> Value:
@@ -106,7 +106,7 @@ def _rolled(x: Value, axis: int, shift: hlo.Dim) -> Value:
     size = x.shape[axis]
     if hlo.same_dim(size, 0):
         return x
-    # Symbolic sizes: the cut is a symbolic expression too, and lies within the axis.
+    # With symbolic sizes, the cut is a symbolic expression too. It lies within the axis.
     cut = (size - shift) % size
     if hlo.same_dim(cut, 0):
         return x
@@ -115,7 +115,7 @@ def _rolled(x: Value, axis: int, shift: hlo.Dim) -> Value:
 
 @lowers(aten.repeat.default, dtypes=COPYABLE)
 def repeat(self: Value, repeats: list[hlo.Dim], out: Spec) -> Value:
-    """The whole tensor repeated along each axis; surplus ``repeats`` add axes in front."""
+    """Repeat the whole tensor along each axis; surplus ``repeats`` add axes in front."""
     lead = len(repeats) - self.rank
     sizes = [1] * lead + list(self.shape)
     pairs = [dim for count, size in zip(repeats, sizes, strict=True) for dim in (count, size)]
@@ -125,7 +125,7 @@ def repeat(self: Value, repeats: list[hlo.Dim], out: Spec) -> Value:
 
 @lowers(aten.cat.default, dtypes=COPYABLE)
 def cat(tensors: list[Value], dim: int, out: Spec) -> Value:
-    """Tensors joined along an axis, in their common dtype; empty 1-d tensors count for nothing."""
+    """Join tensors along an axis, in their common dtype; empty 1-d tensors are ignored."""
     parts = [x for x in tensors if not hlo.same_shape(x.shape, (0,))] or tensors[:1]
     axis = axis_of(dim, len(out.shape))
     return hlo.concatenate([hlo.convert(x, out.dtype) for x in parts], axis)
@@ -133,6 +133,6 @@ def cat(tensors: list[Value], dim: int, out: Spec) -> Value:
 
 @lowers(aten.stack.default, dtypes=COPYABLE)
 def stack(tensors: list[Value], dim: int, out: Spec) -> Value:
-    """Tensors of one shape joined along a new axis, in their common dtype."""
+    """Join tensors of one shape along a new axis, in their common dtype."""
     axis = axis_of(dim, len(out.shape))
     return hlo.concatenate([hlo.expand_dims(hlo.convert(x, out.dtype), [axis]) for x in tensors], axis)

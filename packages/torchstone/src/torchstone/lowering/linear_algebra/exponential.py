@@ -1,6 +1,6 @@
 """The matrix exponential: a Taylor polynomial of degree 18 with scaling and squaring.
 
-Taylor and not Padé, because it needs products only (Bader, Blanes and Casas
+It uses Taylor rather than Padé because Taylor needs only products (Bader, Blanes and Casas
 2019, who give the bounds; ATen uses the same degree). Each matrix of the batch
 is scaled by its own power of two.
 """
@@ -16,7 +16,7 @@ from . import matrices
 from .matrices import product
 
 _LARGEST_NORM = {True: 1.090863719290036, False: 3.010066362817634}
-"""The 1-norm up to which degree 18 is exact to the last digit, in float64 and in float32."""
+"""The largest 1-norm for which degree 18 is exact to the last digit, in float64 and in float32."""
 _DEGREE = 18
 _GROUP = 6
 

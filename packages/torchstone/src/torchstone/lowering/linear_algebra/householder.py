@@ -1,8 +1,8 @@
-"""Householder reflections: QR factorisation and products with its orthogonal factor.
+"""Householder reflections: QR factorization, and products with its orthogonal factor.
 
-A factorisation is kept as LAPACK's ``geqrf`` keeps it: R on and above the
-diagonal, below it the vectors vₖ (their leading 1 left out), and the factors τₖ
-of the reflections Hₖ = I - τₖ vₖ vₖᴴ, whose product is Q.
+A factorization has the layout of LAPACK's ``geqrf``: R on and above the diagonal,
+and below it the vectors vₖ without their leading 1. The factors τₖ of the
+reflections Hₖ = I - τₖ vₖ vₖᴴ, whose product is Q, are separate.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Jacobi's methods for Hermitian eigenproblems and singular values, all pairs at once.
+"""Jacobi's methods for Hermitian eigenproblems and singular values, with all pairs rotated at once.
 
 In each round every column meets one other (a round-robin tournament, Brent and
-Luk 1985), so that half as many rotations as columns are applied together; a
-sweep is one tournament. Columns are kept as two halves, upper and lower
-partners, so that a round needs no gathers; an odd count gets a zero column,
-which nothing is ever rotated into.
+Luk 1985), so half as many rotations as columns are applied together. A sweep is
+one tournament. Columns are stored as two halves, the upper and lower partners, so
+that a round needs no gathers. An odd number of columns gets an extra zero column,
+which rotations never change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import householder, matrices
 from .matrices import epsilon, index, smallest
 
 _MOST_SWEEPS = 20
-"""Convergence is quadratic: six to ten sweeps are usual."""
+"""The maximum number of sweeps. Convergence is quadratic: six to ten are usual."""
 
 Pair = tuple[Value, Value]
 
@@ -29,7 +29,7 @@ def _halves(x: Value, axis: int) -> Pair:
 
 
 def _next_round(top: Value, bottom: Value, axis: int) -> Pair:
-    """Partners of the next round: the first stays, the others move on one seat around the table."""
+    """Partners of the next round: the first stays, the others move one seat around the table."""
     half = top.shape[axis]
     if half == 1:
         return top, bottom
@@ -65,7 +65,7 @@ def _rotation(a: Value, b: Value, c: Value) -> tuple[Value, Value, Value, Value]
 
 
 def _rotated(top: Value, bottom: Value, cosine: Value, sine: Value) -> Pair:
-    """``(top · cos - bottom · sin, top · sin + bottom · cos)``; angles broadcast already."""
+    """``(top · cos - bottom · sin, top · sin + bottom · cos)`` with angles that were already broadcast."""
     return top * cosine - bottom * sine, top * sine + bottom * cosine
 
 
@@ -73,7 +73,7 @@ def _rotated(top: Value, bottom: Value, cosine: Value, sine: Value) -> Pair:
 
 
 def eigh(a: Value, *, vectors: bool) -> tuple[Value, Value | None]:
-    """Ascending eigenvalues ``[batch, n]`` and, if asked for, eigenvectors of Hermitian ``[batch, n, n]``."""
+    """Ascending eigenvalues ``[batch, n]`` and, if requested, eigenvectors of Hermitian ``[batch, n, n]``."""
     batch, n, _ = a.shape
     if n > 1:
         values, v = _diagonalized(a, vectors=vectors)
@@ -107,7 +107,7 @@ def _diagonalized(a: Value, *, vectors: bool) -> tuple[Value, Value]:
 
 
 def _off_diagonal(quadrants: Sequence[Value]) -> Pair:
-    """Squared Frobenius norms ``[batch]`` of what is off the diagonal, and of everything."""
+    """Squared Frobenius norms ``[batch]`` of the off-diagonal elements, and of all elements."""
     tl, tr, bl, br = (matrices.squared_size(q) for q in quadrants)
     apart = hlo.ne(matrices.row_of(tl), matrices.column_of(tl))
     zeros = hlo.zeros_like(tl)
@@ -119,7 +119,7 @@ def _eigen_round(state: Sequence[Value], *, vectors: bool) -> list[Value]:
     tl, tr, bl, br, v_top, v_bottom = state
     a, b, c = hlo.real(matrices.diagonal(tl)), hlo.real(matrices.diagonal(br)), matrices.diagonal(tr)
     cosine, sine, tangent, phase = _rotation(a, b, c)
-    # The lower partner takes the phase of c, after which the rotation is real.
+    # Move the phase of c to the lower partner, so that the rotation is real.
     columns = [hlo.convert(cosine, c.dtype), hlo.convert(sine, c.dtype), hlo.conj(phase)]
     by_column = [hlo.broadcast_in_dim(x, tl.shape, [0, 2]) for x in columns]
     by_row = [hlo.conj(hlo.broadcast_in_dim(x, tl.shape, [0, 1])) for x in columns]
@@ -162,7 +162,7 @@ def svd(a: Value) -> tuple[Value, Value, Value]:
 
 
 def _directions(a: Value, sizes: Value) -> Value:
-    """Orthonormal columns along those of ``a``, whose lengths are ``sizes``; any where a length is zero."""
+    """Orthonormal columns along those of ``a``, whose lengths are ``sizes``; arbitrary for length zero."""
     there = sizes > 0.0
     unit = matrices.scaled_columns(a, 1.0 / hlo.select(there, sizes, hlo.full_like(sizes, 1)))
     factors, tau = householder.factor(unit)
@@ -179,7 +179,7 @@ def _column_norms(a: Value) -> Value:
 
 
 def _orthogonalized(a: Value, v: Value) -> Pair:
-    """One-sided rotations (Hestenes 1958) of the columns of ``a``, and of those of ``v`` with them."""
+    """Apply one-sided rotations (Hestenes 1958) to the columns of ``a``, and the same ones to ``v``."""
     _, m, n = a.shape
     even = n + n % 2
     state = [*_halves(_even(a, (2,)), 2), *_halves(_even(v, (2,)), 2)]

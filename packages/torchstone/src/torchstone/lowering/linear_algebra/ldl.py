@@ -1,7 +1,7 @@
-"""Symmetric and Hermitian indefinite factorisation with Bunch and Kaufman's pivots (LAPACK's ``sytf2``).
+"""Symmetric and Hermitian indefinite factorization with Bunch–Kaufman pivoting (LAPACK's ``sytf2``).
 
-The matrices of a batch choose 1×1 and 2×2 pivots independently, so that each
-has a position of its own in the one loop over pivots.
+The matrices of a batch choose 1×1 and 2×2 pivots independently, so each matrix
+has its own position in the one loop over pivots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _mirror(x: Value, *, hermitian: bool) -> Value:
 
 
 def _at(x: Value, place: Value) -> Value:
-    """Column ``place[b]`` of each matrix, ``[batch, n, 1]`` (the last one beyond the end)."""
+    """Column ``place[b]`` of each matrix, ``[batch, n, 1]`` (the last column if out of range)."""
     return matrices.taken_columns(x, hlo.expand_dims(hlo.minimum(place, x.shape[2] - 1), [1]))
 
 
@@ -43,7 +43,7 @@ def _wide(x: Value, like: Value) -> Value:
 
 
 def _size(x: Value) -> Value:
-    """|re| + |im|, by which LAPACK compares pivots."""
+    """|re| + |im|, the size by which LAPACK compares pivots."""
     return hlo.abs_(hlo.real(x)) + hlo.abs_(hlo.imag(x)) if x.dtype.is_complex else hlo.abs_(x)
 
 
@@ -63,11 +63,11 @@ def _exchanged(rows: Value, one: Value, other: Value) -> Value:
 
 
 def factor(a: Value, *, hermitian: bool) -> tuple[Value, Value, Value]:
-    """``(LD, pivots, info)``: ``[batch, n, n]``, ``[batch, n]``, ``[batch]``, as LAPACK's ``sytrf`` has them.
+    """``(LD, pivots, info)``: ``[batch, n, n]``, ``[batch, n]``, ``[batch]``, as in LAPACK's ``sytrf``.
 
-    D's blocks are on the diagonal and L's columns below them. Positive pivots
-    (from 1) are rows swapped with a 1×1 block, equal negative pairs those of 2×2
-    blocks; ``info`` is the first column (from 1) of zeros, or 0.
+    D's blocks are on the diagonal and L's columns below them. A positive pivot
+    (from 1) is the row swapped with a 1×1 block, two equal negative ones belong to a
+    2×2 block. ``info`` is the first column (from 1) of zeros, or 0.
     """
     batch, n, _ = a.shape
     low = matrices.lower(a)
@@ -121,7 +121,7 @@ def _choose(s: Value, k: Value) -> tuple[Value, Value, Value]:
 def _eliminated(
     s: Value, k: Value, double: Value, zero: Value, *, hermitian: bool
 ) -> tuple[Value, Value, Value]:
-    """What remains of ``s`` after the pivot at ``k``, and the one or two columns of L and D."""
+    """The rest of ``s`` after the pivot at ``k``, and the one or two columns of L and D."""
     one, two = _at(s, k), _at(s, k + 1)
     rows = matrices.row_of(one)
     after = rows > _wide(hlo.select(double, k + 1, k), rows)
@@ -131,7 +131,7 @@ def _eliminated(
     corner = hlo.conj(b) if hermitian else b
     unit = hlo.full_like(a, 1)
     single = tail_one / _wide(_flat(hlo.select(hlo.reshape(zero, a.shape), unit, a)), one)
-    # [[a, corner], [b, c]] scaled by its off-diagonal element, which is the largest.
+    # [[a, corner], [b, c]] divided by its off-diagonal element, which is the largest.
     scale = hlo.select(hlo.reshape(double, b.shape), b, unit)
     corner_scale = hlo.select(hlo.reshape(double, b.shape), corner, unit)
     ratio = (a / scale) * (c / corner_scale) - 1.0
@@ -166,7 +166,7 @@ def solve(ld: Value, pivots: Value, b: Value, *, hermitian: bool) -> Value:
         return hlo.reshape(hlo.dynamic_slice(x, [index(0), j], [batch, 1]), (batch,))
 
     def column(j: Value) -> Value:
-        """L's column: what lies below the block."""
+        """L's column: the part below the block."""
         x = matrices.column(ld, j)
         rows = matrices.row_of(x)
         end = hlo.select(pick(first, j), hlo.broadcast_to(j + 1, (batch,)), hlo.broadcast_to(j, (batch,)))

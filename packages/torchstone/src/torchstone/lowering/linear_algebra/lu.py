@@ -1,4 +1,4 @@
-"""LU factorisation with partial pivoting, and solving with its factors."""
+"""LU factorization with partial pivoting, and solving with its factors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .matrices import index, spread, triangular
 
 
 def factor(a: Value, *, pivot: bool = True) -> tuple[Value, Value, Value]:
-    """``(lu, pivots, info)``: ``[batch, m, n]``, ``[batch, k]``, ``[batch]``, as LAPACK's ``getrf`` has them.
+    """``(lu, pivots, info)``: ``[batch, m, n]``, ``[batch, k]``, ``[batch]``, as in LAPACK's ``getrf``.
 
-    ``pivots`` count from 1 and say which row was swapped with each; ``info`` is
+    ``pivots`` count from 1 and give the row that each row was swapped with. ``info`` is
     the first column (from 1) whose pivot is zero, or 0.
     """
     batch, m, n = a.shape
@@ -62,13 +62,13 @@ def _pivot_row(column: Value, k: Value) -> Value:
     size = hlo.select(rows >= hlo.broadcast_to(k, rows.shape), size, hlo.full_like(size, -1))
     largest = spread(hlo.expand_dims(hlo.reduce_max(size, [1]), [1]), size.shape)
     best = hlo.select(hlo.eq(size, largest), rows, hlo.full_like(rows, 2**31 - 1))
-    # Where NaN is the largest, nothing equals it: no swap.
+    # If NaN is the largest, nothing equals it, so nothing is swapped.
     found = hlo.reshape(hlo.reduce_min(best, [1]), (column.shape[0],))
     return hlo.select(found < column.shape[1], found, hlo.broadcast_to(k, found.shape))
 
 
 def permutation(pivots: Value, size: int) -> Value:
-    """The row order ``[batch, size]`` that the swaps ``[batch, k]`` (from 1) make of 0, 1, 2, …"""
+    """The row order ``[batch, size]`` after applying the swaps ``[batch, k]`` (from 1) to 0, 1, 2, …"""
     batch, count = pivots.shape
     order = hlo.iota((batch, size), 1, INT32)
     if is_empty(order.shape) or is_empty(pivots.shape):

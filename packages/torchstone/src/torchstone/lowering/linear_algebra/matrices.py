@@ -1,4 +1,4 @@
-"""Batches of matrices: the small operations that factorisations are written in."""
+"""Batches of matrices: the small operations that the factorizations use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..common import is_empty
 
 
 def batched(x: Value, core: int = 2) -> Value:
-    """All leading axes but the last ``core`` as one."""
+    """Merge all leading axes, except the last ``core`` ones, into one."""
     lead, tail = x.shape[: x.rank - core], x.shape[x.rank - core :]
     return hlo.reshape(x, (hlo.product(lead), *tail))
 
@@ -118,7 +118,7 @@ def spread(x: Value, shape: Sequence[hlo.Dim]) -> Value:
 
 
 def scaled_columns(x: Value, factors: Value) -> Value:
-    """``x · diag(factors)`` for factors ``[batch, columns]``, real ones too."""
+    """``x · diag(factors)`` for ``[batch, columns]`` factors, which may be real if ``x`` is complex."""
     wide = hlo.expand_dims(hlo.convert(factors, x.dtype), [1])
     return x * hlo.broadcast_to(wide, x.shape)
 
@@ -147,7 +147,7 @@ def taken_rows(x: Value, order: Value) -> Value:
 
 
 def any_of(x: Value) -> Value:
-    """True (0-d) if any element of a bool value is."""
+    """True (0-d) if any element of a bool value is True."""
     return hlo.reduce_or(x, range(x.rank))
 
 
@@ -160,7 +160,7 @@ def triangular(
     left: bool = True,
     transpose: Literal["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"] = "NO_TRANSPOSE",
 ) -> Value:
-    """``x`` with ``op(a) x = b`` (``left``) or ``x op(a) = b``; reads one triangle of ``a`` only."""
+    """``x`` with ``op(a) x = b`` (``left``) or ``x op(a) = b``; reads only one triangle of ``a``."""
     if is_empty(b.shape):
         return b
     return hlo.triangular_solve(a, b, left=left, lower=lower, unit=unit, transpose=transpose)

@@ -17,7 +17,7 @@ Givens = tuple[Value, Value]
 
 _SWEEPS_PER_EIGENVALUE = 30
 _EXCEPTIONAL = 10
-"""After so many sweeps without deflation another shift is tried."""
+"""After this many sweeps without deflation, another shift is tried."""
 
 
 def hessenberg(a: Value) -> tuple[Value, Value]:
@@ -73,7 +73,7 @@ def _subdiagonal(h: Value) -> Value:
 
 
 def _deflated(h: Value) -> Value:
-    """Negligible subdiagonal elements become zero."""
+    """Set negligible subdiagonal elements to zero."""
     size = _one_norm(matrices.diagonal(h))
     neighbour = hlo.pad_axis(hlo.slice_axis(size, 1, 0, h.shape[1] - 1), 0, 1, 1, 0)
     bound = (size + neighbour) * epsilon(h.dtype) + smallest(h.dtype)
@@ -83,19 +83,19 @@ def _deflated(h: Value) -> Value:
 
 
 def _window_end(h: Value) -> Value:
-    """The last row whose subdiagonal element is not zero, 0 if there is none."""
+    """The last row with a nonzero subdiagonal element, or 0."""
     live = hlo.ne(_subdiagonal(h), 0.0)
     position = hlo.iota(live.shape, 1, INT32)
     return _last(live, position)
 
 
 def _last(holds: Value, position: Value) -> Value:
-    """The largest position where a condition holds, 0 if it does nowhere."""
+    """The largest position where a condition holds, or 0."""
     return hlo.reduce([hlo.select(holds, position, hlo.zeros_like(position))], [0], [1], hlo.maximum)[0]
 
 
 def _window_start(h: Value, last: Value) -> Value:
-    """The row at which the unreduced block that ends at ``last`` begins."""
+    """The row where the unreduced block that ends at ``last`` begins."""
     split = hlo.eq(_subdiagonal(h), 0.0)
     position = hlo.iota(split.shape, 1, INT32)
     before = position <= hlo.broadcast_in_dim(last, position.shape, [0])
@@ -109,7 +109,7 @@ def _picked(h: Value, rows: Value, columns: Value) -> Value:
 
 
 def _shift(h: Value, last: Value, stalled: Value) -> Value:
-    """The eigenvalue of the window's last 2×2 block that is nearer to its last element."""
+    """The eigenvalue of the window's last 2×2 block that is closer to the block's last element."""
     previous = hlo.maximum(last - 1, 0)
     a, b = _picked(h, previous, previous), _picked(h, previous, last)
     c, d = _picked(h, last, previous), _picked(h, last, last)
@@ -161,7 +161,7 @@ def _columns_turned(x: Value, k: Value, rotation: Givens) -> Value:
 
 
 def _givens(x: Value, y: Value, active: Value) -> Givens:
-    """``(c, s)`` with ``[[c̄, s̄], [-s, c]] [x, y] = [r, 0]``; the identity where not active."""
+    """``(c, s)`` with ``[[c̄, s̄], [-s, c]] [x, y] = [r, 0]``; the identity where ``active`` is False."""
     scale = hlo.maximum(_one_norm(x), _one_norm(y))
     usable = active & (scale > 0.0)
     divisor = hlo.convert(hlo.select(usable, scale, hlo.full_like(scale, 1)), x.dtype)
@@ -172,7 +172,7 @@ def _givens(x: Value, y: Value, active: Value) -> Givens:
 
 
 def _turned(pair: Value, rotation: Givens, axis: int) -> Value:
-    """Two rows (axis 1) or columns (axis 2) combined with ``[[c̄, s̄], [-s, c]]``."""
+    """Combine two rows (axis 1) or columns (axis 2) with ``[[c̄, s̄], [-s, c]]``."""
     first, second = (hlo.slice_axis(pair, axis, i, i + 1) for i in range(2))
     c, s = (hlo.broadcast_in_dim(x, first.shape, [0]) for x in rotation)
     return hlo.concatenate([hlo.conj(c) * first + hlo.conj(s) * second, c * second - s * first], axis)
