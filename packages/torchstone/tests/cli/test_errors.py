@@ -31,7 +31,10 @@ SYNTAX = "write package.module:factory, file.py:factory, or one of the zoo: mlp,
         ),
         ("missing.py:f", "MODEL 'missing.py:f': there is no file missing.py\n  next: check the path"),
         ("{models}:nope", "{models} has no 'nope'\n  next: its functions: small, keywords, unsupported"),
-        ("{models}:number", "{models}:number is no factory but of type int\n  next: a factory is a function"),
+        (
+            "{models}:number",
+            "{models}:number is not a factory but has type int\n  next: a factory is a function",
+        ),
         (
             "{models}:fails",
             "the factory {models}:fails failed: ValueError: the checkpoint is gone (at {models}:",

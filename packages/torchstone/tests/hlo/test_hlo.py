@@ -261,7 +261,7 @@ class TestPortable:
         assert hlo.resolve_version("week_12") <= hlo.resolve_version("current")
 
     @pytest.mark.parametrize(
-        ("text", "message"), [("soon", "is no StableHLO version"), ("99.0.0", "cannot be written")]
+        ("text", "message"), [("soon", "is not a StableHLO version"), ("99.0.0", "cannot be written")]
     )
     def test_wrong_versions(self, text: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message) as caught:
@@ -278,7 +278,7 @@ class TestPortable:
         assert '"twice"' in text
 
     def test_foreign_bytes(self) -> None:
-        with pytest.raises(VerificationError, match="no portable StableHLO artifact"):
+        with pytest.raises(VerificationError, match="not a portable StableHLO artifact"):
             text_of(b"not bytecode")
 
 

@@ -24,11 +24,11 @@ def composite(
     attributes: Mapping[str, Attribute] | None = None,
     version: int = 1,
 ) -> list[Value]:
-    """``decomposition(*inputs)`` as one composite operation.
+    """Wrap ``decomposition(*inputs)`` as one composite operation.
 
-    ``attributes`` are the operator's parameters (``None`` entries are left
-    out). The decomposition uses nothing but its arguments; where a symbolic
-    dimension cannot be computed from their shapes, it is inlined instead.
+    ``attributes`` are the operator's parameters (``None`` entries are left out). The
+    decomposition uses only its arguments. If a symbolic dimension cannot be computed
+    from their shapes, the decomposition is inlined instead.
     """
     given = {key: value for key, value in (attributes or {}).items() if value is not None}
     module = scope.module
@@ -53,7 +53,7 @@ def _listed(result: Value | Sequence[Value]) -> list[Value]:
 
 
 def attribute(value: Attribute) -> Any:
-    """A Python value as an MLIR attribute: i64, f64, bool, string or array of these; complex as two f64."""
+    """Convert a Python value to an MLIR attribute: i64, f64, bool, string or array; complex as two f64."""
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int):

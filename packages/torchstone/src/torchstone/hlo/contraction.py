@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, FFTs and the two factorisations StableHLO has."""
+"""Matrix products, convolutions, FFTs and the two factorizations in StableHLO."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def fft(x: Value, kind: Literal["FFT", "IFFT", "RFFT", "IRFFT"], lengths: Sequen
 
 
 def cholesky(x: Value, *, lower: bool = True) -> Value:
-    """Cholesky factor of ``(…, n, n)``; what lies in the other triangle is unspecified."""
+    """Cholesky factor of ``(…, n, n)``; the other triangle is unspecified."""
     return Value(stablehlo.cholesky(x.ir, lower=ir.BoolAttr.get(lower)), x.shape, x.dtype)
 
 

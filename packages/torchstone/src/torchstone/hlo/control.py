@@ -28,7 +28,7 @@ def results(operation: Any, shapes: Sequence[tuple[Sequence[Dim], DType]]) -> li
 
 
 def build_region(region: Any, arguments: Sequence[tuple[Sequence[Dim], DType]], body: Body) -> list[Value]:
-    """Fill an empty region by running ``body`` on block arguments; returns what it returned."""
+    """Fill an empty region by running ``body`` on block arguments, and return the body's result."""
     block = region.blocks.append(*[tensor_type(shape, dtype) for shape, dtype in arguments])
     with ir.InsertionPoint(block):
         inputs = [Value(a, *spec) for a, spec in zip(block.arguments, arguments, strict=True)]
@@ -66,7 +66,7 @@ def if_(
     otherwise: Callable[[], Sequence[Value]],
     like: Sequence[tuple[Sequence[Dim], DType]],
 ) -> list[Value]:
-    """``then()`` if the 0-d bool ``condition`` holds, else ``otherwise()``; ``like`` is what both return."""
+    """``then()`` if the 0-d bool ``condition`` holds, else ``otherwise()``; ``like`` gives result types."""
     operation = stablehlo.IfOp([tensor_type(shape, dtype) for shape, dtype in like], condition.ir)
     _branches(operation, (then, otherwise))
     return results(operation, like)
@@ -77,7 +77,7 @@ def case(
     branches: Sequence[Callable[[], Sequence[Value]]],
     like: Sequence[tuple[Sequence[Dim], DType]],
 ) -> list[Value]:
-    """The branch at the 0-d integer ``index``; out of range means the last one."""
+    """The branch at the 0-d integer ``index``; an index out of range selects the last one."""
     operation = stablehlo.CaseOp(
         [tensor_type(shape, dtype) for shape, dtype in like], convert(index, INT32).ir, len(branches)
     )
@@ -86,7 +86,7 @@ def case(
 
 
 def fori(count: Value, body: Callable[..., Sequence[Value]], initial: Sequence[Value]) -> list[Value]:
-    """``body(i, *state)`` for ``i`` from 0 below the 0-d integer ``count``; returns the last state."""
+    """Run ``body(i, *state)`` for each ``i`` below the 0-d integer ``count``; return the last state."""
 
     def step(i: Value, *state: Value) -> list[Value]:
         return [i + 1, *body(i, *state)]

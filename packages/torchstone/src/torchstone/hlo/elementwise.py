@@ -1,9 +1,9 @@
 """Elementwise operations of StableHLO and CHLO, and conversions between dtypes.
 
-Unary functions keep shape and dtype; binary ones want equal shapes and dtypes
-(a Python number takes the other operand's). See the StableHLO specification,
-section "Ops", for each meaning; CHLO functions leave as composites or are
-legalised by the consumer.
+Unary functions keep shape and dtype. Binary functions need equal shapes and dtypes
+(a Python number takes those of the other operand). For the meaning of each, see the
+StableHLO specification, section "Ops". CHLO functions become composites, or the
+consumer legalizes them.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def ne(a: Value | Number, b: Value | Number) -> Value:
 
 
 def optimization_barrier(x: Value) -> Value:
-    """``x``, but nothing before is combined with anything after."""
+    """``x``, as a barrier: the compiler combines nothing before it with anything after it."""
     return Value(stablehlo.OptimizationBarrierOp([x.ir]).results[0], x.shape, x.dtype)
 
 
 def abs_(x: Value) -> Value:
-    """Absolute value; of a complex value its real magnitude."""
+    """Absolute value; a complex value gives its real magnitude."""
     if x.dtype.is_unsigned:
         return x
     return Value(stablehlo.abs(x.ir), x.shape, x.dtype.real)
@@ -177,10 +177,10 @@ def conj(x: Value) -> Value:
 
 
 def convert(x: Value, dtype: DType) -> Value:
-    """``x`` in another dtype.
+    """Convert ``x`` to another dtype.
 
-    To bool: ``x != 0``. Complex to real drops the imaginary part. Floating
-    point to integer truncates toward zero (out of range: as the engine does).
+    To bool: ``x != 0``. Complex to real drops the imaginary part. Floating point to
+    integer truncates toward zero; out of range, the result depends on the engine.
     """
     if x.dtype is dtype:
         return x
@@ -199,10 +199,10 @@ def convert(x: Value, dtype: DType) -> Value:
 
 
 def bitcast(x: Value, dtype: DType) -> Value:
-    """The same bits seen as another dtype.
+    """Reinterpret the bits as another dtype.
 
-    A narrower dtype adds a last axis with the parts (least significant first), a
-    wider one takes the last axis, which must have exactly the parts, away.
+    A narrower dtype adds a last axis with the parts, least significant first. A wider
+    one removes the last axis, which must hold exactly the parts of one element.
     """
     shape = x.shape
     if x.dtype.bits > dtype.bits:

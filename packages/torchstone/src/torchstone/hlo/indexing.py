@@ -1,7 +1,7 @@
 """Gather and scatter.
 
-Out-of-range starts are clamped by gather and dropped by scatter, as the
-StableHLO specification says.
+As in the StableHLO specification, gather clamps starts that are out of range,
+and scatter drops them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Building, verifying and serialising one StableHLO module."""
+"""Building, verifying and serializing one StableHLO module."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Module:
         arguments: Sequence[Value],
         body: Callable[..., Value | Sequence[Value]],
     ) -> tuple[Any, list[tuple[Sequence[Dim], DType]]]:
-        """The private function of ``key`` (built once) and the shapes and dtypes it returns."""
+        """The private function for ``key`` (built once), and the shapes and dtypes that it returns."""
         if key not in self._private:
             specs = [Argument(v.shape, v.dtype, "") for v in arguments]
 
@@ -109,7 +109,7 @@ class Module:
         return function, [(value.shape, value.dtype) for value in outputs]
 
     def verify(self) -> None:
-        """Raises :class:`VerificationError` if MLIR's verifier refuses the module."""
+        """Raise :class:`VerificationError` if MLIR's verifier rejects the module."""
         try:
             self.op.operation.verify()
         except ir.MLIRError as error:
@@ -128,7 +128,7 @@ class Module:
 
 @contextmanager
 def location(name: str, file: str | None = None, line: int = 0) -> Iterator[None]:
-    """Operations built inside carry ``name`` and the user's source line."""
+    """Give operations built inside the block ``name`` and the user's source line."""
     if file is None:
         with ir.Location.name(name):
             yield

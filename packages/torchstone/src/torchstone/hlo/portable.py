@@ -1,6 +1,6 @@
-"""Portable StableHLO: target versions and serialisation.
+"""Portable StableHLO: target versions and serialization.
 
-Composites exist since StableHLO 0.19.0; for older targets they and CHLO are
+Composites exist since StableHLO 0.19.0. For older targets, they and CHLO are
 inlined first.
 """
 
@@ -37,7 +37,7 @@ def resolve_version(requested: str) -> str:
     if requested in named:
         return str(stablehlo.get_version_from_compatibility_requirement(named[requested]))
     if not re.fullmatch(r"\d+\.\d+\.\d+", requested):
-        raise ConfigError(f"{requested!r} is no StableHLO version", hint=hint)
+        raise ConfigError(f"{requested!r} is not a StableHLO version", hint=hint)
     if not version_key(minimum) <= version_key(requested) <= version_key(current):
         raise ConfigError(f"StableHLO version {requested} cannot be written here", hint=hint)
     return requested
@@ -48,9 +48,9 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def serialize(module: Any, version: str) -> bytes:
-    """Portable bytecode of an MLIR module for consumers of ``version`` or later; the module stays as it is.
+    """Portable bytecode of an MLIR module for consumers of ``version`` or later; does not change the module.
 
-    Raises :class:`VerificationError` where an operation does not exist in that version.
+    Raises :class:`VerificationError` if an operation does not exist in that version.
     """
     code = jax_interpreters.module_to_bytecode(module)
     if version_key(version) < COMPOSITES_SINCE:
@@ -69,11 +69,11 @@ def serialize(module: Any, version: str) -> bytes:
 
 
 def text_of(portable: bytes, *, debug_info: bool = False) -> str:
-    """A portable artifact as MLIR text; raises :class:`VerificationError` if it is none."""
+    """A portable artifact as MLIR text; raises :class:`VerificationError` for other data."""
     context = new_context()
     try:
         with context:
             module = stablehlo.deserialize_portable_artifact(context, portable)
             return str(module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=64))
     except (ir.MLIRError, ValueError, RuntimeError) as error:
-        raise VerificationError(f"this is no portable StableHLO artifact: {error}") from error
+        raise VerificationError(f"this is not a portable StableHLO artifact: {error}") from error

@@ -1,4 +1,4 @@
-"""Counter-based random bits and the two distributions everything else is made of.
+"""Counter-based random bits, and the two distributions that all others build on.
 
 The generator is SplitMix64 (Steele, Lea and Flood 2014) used as a hash of
 ``(seed, stream, element index)``: pure, splittable, and made of elementwise
@@ -29,9 +29,9 @@ def _mix(z: Value) -> Value:
 
 
 class Rng:
-    """Random numbers of one operator: ``seed`` is uint64 ``[2]``, ``stream`` tells operators apart.
+    """The random numbers of one operator: ``seed`` is uint64 ``[2]``, ``stream`` distinguishes operators.
 
-    Every draw from one object uses a stream of its own; the same seed and
+    Each draw from one object uses its own stream. The same seed and
     stream give the same numbers on every engine.
     """
 
@@ -41,7 +41,7 @@ class Rng:
         self._stream = stream << 16
 
     def state(self, size: int) -> Value:
-        """Where this object stands, as uint8 ``[size]`` (16 bytes, padded); see :meth:`restored`."""
+        """The state of this generator, as uint8 ``[size]`` (16 bytes, padded); see :meth:`restored`."""
         low = self._low + scalar(self._stream * _GOLDEN, UINT64)
         words = concatenate([reshape(low, (1, 1)), reshape(self._high, (1, 1))], 0)
         shifts = iota((2, 8), 1, UINT64) * 8
@@ -50,7 +50,7 @@ class Rng:
 
     @classmethod
     def restored(cls, state: Value) -> Rng:
-        """The generator whose :meth:`state` this is."""
+        """The generator with the given :meth:`state`."""
         octets = convert(reshape(slice_axis(state, 0, 0, 16), (2, 8)), UINT64)
         return cls(reduce_sum(shift_left(octets, iota((2, 8), 1, UINT64) * 8), [1]), 0)
 

@@ -36,16 +36,16 @@ def reduce(
 
 
 _IN_A_ROW = 32
-"""How many floats a sum over several axes adds in a row at most; XLA's own trees are as wide."""
+"""The maximum number of floats that a sum over several axes adds in a row; XLA's trees are as wide."""
 
 
 def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
-    """Sum over ``dims`` in the value's own dtype; a long one of floats axis by axis, the longest first.
+    """Sum over ``dims`` in the value's own dtype; long float sums go axis by axis, the longest first.
 
-    Rounding errors grow with the additions in a row. XLA CPU makes a tree of an axis
-    longer than 32, but adds all elements of several shorter ones in a row, and joins
-    reductions that follow each other. This way the errors are a tenth, and since a whole
-    row of results is added at once, the time is a third.
+    Rounding errors grow with the number of additions in a row. XLA CPU splits an axis
+    longer than 32 into a tree, but it adds all elements of several shorter axes in a row,
+    and it joins consecutive reductions. Summing axis by axis makes the errors a tenth. It
+    takes a third of the time, because a whole row of results is added at once.
     """
     axes = sorted({d % x.rank for d in dims})
     if x.dtype.is_floating or x.dtype.is_complex:
@@ -62,7 +62,7 @@ def _added(x: Value, axes: Sequence[int]) -> Value:
 
 
 def _lengths(x: Value, axes: Sequence[int]) -> list[float]:
-    """Sizes of axes; symbolic ones may be of any length."""
+    """Sizes of axes; symbolic sizes may be arbitrarily large."""
     known = [static_dim(x.shape[axis]) for axis in axes]
     return [math.inf if size is None else size for size in known]
 
@@ -78,12 +78,12 @@ def reduce_min(x: Value, dims: Sequence[int]) -> Value:
 
 
 def reduce_and(x: Value, dims: Sequence[int]) -> Value:
-    """True where all elements along ``dims`` of a bool value are."""
+    """True where all elements along ``dims`` of a bool value are True."""
     return reduce([x], [True], dims, lambda a, b: a & b)[0]
 
 
 def reduce_or(x: Value, dims: Sequence[int]) -> Value:
-    """True where any element along ``dims`` of a bool value is."""
+    """True where any element along ``dims`` of a bool value is True."""
     return reduce([x], [False], dims, lambda a, b: a | b)[0]
 
 
@@ -159,7 +159,7 @@ def select_and_scatter(
     strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
 ) -> Value:
-    """Scatter each element of ``source`` to the element of its window that ``select`` prefers."""
+    """Add each element of ``source`` to the element of its window that ``select`` prefers."""
     start = init if isinstance(init, Value) else scalar(init, operand.dtype)
     operation = stablehlo.SelectAndScatterOp(
         operand.ir.type,
@@ -179,7 +179,7 @@ def select_and_scatter(
 def sort(
     values: Sequence[Value], axis: int, comparator: Callable[..., Value], *, stable: bool
 ) -> list[Value]:
-    """Sort ``values`` together along ``axis``; ``comparator(a0, b0, a1, b1, …)`` is "a before b"."""
+    """Sort ``values`` together along ``axis``; ``comparator(a0, b0, a1, b1, …)`` means "a before b"."""
     operation = stablehlo.SortOp(
         [value.ir.type for value in values],
         [value.ir for value in values],

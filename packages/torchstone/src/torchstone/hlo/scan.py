@@ -1,8 +1,8 @@
 """Prefix scans with a Python body that combines whole values.
 
-Each runs as loops over small tiles that stay in a processor's cache, so that time
-grows with the number of elements however many there are. Not here: the operators
-that scan (``lowering.aten.scan``), reductions (``reduction``).
+Each scan runs as loops over small tiles that stay in a processor's cache, so time
+stays proportional to the number of elements. Not here: the operators that scan
+(``lowering.aten.scan``), reductions (``reduction``).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .shape import (
 from .value import Value, dim_scalar, full, product, scalar
 
 _UNROLLED = 16
-"""Up to this size a scan is a few operations in a row; longer rows of them XLA fuses at a high price."""
+"""Up to this size a scan is a few operations in a row; XLA takes very long to fuse more of them."""
 _LANES = 256
-"""How many elements a loop's step combines at once, where there are as many: fewer waste its fixed cost."""
+"""How many elements a loop step combines at once, if possible; fewer do not repay its fixed cost."""
 _COLUMNS = 4
-"""How many elements of each lane a loop's step combines one after another."""
+"""How many elements of each lane a loop step combines one after another."""
 _TILE = 1 << 16
-"""Elements of a tile: its operands and results stay in a processor's second-level cache."""
+"""Elements per tile: its operands and results stay in a processor's second-level cache."""
 
 Values = Sequence[Value]
 Combined = Callable[[Values, Values], list[Value]]
@@ -75,13 +75,13 @@ def _unrolled_scan(values: Values, axis: int, size: int, combined: Combined) -> 
 
 
 def _sizes(values: Values) -> tuple[int, int, int]:
-    """Of values ``(rows, size, width)``, scanned along the middle axis."""
+    """Scan values ``(rows, size, width)`` along the middle axis."""
     rows, size, width = (dim for dim in values[0].shape if isinstance(dim, int))
     return rows, size, width
 
 
 def _scan_rows(values: Values, combined: Combined) -> list[Value]:
-    """Tile by tile: some whole rows each, or parts of one row that follow each other."""
+    """Scan tile by tile: each tile holds some whole rows, or one of the successive parts of one row."""
     rows, size, width = _sizes(values)
     group, length = max(1, _TILE // (size * width)), _TILE // (rows * width)
     if rows > group:
@@ -92,7 +92,7 @@ def _scan_rows(values: Values, combined: Combined) -> list[Value]:
 
 
 def _scan_groups(values: Values, group: int, combined: Combined) -> list[Value]:
-    """``group`` rows at a time; the last group repeats some of the one before to be full."""
+    """Scan ``group`` rows at a time; the last group repeats rows of the previous one to be full."""
     rows, size, width = _sizes(values)
     zero = scalar(0, INT64)
 
@@ -108,7 +108,7 @@ def _scan_groups(values: Values, group: int, combined: Combined) -> list[Value]:
 
 
 def _scan_parts(values: Values, length: int, combined: Combined) -> list[Value]:
-    """``length`` elements of each row at a time; the last part repeats some of the one before to be full."""
+    """Scan ``length`` elements of each row at a time; the last part repeats some to be full."""
     rows, size, width = _sizes(values)
     zero, final = scalar(0, INT64), size - length
 
@@ -130,18 +130,18 @@ def _scan_parts(values: Values, length: int, combined: Combined) -> list[Value]:
 
 
 def _blank(values: Values) -> list[Value]:
-    """Where the results go. Loops read one buffer and write another: where several values depend on each
-    other, writing in place would make the engine copy whole buffers in every step."""
+    """The result buffers. Loops read one buffer and write another: if several values depend on each
+    other, writing in place would make the engine copy whole buffers in each step."""
     return [full(value.shape, 0, value.dtype) for value in values]
 
 
 def _scan_tile(
     values: Values, combined: Combined, before: Values | None = None, first: Value | None = None
 ) -> list[Value]:
-    """Lanes side by side, each a part of a row and scanned by a loop; then what lies before each lane.
+    """Scan parts of a row side by side, one lane each, in a loop; then combine each lane with its past.
 
-    ``before`` is what lies before the tile, ``(rows, 1, width)``, unless it is the ``first`` one (0-d bool).
-    The surplus of the last lane holds any values: nothing comes after it.
+    ``before`` precedes the tile, ``(rows, 1, width)``, unless the tile is the ``first`` one (0-d bool).
+    The surplus of the last lane holds arbitrary values, because nothing follows it.
     """
     rows, size, width = _sizes(values)
     lanes = min(max(1, _LANES // (rows * width)), math.isqrt(size))
@@ -173,12 +173,12 @@ def _scan_tile(
 
 
 def _scan_lanes(values: Values, combined: Combined) -> list[Value]:
-    """``(rows, lanes, length, width)`` scanned along the lanes, a few columns in each step."""
+    """Scan ``(rows, lanes, length, width)`` along the lanes, a few columns in each step."""
     rows, lanes, length, width = values[0].shape
     zero = scalar(0, INT64)
 
     def columns(block: Values, before: Values | None) -> tuple[list[Value], list[Value]]:
-        """The scan of a few columns after ``before``, and its last column."""
+        """Scan a few columns after ``before``; also return the last column."""
         made: list[list[Value]] = []
         for column in range(_COLUMNS):
             own = [slice_axis(value, 2, column, column + 1) for value in block]
@@ -199,7 +199,7 @@ def _scan_lanes(values: Values, combined: Combined) -> list[Value]:
 
 
 def _symbolic_scan(values: Values, axis: int, combined: Combined) -> list[Value]:
-    """:func:`associative_scan` along an axis whose size is known at run time only: the doubling is a loop."""
+    """:func:`associative_scan` along an axis of run-time size, where the doubling is a loop."""
     index = index_of(values[0], axis)
 
     def step(distance: Value, *current: Value) -> list[Value]:

@@ -1,6 +1,6 @@
 """Operations that move elements without computing on them.
 
-Each takes static or symbolic dimensions behind one signature and picks the
+Each takes static and symbolic dimensions through one signature, and picks the
 static StableHLO operation or its ``dynamic_*`` form itself.
 """
 
@@ -100,7 +100,7 @@ def squeeze(x: Value, axes: Sequence[int]) -> Value:
 
 
 def transpose(x: Value, permutation: Sequence[int]) -> Value:
-    """Axis ``i`` of the result is axis ``permutation[i]`` of ``x``."""
+    """Permute axes: axis ``i`` of the result is axis ``permutation[i]`` of ``x``."""
     if list(permutation) == list(range(x.rank)):
         return x
     shape = [x.shape[axis] for axis in permutation]
@@ -108,7 +108,7 @@ def transpose(x: Value, permutation: Sequence[int]) -> Value:
 
 
 def move_axis(x: Value, source: int, destination: int) -> Value:
-    """Move one axis, the others keep their order."""
+    """Move one axis; the others keep their order."""
     order = [axis for axis in range(x.rank) if axis != source % x.rank]
     order.insert(destination % x.rank, source % x.rank)
     return transpose(x, order)
@@ -196,7 +196,7 @@ def pad(
     high: Sequence[Dim],
     interior: Sequence[int] | None = None,
 ) -> Value:
-    """Add ``low``/``high`` elements (negative ones crop) and ``interior`` ones between neighbours."""
+    """Add ``low``/``high`` elements (negative: crop) and ``interior`` ones between neighbors."""
     fill = value if isinstance(value, Value) else scalar(value, x.dtype)
     interior = list(interior or [0] * x.rank)
     low, high = plain(low), plain(high)

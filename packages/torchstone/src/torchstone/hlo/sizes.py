@@ -1,4 +1,4 @@
-"""How large a value may be."""
+"""The largest size that a value may have."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BYTES = 1 << 62
 
 
 def require_addressable(shape: Sequence[Any], dtype: DType) -> None:
-    """Raises :class:`UnsupportedShape` for a size that no memory has; symbolic dimensions are left out.
+    """Raise :class:`UnsupportedShape` for a size that no memory can hold; ignores symbolic dimensions.
 
-    XLA ends the process where the number of bytes overflows.
+    XLA terminates the process if the number of bytes overflows.
     """
     known = [dim for dim in shape if isinstance(dim, int)]
     if dtype.itemsize * math.prod(known) >= _BYTES:

@@ -31,7 +31,7 @@ Number = bool | int | float | complex
 
 
 class Scope(threading.local):
-    """What the code under construction is part of (one per thread)."""
+    """The context of the code under construction (one per thread)."""
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -124,7 +124,7 @@ def is_static(shape: Sequence[Dim]) -> bool:
 
 
 def dim_key(dim: Dim) -> Any:
-    """What identifies a dimension: the ``int`` itself, or the symbol's SymPy expression."""
+    """The identity of a dimension: the ``int`` itself, or the symbol's SymPy expression."""
     if isinstance(dim, int):
         return dim
     expression = dim.node.expr
@@ -132,7 +132,7 @@ def dim_key(dim: Dim) -> Any:
 
 
 def plain(shape: Sequence[Dim]) -> Shape:
-    """``shape`` with symbolic dimensions that are constants turned into ``int``."""
+    """``shape`` with constant symbolic dimensions converted to ``int``."""
     return tuple(
         dim if isinstance(dim, int) or not dim.node.expr.is_Integer else int(dim.node.expr) for dim in shape
     )
@@ -235,7 +235,7 @@ def _element(number: Number, dtype: DType) -> Any:
     if dtype.is_bool:
         number = bool(number)
     if dtype is FLOAT8_E8M0FNU and number == 0:
-        number = 2.0**-127  # it has no zero; PyTorch takes its smallest value
+        number = 2.0**-127  # this dtype has no zero; PyTorch uses its smallest value
     with numpy.errstate(over="ignore", invalid="ignore"):
         return numpy.asarray(number).astype(dtype.numpy)
 
@@ -245,7 +245,7 @@ def _splat(element: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     if dtype.is_bool:
         return ir.DenseElementsAttr.get_splat(target, ir.BoolAttr.get(bool(element)))
     if dtype.is_integer:
-        if int(element) >= 1 << 63:  # the bindings take int64 only
+        if int(element) >= 1 << 63:  # the bindings accept only int64
             return ir.Attribute.parse(f"dense<{int(element)}> : {type_text(shape, dtype)}")
         return ir.DenseElementsAttr.get_splat(target, ir.IntegerAttr.get(element_type(dtype), int(element)))
     if dtype.is_complex:
@@ -316,7 +316,7 @@ def compare(direction: str, a: Value | Number, b: Value | Number) -> Value:
 
 @contextmanager
 def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
-    """Make the dimensions of a function's arguments available to :func:`dim_scalar` inside."""
+    """Make the dimensions of a function's arguments available to :func:`dim_scalar` inside the block."""
     table: dict[Any, Value] = {}
     for argument in arguments:
         for axis, dim in enumerate(argument.shape):
@@ -350,7 +350,7 @@ def resolvable(dim: Dim, arguments: Sequence[Value]) -> bool:
 
 
 def _linear(expression: Any) -> tuple[Any, int, int]:
-    """``scale * symbol + offset`` as its three parts; any other expression as a symbol of its own."""
+    """Split ``scale * symbol + offset`` into its three parts; any other expression counts as a symbol."""
     for symbol in expression.free_symbols:
         scale, offset = expression.coeff(symbol), expression.coeff(symbol, 0)
         if scale.is_Integer and offset.is_Integer and scale > 0 and scale * symbol + offset == expression:

@@ -1,10 +1,10 @@
-"""How far float32 functions are from the truth, over all they are defined on, beside eager PyTorch.
+"""The errors of float32 functions over their whole domain, compared with eager PyTorch's.
 
-The truth is eager's float64 result at the same float32 operands, or a formula in float64
-where eager's cancels. Errors are in ULPs
-(units in the last place) of float32 at the truth. The rule: within 4 ULPs, or no
-worse than twice eager's worst error in the same region of operands. Not here: whether
-two arrays agree (``optest.core.comparator``), which says nothing about ULPs of a truth.
+The truth is eager's float64 result for the same float32 operands, or a formula in float64
+where eager's result suffers from cancellation. Errors are in float32 ULPs (units in the last
+place) at the truth. The rule: at most 4 ULPs, or at most twice eager's worst error in the
+same region of operands. Not here: whether two arrays agree (``optest.core.comparator``),
+which does not measure errors in ULPs.
 
 Operands and results below the smallest normal number are left out of the count: XLA's
 CPU code flushes them to zero, which StableHLO leaves to an implementation.
@@ -29,7 +29,7 @@ from ..api import export
 BOUND = 4.0
 """Errors up to this many ULPs satisfy the rule."""
 FACTOR = 2.0
-"""So do errors up to this many times eager's worst one in the same region."""
+"""Errors up to this many times eager's worst error in the same region satisfy it too."""
 _TINY = 2.0**-126
 _SLACK = 1 + 2.0**-20
 """A result this close to the smallest normal number may be flushed too."""
@@ -133,7 +133,7 @@ def _at(operands: Sequence[Floats], i: int) -> tuple[float, ...]:
 
 
 def sweep(mantissas: int = 48) -> Floats:
-    """Every exponent of both signs with ``mantissas`` fractions each, and the neighbours of places of note.
+    """Every exponent of both signs with ``mantissas`` fractions each, and the neighbors of special points.
 
     These are the integers and halves up to 20 (zeros and poles of the gamma functions,
     ends of domains), the multiples of π/2 up to 64, and zeros, infinities and NaN.
@@ -163,7 +163,7 @@ def grid(count: int = 220) -> tuple[Floats, Floats]:
     return left.reshape(-1), right.reshape(-1)
 
 
-# What is measured ----------------------------------------------------------------------
+# Measured functions --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def unary_functions() -> dict[str, Measured]:
     found = {name: Measured(getattr(torch, name)) for name in elementary.split()}
     found |= {f"special.{name}": Measured(getattr(torch.special, name)) for name in special.split()}
     found["special.ndtr"] = Measured(torch.special.ndtr, truth=_normal)
-    # Beyond this not even float64 has a digit of the angle left.
+    # Beyond this, even float64 has no correct digit of the angle.
     found["special.airy_ai"] = Measured(torch.special.airy_ai, least=-1e8)
     for n in (1, 2, 3):
         # Below this the series of the zeta function gets too long, in eager PyTorch too.

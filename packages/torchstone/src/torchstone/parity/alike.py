@@ -1,4 +1,4 @@
-"""What can be seen of tensors besides their values: strides, offsets, shared memory, views, lazy bits."""
+"""Properties of tensors besides their values: strides, offsets, shared memory, views, lazy bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tensors(*values: Any) -> list[torch.Tensor]:
 
 
 def form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What two tensors must agree in that eager PyTorch and a compiled function return."""
+    """The properties in which tensors from eager PyTorch and from a compiled function must agree."""
     return (
         tensor.dtype,
         tuple(tensor.shape),
@@ -27,7 +27,7 @@ def form(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def sharing(found: list[torch.Tensor]) -> list[int]:
-    """For each tensor the place of the first one that has the same memory."""
+    """For each tensor, the index of the first tensor that shares its memory."""
     first: dict[int, int] = {}
     return [first.setdefault(one.untyped_storage()._cdata, place) for place, one in enumerate(found)]
 

@@ -49,7 +49,7 @@ from .operators import compiled_graph, to_tensor
 from .sparse_calls import in_parts, is_taken_apart, with_dense_gradients
 
 _TOGETHER = 48
-"""Calls in one program at most: beyond that, compiling takes longer than the captures that are saved."""
+"""The maximum number of calls in a program: more cost more compile time than they save in captures."""
 _DECLINED = (NotImplementedError, UnsupportedOperators, UnsupportedDtype, UnsupportedLayout, CaptureError)
 
 Parts = dict[str, float]
@@ -118,7 +118,7 @@ def _failed(error: BaseException) -> Answer:
 
 
 def _reason(error: Exception) -> str:
-    """Why something does not compile, in one line."""
+    """The reason why something does not compile, in one line."""
     if isinstance(error, UnsupportedOperators):
         return "; ".join(f"{node.overload}: {node.reason}" for node in error.nodes)
     return str(error).strip().partition("\n")[0]
@@ -169,7 +169,7 @@ def functional_graph(function: Callable[..., Any], operands: Sequence[torch.Tens
     inputs = [one.detach() for one in operands]
 
     def on_copies(*given: torch.Tensor) -> Any:
-        """A call may write into what it is given (running statistics); programs do not."""
+        """A call may write to its arguments (running statistics); programs may not."""
         return function(*(one.clone() for one in given))
 
     with passing_value_checks(), mended_operators():
@@ -191,7 +191,7 @@ _SAME_MEMORY = (torch.ops.aten.clone.default, torch.ops.aten.detach.default, tor
 
 
 def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) -> None:
-    """Raises where ``as_strided`` addresses memory around an operand: a copy lies elsewhere."""
+    """Raise if ``as_strided`` addresses memory around an operand: a copy has other memory around it."""
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
     for place, operand in zip(places, operands, strict=True):
         if operand.untyped_storage().nbytes() == operand.numel() * operand.element_size():
@@ -209,7 +209,7 @@ def _refuse_other_memory(module: GraphModule, operands: Sequence[torch.Tensor]) 
 
 
 def _settle_copies(module: GraphModule) -> None:
-    """Whoever reads a tensor after a ``copy_`` into it reads what was copied.
+    """Make reads of a tensor after a ``copy_`` into it see the copied value.
 
     PyTorch's decomposition of batch norm updates running statistics below functionalization.
     """
@@ -226,7 +226,7 @@ def _settle_copies(module: GraphModule) -> None:
 
 
 def _sizes(calls: Sequence[Call]) -> list[dict[int, Any]] | None:
-    """What ``torch.export`` is told of sizes: first dimensions that differ in a run are dynamic."""
+    """The dynamic shapes for ``torch.export``: first dimensions that differ in a run are dynamic."""
     if not any(call.resized for call in calls):
         return None
     pairs = [pair for call in calls for pair in zip(call.operands, call.run.operands, strict=True)]

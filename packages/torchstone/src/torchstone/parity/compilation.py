@@ -1,7 +1,7 @@
-"""``torch.compile`` under observation: without fallback, with a count of graphs, breaks and operators.
+"""``torch.compile`` under observation: no fallback, and counts of graphs, breaks and operators.
 
-What demo and verify share. Dynamo's counters are the process's own: watching
-resets Dynamo, so that what is counted was compiled inside the block.
+Shared by demo and verify. Dynamo's counters belong to the process. Watching resets
+Dynamo, so that everything counted was compiled inside the block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import TorchstoneError
 from ..torch_internals import dynamo
 
 DELIBERATE = "Call to `torch._dynamo.graph_break()`"
-"""How Dynamo names a break that a program asks for, as ``torch.optim`` does around each step."""
+"""Dynamo's name for a graph break that a program requests, as ``torch.optim`` does around each step."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Compilation:
 
 @contextmanager
 def watched() -> Iterator[Compilation]:
-    """Counts what ``torch.compile`` does inside the block; starts from a reset Dynamo."""
+    """Count what ``torch.compile`` does inside the block, starting from a reset Dynamo."""
     dynamo.reset()
     before = Counter(dynamo.counters.get()["graph_break"])
     found = Compilation()
@@ -84,13 +84,13 @@ def watched() -> Iterator[Compilation]:
 
 
 def compiled(function: Callable[..., Any], *, fallback: bool = False) -> Callable[..., Any]:
-    """``function`` through ``torch.compile(backend="torchstone")``; without ``fallback`` that is an error."""
+    """``function`` with ``backend="torchstone"``; without ``fallback``, running eagerly is an error."""
     return torch.compile(function, backend="torchstone", options={"fallback": fallback})
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raises Torchstone's own error where Dynamo has wrapped it in :class:`BackendCompilerFailed`."""
+    """Raise Torchstone's own error if Dynamo wrapped it in :class:`BackendCompilerFailed`."""
     try:
         yield
     except dynamo.BackendCompilerFailed.get() as error:

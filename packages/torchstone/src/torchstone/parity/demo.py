@@ -1,4 +1,4 @@
-"""The main job on real input: train, export, reload elsewhere, classify; every step through the compiler.
+"""The main job on real input: train, export, reload elsewhere, classify; each step uses the compiler.
 
 A small CNN learns scikit-learn's handwritten digits through ``torch.compile``
 without fallback: forward and backward pass as one compiled function, Adam's step
@@ -39,7 +39,7 @@ ENOUGH = 0.97
 
 BATCH, EPOCHS, HELD_OUT = 64, 10, 360
 WARM_UP = 5
-"""Steps left out of the steady time."""
+"""How many steps to leave out of the steady-state time."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of the held-out digits that each way classifies right."""
+    """The fraction of the held-out digits that each way classifies correctly."""
 
     eager: float
     compiled: float
@@ -63,7 +63,7 @@ class Accuracy:
 
 @dataclass
 class DemoReport:
-    """What the demo measured.
+    """The measurements of the demo.
 
     ``accuracy.eager`` is that of the twin trained in eager PyTorch. ``differences``
     compares the held-out digits' logits with eager's for the same weights. Times
@@ -86,7 +86,7 @@ class DemoReport:
         return not self.failures
 
     def rows(self) -> list[tuple[str, str]]:
-        """The report as lines of a table: what, and how much."""
+        """The report as the rows of a table: label and value."""
         seen, graphs = self.compilation, self.compilation.graphs
         kinds = ", ".join(f"{count} {kind}" for kind, count in graphs.items())
         return [
@@ -175,7 +175,7 @@ def run_demo(progress: Callable[[str], None] = lambda stage: None) -> DemoReport
 
 
 def verdict(report: DemoReport) -> list[str]:
-    """Everything in a report that must not be."""
+    """All problems in a report."""
     found = [
         f"the {name} model classifies {share:.2%} right; at least {ENOUGH:.0%} are needed"
         for name, share in (("compiled", report.accuracy.compiled), ("artifact's", report.accuracy.artifact))
@@ -272,7 +272,7 @@ def _through_artifact(model: nn.Module, digits: Digits) -> tuple[numpy.ndarray[A
 
 @contextmanager
 def _quiet_about_profiler() -> Iterator[None]:
-    """Dynamo logs that it leaves out the profiler range that torch.optim opens: nobody profiles here."""
+    """Silence Dynamo's log about the profiler range that torch.optim opens: nobody profiles here."""
     logger = logging.getLogger(CONTEXT_MANAGER_LOGGER)
     level = logger.level
     logger.setLevel(logging.ERROR)

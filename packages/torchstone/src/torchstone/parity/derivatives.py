@@ -1,4 +1,4 @@
-"""What AOTAutograd asks for: calls of PyTorch, and the overloads that their derivatives are made of.
+"""The calls that AOTAutograd makes: PyTorch calls and the overloads that make up their derivatives.
 
 ``DERIVATIVES`` is a table by family. A text is evaluated on the example inputs of the
 inventory (:mod:`.inventory.calls`); with it stand the overloads that PyTorch's derivative
@@ -177,7 +177,7 @@ DERIVATIVES: Mapping[str, Mapping[str, Overloads]] = {
 
 @dataclass(frozen=True)
 class Checked:
-    """What one family's backward graph calls, and the complaint about each text whose gradients differ."""
+    """The overloads of one family's backward graph, and a complaint for each text whose gradients differ."""
 
     called: frozenset[str]
     complaints: Mapping[str, str]
@@ -186,7 +186,7 @@ class Checked:
 def check(family: str) -> Checked:
     """All calls of a family in one program through ``torch.compile``, their gradients against eager's.
 
-    Raises :class:`AssertionError` where something is left to eager PyTorch.
+    Raises :class:`AssertionError` if something is left to eager PyTorch.
     """
     items = []
     for text in DERIVATIVES[family]:

@@ -1,4 +1,4 @@
-"""One example beside eager PyTorch: its artifact, and its gradients through ``torch.compile``.
+"""One example compared with eager PyTorch: its artifact, and its gradients through ``torch.compile``.
 
 Quicker and narrower than :mod:`.verify`: no fresh process, one comparison for each tensor.
 """
@@ -109,12 +109,12 @@ def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., A
 
 
 def eager_outputs(example: Example) -> Tensors:
-    """What eager PyTorch returns."""
+    """The results of eager PyTorch."""
     return _eager(example, example.args)
 
 
 def eager_gradients(example: Example) -> dict[str, torch.Tensor]:
-    """Eager's gradients; raises :class:`RuntimeError` where it differentiates nothing."""
+    """Eager's gradients; raises :class:`RuntimeError` if it differentiates nothing."""
     return _gradients(example, lambda function, _: function)
 
 
@@ -124,7 +124,7 @@ def _gradients(
     *,
     widen: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """Dense gradients by the name of what they belong to."""
+    """Dense gradients by the names of their tensors."""
     own = Subject(example.model, example.args, {})
     subject = own.doubled() if widen else own.copy(training=False)
     if isinstance(subject.model, torch.nn.Module) and not _drops(subject.model):
@@ -147,7 +147,7 @@ def _leaves(subject: Subject, held: Sequence[int]) -> dict[str, torch.Tensor]:
 
 
 def _drops(model: torch.nn.Module) -> bool:
-    """True if training would drop something out at random."""
+    """True if training would apply dropout at random."""
     return any(getattr(part, "dropout", 0) for part in model.modules()) or any(
         isinstance(part, torch.nn.Dropout) and part.p for part in model.modules()
     )
@@ -174,10 +174,10 @@ def _quiet() -> Iterator[None]:
 def _compared(
     actual: Tensors, expected: Tensors, truth: Callable[[], Tensors], example: Example
 ) -> list[Comparison]:
-    """Each pair; where the tolerance is missed, eager in float64 decides."""
+    """Compare each pair; if it misses the tolerance, eager in float64 decides."""
     results = []
     for place, (have, want) in enumerate(zip(actual, expected, strict=True)):
-        if example.bounds is not None:  # what lies beyond the true size is padding
+        if example.bounds is not None:  # everything beyond the true size is padding
             have = have[tuple(slice(size) for size in want.shape)]
         result = compare(to_numpy(have), to_numpy(want))
         if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):

@@ -1,4 +1,4 @@
-"""What is installed here and whether it works: versions, devices, cache, the compile backend."""
+"""What is installed and whether it works: versions, devices, cache, the compile backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cache:
 
 @dataclass
 class Installation:
-    """What was found. ``problems`` is empty if all is in order; each says what to do."""
+    """The findings. ``problems`` is empty if all is well; each problem says what to do."""
 
     versions: dict[str, str | None] = field(default_factory=dict)
     platforms: list[dict[str, Any]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Installation:
 
 
 def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -> Installation:
-    """Look at everything; what does not work is in ``problems`` and never raised."""
+    """Check everything. Problems are collected in ``problems`` and never raised."""
     found = Installation()
     found.versions = {**installed_versions(), **{name: _version(name) for name in OPTIONAL}}
     found.problems += [f"{name} is not installed" for name in PACKAGES if found.versions[name] is None]

@@ -75,7 +75,7 @@ def find_factory(name: str) -> Callable[[], Any]:
         known = ", ".join(own[:_FUNCTIONS_NAMED]) or "none"
         raise ModelError(f"{place} has no {attribute!r}", hint=f"its functions: {known}")
     if not callable(factory):
-        raise ModelError(f"{name} is no factory but of type {type(factory).__name__}", hint=_RETURNS)
+        raise ModelError(f"{name} is not a factory but has type {type(factory).__name__}", hint=_RETURNS)
     return factory
 
 
@@ -89,7 +89,9 @@ def _import_file(path: Path, name: str) -> Any:
             f"MODEL {name!r}: there is no file {path}", hint="check the path, relative to where you are"
         )
     _add_to_path(path.resolve().parent)
-    loader = SourceFileLoader(f"torchstone_model_{path.stem}", str(path))  # a name that shadows no module
+    loader = SourceFileLoader(
+        f"torchstone_model_{path.stem}", str(path)
+    )  # a name that does not shadow a module
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -124,7 +126,7 @@ def _call(name: str, factory: Callable[[], Any]) -> Any:
 
 
 def _run(action: Callable[[], Any], what: str) -> Any:
-    """The user's code at work: whatever it raises becomes one :class:`ModelError` that names the line."""
+    """Turn any error of the user's code into one :class:`ModelError` that names the line."""
     try:
         return action()
     except (Exception, SystemExit) as error:
@@ -135,13 +137,13 @@ def _line_of(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or isinstance(error, SyntaxError):  # whose text has the place
+    if trace is None or isinstance(error, SyntaxError):  # its message names the place
         return ""
     return f" (at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
 
 
 def _checked(name: str, found: Any) -> Model:
-    """The factory's result; raises :class:`ModelError` where it is not what a factory returns."""
+    """The factory's result; raises :class:`ModelError` if a factory may not return it."""
     if not isinstance(found, tuple) or len(found) not in (2, 3) or not callable(found[0]):
         raise ModelError(f"the factory {name} returned {_kind(found)}", hint=_RETURNS)
     model, args, *rest = found

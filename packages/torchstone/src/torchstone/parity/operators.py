@@ -1,4 +1,4 @@
-"""One operator's samples through the compiler and an engine, beside eager PyTorch.
+"""One operator's samples through the compiler and an engine, compared with eager PyTorch.
 
 All samples of an overload share one program, so that checking many is fast.
 Gradients are checked the same way: the backward graph that PyTorch's autograd
@@ -41,7 +41,7 @@ _WIDER = {
 
 @dataclass
 class Sample:
-    """Arguments of one call of an overload; ``note`` says what is special about it.
+    """Arguments of one call of an overload; ``note`` says what makes it special.
 
     ``gradient`` is False where only the values are compared. ``canonical`` maps the
     outputs to what the operator determines (``U·diag(S)·Vh`` of a singular value
@@ -69,7 +69,7 @@ class Sample:
         return Sample(args, kwargs, self.note)
 
     def determined(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs, or what ``canonical`` makes of them."""
+        """The outputs, converted by ``canonical`` if the sample has it."""
         return list(outputs if self.canonical is None else self.canonical(outputs))
 
     def tensors(self) -> list[torch.Tensor]:
@@ -83,7 +83,7 @@ Call = tuple[OpOverload, Sample]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one sample went; ``comparisons`` has one entry per output tensor."""
+    """The result of one sample; ``comparisons`` has one entry per output tensor."""
 
     sample: Sample
     comparisons: tuple[Comparison, ...]
@@ -100,7 +100,7 @@ def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outco
     """Run every sample through one compiled program and compare with eager."""
     module, inputs = graph_of_calls([(overload, sample) for sample in samples])
     promised = (node.meta["val"].dtype for node in output_values(module))
-    # Some CPU kernels return another dtype than PyTorch's own metadata promises: the promise is what counts.
+    # Some CPU kernels return another dtype than PyTorch's own metadata promises. The metadata decides.
     expected = [[tensor.to(next(promised)) for tensor in _eager(overload, sample)] for sample in samples]
     found = iter(run_graph(module, inputs))
     return [
@@ -128,7 +128,7 @@ def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outc
             )
         ]
 
-    # Cotangents are inputs, not constants: only so is a mutation of what derives from them taken out.
+    # Cotangents are inputs, not constants, so that mutations of tensors derived from them are removed.
     inputs = [tensor for plan in plans for tensor in (*plan.leaves, *plan.cotangents)]
     # Autograd first, then its graph without mutation: requires_grad_ is not allowed under functionalize.
     with mended_operators():
@@ -176,7 +176,7 @@ def run_graph(
     seed: tuple[int, int] = (1, 2),
     engine: str | None = None,
 ) -> list[numpy.ndarray[Any, Any]]:
-    """Lower, serialise, compile and run a graph of fake-annotated nodes on tensors.
+    """Lower, serialize, compile and run a graph of fake-annotated nodes on tensors.
 
     ``engine`` is that of the settings if None.
     """
@@ -266,7 +266,7 @@ def to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
 def _compare_outputs(
     overload: OpOverload, sample: Sample, found: Any, expected: Sequence[torch.Tensor]
 ) -> list[Comparison]:
-    """The next found arrays against eager's outputs, or what the sample makes of both."""
+    """The next found arrays against eager's outputs, or both as the sample converts them."""
     if sample.canonical is not None:
         outputs = [to_tensor(next(found)) for _ in expected]
         found = map(to_numpy, sample.determined(outputs))
@@ -276,7 +276,7 @@ def _compare_outputs(
 
 
 def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
-    """What eager returns in the next wider dtypes, those that the sample asks for included.
+    """The results of eager in the next wider dtypes, including those that the sample names.
 
     Of integers it returns the default dtype, which is therefore float64 meanwhile.
     """
@@ -298,7 +298,7 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 def _compare_all(
     found: Any, expected: Sequence[torch.Tensor], truth: Callable[[], Sequence[torch.Tensor]]
 ) -> list[Comparison]:
-    """Each expected tensor against the next found array; float64 decides where the tolerance is missed."""
+    """Each expected tensor against the next found array; float64 decides if one misses the tolerance."""
     results = []
     for position, want in enumerate(expected):
         actual, golden = next(found), to_numpy(want)
@@ -307,7 +307,7 @@ def _compare_all(
             try:
                 reference = to_numpy(truth()[position])
             except (RuntimeError, NotImplementedError):
-                reference = None  # eager has no wider kernel to judge by
+                reference = None  # eager has no wider kernel to compare with
             if reference is not None and reference.shape == golden.shape:
                 result = compare(actual, golden, reference=reference)
         results.append(result)
@@ -350,7 +350,7 @@ class _GradientPlan:
     def gradients(
         self, leaves: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """Gradients of all leaves (zeros for one that does not matter)."""
+        """Gradients of all leaves (zeros for a leaf without influence)."""
         inputs = [leaf.detach().requires_grad_() for leaf in leaves]
         outputs = self._outputs(inputs)
         given = [c.to(o.dtype) for c, o in zip(cotangents, outputs, strict=True)]

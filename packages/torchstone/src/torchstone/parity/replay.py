@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Array = numpy.ndarray[Any, Any]
 
 UNBOUNDED_SIZE = 2
-"""What a symbolic dimension is in random inputs unless its range or the caller says otherwise."""
+"""The value of a symbolic dimension in random inputs, unless its range or the caller says otherwise."""
 
 
 def input_specs(signature: Signature) -> list[InputSpec]:
-    """The tensors that a caller gives, in order."""
+    """The tensors that a caller passes, in order."""
     return [spec for spec in signature.inputs if spec.kind == "input"]
 
 
@@ -97,7 +97,7 @@ def read_inputs(paths: Sequence[str | Path]) -> list[Array]:
 def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
     """The outputs of one call, by path; ``arrays`` are its inputs in order.
 
-    Raises :class:`InputMismatch` where number, shape or dtype differ from the signature.
+    Raises :class:`InputMismatch` if number, shape or dtype differ from the signature.
     """
     signature = program.signature
     specs = input_specs(signature)
@@ -111,7 +111,7 @@ def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
     symbols = bind(declared, [array.shape for array in given], signature.symbols)
     args, kwargs = unflatten(signature.input_tree, given, symbols)
     leaves = flatten(signature.output_tree, program(*args, **kwargs), "output")
-    # Called without inputs, a program gives torch tensors if torch is loaded.
+    # Called without inputs, a program returns torch tensors if torch is loaded.
     return {path: numpy.asarray(leaves[index]) for index, path in enumerate(output_specs(signature))}
 
 
@@ -124,9 +124,9 @@ def _declared(array: Array, spec: InputSpec | OutputSpec) -> Array:
 
 
 def run_fresh(artifact: str | Path, arrays: Sequence[Array], *, timeout_s: float = 600.0) -> list[Array]:
-    """Load ``artifact`` in a fresh process without torch, call it once, and give its outputs in order.
+    """Load ``artifact`` in a fresh process without torch, call it once, and return its outputs in order.
 
-    Raises :class:`EngineError` with what the process said last where it fails.
+    Raises :class:`EngineError` with the last output of the process if it fails.
     """
     return run_all_fresh([(artifact, arrays)], timeout_s=timeout_s)[0]
 

@@ -1,4 +1,4 @@
-"""The mutation test of lowerings: broken ones, and whether the suite over PyTorch's database notices.
+"""The mutation test of lowerings: break them, and see whether the suite over PyTorch's database notices.
 
 What ``optest faults`` is to the built-in suite and its drivers, this is to the suite ``opinfo``
 and Torchstone's lowerings.

@@ -1,4 +1,4 @@
-"""Lowerings watched and lowerings broken: what the registry holds while a suite runs.
+"""Lowerings that are watched or broken: changes to the registry while a suite runs.
 
 Not here: what can be wrong (``catalogue``), and whether anyone notices (``campaign``).
 """
@@ -38,19 +38,19 @@ Calls = Mapping[str, Sequence[Seen]]
 
 
 class Effect(Enum):
-    """What a fault does to a call; the larger, the more can be noticed."""
+    """The effect of a fault on a call; larger values are easier to notice."""
 
     NOTHING = 0
-    """The call is as it was."""
+    """The call is unchanged."""
     REFUSED = 1
-    """PyTorch takes no such call, or gives its results another shape or dtype."""
+    """PyTorch rejects the call, or gives its results another shape or dtype."""
     SHOWS = 2
     """The call is another one with results of the same shapes and dtypes."""
 
 
 @contextmanager
 def watched() -> Iterator[Calls]:
-    """Collects every call of a lowering inside the block."""
+    """Collect every call of a lowering inside the block."""
     calls: dict[str, list[Seen]] = defaultdict(list)
 
     def watch(lowering: Lowering) -> Lowering:
@@ -65,12 +65,12 @@ def watched() -> Iterator[Calls]:
 
 
 def in_place(lowering: Lowering, fault: Fault) -> Any:
-    """A block inside which ``lowering`` has ``fault``."""
+    """Give ``lowering`` the ``fault`` inside the block."""
     return _registered([_broken(lowering, fault)])
 
 
 def effect(lowering: Lowering, fault: Fault, seen: Seen) -> Effect:
-    """What ``fault`` does to one call."""
+    """The effect of ``fault`` on one call."""
     if fault.result is not None:
         shows = any(fault.concerns(one) for one in _leaves(seen.results) if one is not None)
     elif fault.operand is not None:
@@ -109,7 +109,7 @@ def _fits(lowering: Lowering, changed: Arguments, seen: Seen) -> bool:
     try:
         with _silent(), mode, torch.no_grad():
             found = spec_of(lowering.overload(**changed))
-    except Exception:  # noqa: BLE001  # whatever PyTorch says to a call that it does not take
+    except Exception:  # noqa: BLE001  # PyTorch may raise anything for a call that it rejects
         return False
     mine, theirs = _leaves(found), _leaves(seen.results)
     return len(mine) == len(theirs) and all(map(_alike, mine, theirs))
@@ -117,7 +117,7 @@ def _fits(lowering: Lowering, changed: Arguments, seen: Seen) -> bool:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """PyTorch logs every call that it refuses on fake tensors, with its traceback."""
+    """Silence PyTorch's log: it records every call that it rejects on fake tensors, with a traceback."""
     logger = logging.getLogger(LOGGER)
     before = logger.disabled
     logger.disabled = True
@@ -134,7 +134,7 @@ def _alike(one: Spec | None, other: Spec | None) -> bool:
 
 
 def _broken(lowering: Lowering, fault: Fault) -> Lowering:
-    """``lowering`` with ``fault``, wherever that shows; right where it does not."""
+    """``lowering`` with ``fault`` where it shows, and correct elsewhere."""
 
     def function(**given: Any) -> Any:
         taken = _taken(lowering, given)
@@ -155,7 +155,7 @@ def _broken(lowering: Lowering, fault: Fault) -> Lowering:
 
 
 def _spoiled(result: Any, fault: Fault) -> Any:
-    """``result`` with each of its values changed that the fault concerns."""
+    """``result`` with all values that the fault concerns changed."""
     assert fault.result is not None
     if isinstance(result, list | tuple):
         return [_spoiled(one, fault) for one in result]
@@ -171,12 +171,12 @@ def _mapped(argument: Any, change: Any) -> Any:
 
 
 def _replacing(lowering: Lowering, function: Any) -> Lowering:
-    """``lowering`` with another function, which is also given ``out`` and ``meta``."""
+    """``lowering`` with another function, which also receives ``out`` and ``meta``."""
     return replace(lowering, function=function, special=lowering.special | {"out", "meta"})
 
 
 def _taken(lowering: Lowering, given: Arguments) -> dict[str, Any]:
-    """Of what a replacing function is given, what the lowering takes itself."""
+    """The arguments of a replacing function that the lowering itself accepts."""
     wanted = {*lowering.parameters, *lowering.special}
     return {name: one for name, one in given.items() if name in wanted}
 
@@ -199,7 +199,7 @@ def _registered(changed: Iterable[Lowering]) -> Iterator[None]:
 
 
 def expands(lowering: Lowering) -> bool:
-    """Whether the lowering leaves a call to PyTorch's own expansion, which has arguments of its own."""
+    """Whether the lowering leaves a call to PyTorch's own expansion, which has its own arguments."""
     return bool(EXPANSIONS & lowering.special)
 
 

@@ -39,11 +39,11 @@ from .survey import Pair, pairs_of
 FEW = 4
 """Samples of an entry that run first."""
 ALL = 128
-"""Samples of an entry that run where the first ones notice nothing; few entries have more."""
+"""Samples of an entry that run if the first ones notice nothing; few entries have more."""
 
 
 class Verdict(StrEnum):
-    """What became of one fault in one lowering."""
+    """The outcome of one fault in one lowering."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
@@ -71,13 +71,13 @@ class Mutant:
 
     @property
     def kind(self) -> str:
-        """The fault's name, the argument that it is about left out."""
+        """The fault's name without the argument that it concerns."""
         return self.fault.partition(":")[0]
 
 
 @dataclass
 class FaultReport:
-    """All mutants of a test; ``left_out``: entries that were not used, and why."""
+    """All mutants of a test. ``left_out`` lists the entries that were not used, and why."""
 
     seed: int
     mutants: list[Mutant] = field(default_factory=list)
@@ -162,7 +162,7 @@ def run_faults(
 
 
 def _drawn(lowering: Lowering, kinds: Sequence[str], seed: int) -> list[Fault]:
-    """The faults of a lowering in the order of trial: of calls and of values in turn."""
+    """The faults of a lowering in the order of trial, alternating between calls and values."""
     groups: dict[bool, list[Fault]] = {True: [], False: []}
     for fault in faults_of(lowering):
         if not kinds or fault.kind in kinds:
@@ -219,7 +219,7 @@ class _Trials:
         self.controls: dict[tuple[Group, int], _Control] = {}
 
     def of(self, pair: Pair, faults: Sequence[Fault], each: int) -> Iterator[Mutant]:
-        """The faults that are tried until ``each`` of them applied, and those that a rule excludes."""
+        """The faults to try until ``each`` of them applied, and those that a rule excludes."""
         self.driver.programs.clear()  # the next entry is another one, and a program holds its samples
         if self._unfit(pair):
             return
@@ -270,7 +270,7 @@ class _Trials:
         return _mutant(pair, fault, *_unnoticed(pair, fault, strongest, looked_at))
 
     def _noticed(self, pair: Pair, fault: Fault, group: Group, most: int) -> Mutant | None:
-        """What the first sample says that passes without the fault and does not with it."""
+        """The reason from the first sample that passes without the fault and fails with it."""
         passed = self._control(group, most).passed
         with in_place(pair.lowering, fault):
             results = self._results(group, most)
@@ -281,7 +281,7 @@ class _Trials:
 
 
 def _unnoticed(pair: Pair, fault: Fault, strongest: Effect, looked_at: int) -> tuple[Verdict, str]:
-    """What became of a fault that none of the samples noticed which pass without it."""
+    """The outcome of a fault that no sample noticed, among those that pass without it."""
     if not looked_at:
         return Verdict.EXCLUDED, "no sample passes without the fault, or has an answer"
     if strongest is Effect.SHOWS:

@@ -1,4 +1,4 @@
-"""The faults: what a broken lowering might do, each a change of its calls, its operands or its results.
+"""The faults: possible errors of a broken lowering, each a change of its calls, operands or results.
 
 Names are those of ``optest faults`` where the fault is the same. Not here: which operators a
 fault cannot matter to (``rules``), what a broken lowering is (``broken``).
@@ -20,12 +20,12 @@ from .siblings import sibling_of
 
 Arguments = Mapping[str, Any]
 Change = Callable[[Arguments], Arguments]
-"""Other arguments for a call, or the same ones where nothing can change; tensors are values, or fake."""
+"""Other arguments for a call, or the same ones if nothing can change. Tensors are values or fake tensors."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One way of being wrong.
+    """One kind of error.
 
     ``instead`` is the lowering that is called for the right one, ``arguments`` changes what it
     is called with, ``operand`` each of its tensors, ``result`` each result that ``concerns``
@@ -40,7 +40,7 @@ class Fault:
     result: Callable[[Value], Value] | None = None
     concerns: Callable[[Spec | Value], bool] = lambda one: True
     needs: str = ""
-    """What ``concerns`` asks for, in words."""
+    """A description of what ``concerns`` requires."""
     phases: tuple[str, ...] = ("forward", "reference")
     """The phases of the suite whose samples can show it, in the order of trial."""
 
@@ -51,7 +51,7 @@ class Fault:
 
     @property
     def kind(self) -> str:
-        """The name, the argument or operator that it is about left out."""
+        """The name without the argument or operator that it concerns."""
         return self.name.partition(":")[0]
 
 
@@ -64,7 +64,7 @@ ABOUT_ARGUMENTS = (
     "wrong-number",
     "swapped-operands",
 )
-"""The kinds of faults that change what a lowering is called with."""
+"""The kinds of faults that change a lowering's arguments."""
 
 
 def kinds() -> list[str]:
@@ -73,7 +73,7 @@ def kinds() -> list[str]:
 
 
 def faults_of(lowering: Lowering) -> tuple[Fault, ...]:
-    """Every fault that the lowering's schema has room for."""
+    """Every fault that is possible for the lowering's schema."""
     return (*RESULT_FAULTS, *OPERAND_FAULTS, *_siblings(lowering), *_argument_faults(lowering))
 
 
@@ -88,7 +88,7 @@ def _siblings(lowering: Lowering) -> list[Fault]:
 
 
 def _size(one: Spec | Value) -> int:
-    """How many elements there are; 0 where that is not known."""
+    """The number of elements, or 0 if it is unknown."""
     return int(hlo.product(one.shape)) if hlo.is_static(one.shape) else 0
 
 
@@ -205,7 +205,7 @@ RESULT_FAULTS = (
         needs="complex numbers",
     ),
 )
-"""What can happen to the results of any lowering."""
+"""The possible faults of any lowering's results."""
 
 OPERAND_FAULTS = (
     Fault(
@@ -239,7 +239,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "side": ("left", "right"),
     "UPLO": ("L", "U"),
 }
-"""The words that a parameter takes, by its name."""
+"""The words that a parameter accepts, by its name."""
 
 _NUMBERS = ("int", "float", "number", "Optional[int]", "Optional[float]", "Optional[number]")
 
@@ -250,7 +250,7 @@ def _argument_faults(lowering: Lowering) -> list[Fault]:
 
 
 def _about(argument: Any) -> Fault | None:
-    """What can go wrong about one parameter; None for a tensor and a dtype."""
+    """The fault for one parameter; None for a tensor and a dtype."""
     name, kind = argument.name, str(argument.type)
     if name.endswith("dtype") or kind == "Tensor":
         return None
@@ -281,7 +281,7 @@ def _about(argument: Any) -> Fault | None:
 
 
 def _swap(lowering: Lowering) -> list[Fault]:
-    """The first two tensors for each other."""
+    """Swap the first two tensors."""
     taken = (one for one in schema_of(lowering.overload).arguments if one.name in lowering.parameters)
     names = [one.name for one in taken if str(one.type) == "Tensor"]
     if len(names) < 2:
@@ -299,7 +299,7 @@ def _flipped(name: str, given: Arguments) -> Arguments:
 
 
 def _other_choice(name: str, given: Arguments) -> Arguments:
-    """The next of the words that belong to the given one."""
+    """Replace the word by the next one of its group."""
     words, value = CHOICES[name], given.get(name)
     return _set(name, words[(words.index(value) + 1) % len(words)], given) if value in words else given
 

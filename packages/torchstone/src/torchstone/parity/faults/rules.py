@@ -1,4 +1,4 @@
-"""Faults that cannot matter, by the operator's definition: written rules, each with its reason.
+"""Faults that cannot matter, by the definition of the operator: written rules, each with its reason.
 
 A rule reads the operator's name, its schema and its calls, never what came back: that a fault
 went unnoticed excuses nothing.
@@ -35,7 +35,7 @@ def excluded(lowering: Lowering, fault: Fault) -> str | None:
 
 
 def has_parameter(function: Callable[..., Any], fault: Fault) -> bool:
-    """Whether callers of ``function`` can give what ``fault`` is about; True if it does not say."""
+    """Whether callers of ``function`` can set what ``fault`` changes; True if it does not say."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

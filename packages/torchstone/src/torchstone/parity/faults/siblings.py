@@ -1,4 +1,4 @@
-"""Operators that are taken for each other: minimum for maximum, truncation for floor.
+"""Operators that are easily confused: minimum for maximum, truncation for floor.
 
 A pair is worth listing where the two have the same parameters and a slip of one word makes one
 of the other.
@@ -53,11 +53,11 @@ _ONE_WAY = {
 }
 
 INSTEAD = {**dict(_PAIRS), **{two: one for one, two in _PAIRS}, **_ONE_WAY}
-"""Operator → the one that is taken for it."""
+"""Maps an operator to the one that it is confused with."""
 
 
 def sibling_of(lowering: Lowering) -> Lowering | None:
-    """The lowering of the operator that is taken for this one: same overload name, same parameters."""
+    """The lowering of the operator confused with this one: same overload name, same parameters."""
     overload = lowering.overload
     namespace, _, packet = schema_of(overload).name.partition("::")
     wanted = INSTEAD.get(packet)

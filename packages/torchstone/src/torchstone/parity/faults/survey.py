@@ -21,9 +21,9 @@ from .rules import packet_of
 
 SUITE = "opinfo"
 _LOOKED_AT = 2
-"""Samples of an entry that tell which operators it calls."""
+"""How many samples of an entry to run to find out which operators it calls."""
 _DTYPES = ("float32", "int64", "complex64", "bool")
-"""What an entry runs in: the first of these that it takes, and the others where that shows nothing."""
+"""The dtypes in which an entry runs: the first supported one, then the others if that shows nothing."""
 _JUDGED_BY_VALUES = ("bounded", "determined")
 """Classes of entries of which the suite compares values, though not those that the operator returns."""
 
@@ -35,7 +35,7 @@ class Pair:
     lowering: Lowering
     group: Group
     own: bool
-    """Whether the entry is the operator's own, and not one that has use for it."""
+    """Whether the entry tests this operator itself, rather than only using it."""
 
     def groups(self, phases: Sequence[str]) -> list[Group]:
         """The entry in these phases, in each kind of dtype: what shows in none, the suite misses."""
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What PyTorch's users call."""
+        """The operators that PyTorch's users call."""
         function: Callable[..., Any] = entries_of(SUITE)[self.group.entry].info.op
         return function
 
@@ -75,7 +75,7 @@ def pairs_of(
 def _closest(
     patterns: Sequence[str], seed: int, progress: Callable[[str], None]
 ) -> Iterator[tuple[Lowering, Group]]:
-    """Each lowering, by name, with the entry that calls it and as few others as there are."""
+    """Each lowering, by name, with the entry that calls it and the fewest others."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in entries_of(SUITE)):
             raise UnknownName(f"entry of the suite {SUITE}", pattern, entries_of(SUITE))
@@ -104,7 +104,7 @@ def _group(entry: Entry, seed: int) -> Group | None:
 
 
 def _called(entry: Entry, group: Group) -> set[str]:
-    """The overloads that eager PyTorch calls for an entry, and those that bear its name."""
+    """The overloads that eager PyTorch calls for an entry, and those that share its name."""
     try:
         called = {name for case in cases_of(group, most=_LOOKED_AT) for name in overloads_of(case)}
     except Exception:  # noqa: BLE001  # the database's own code
@@ -118,6 +118,6 @@ def _is_own(lowering: Lowering, group: Group) -> bool:
 
 
 def _names(entry: str) -> frozenset[str]:
-    """What the operator of an entry may be called: ``linalg.det`` is ``linalg_det`` or ``_linalg_det``."""
+    """The possible names of an entry's operator: ``linalg.det`` is ``linalg_det`` or ``_linalg_det``."""
     plain = {entry.replace(".", "_"), entry.rpartition(".")[2]}
     return frozenset(plain | {f"_{one}" for one in plain})

@@ -75,6 +75,6 @@ def model(function: Factory) -> Factory:
     name = function.__name__.rstrip("_")
     family = function.__module__.rpartition(".")[2]
     if name in INVENTORY:
-        raise ValueError(f"the zoo has two models called {name}")
+        raise ValueError(f"the zoo has two models named {name}")
     INVENTORY[name] = ZooModel(family, name, (function.__doc__ or "").partition("\n")[0], function)
     return function

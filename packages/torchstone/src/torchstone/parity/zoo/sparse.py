@@ -35,7 +35,7 @@ def coo(indices: Tensor, values: Tensor) -> Tensor:
 
 
 class Halved(nn.Module):
-    """A linear layer with at most two nonzeros among four neighbouring weights."""
+    """A linear layer with at most two nonzeros among four neighboring weights."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a call of the inventory is: its Python text, evaluated on named example inputs.
+"""A call of the inventory: its Python text, evaluated on named example inputs.
 
 The text is both what is run and what the inventory shows, so that the two cannot
 differ. A name in it is an example input (:mod:`.inputs`), ``dtype`` the dtype it is
@@ -33,7 +33,7 @@ class Bound:
     inputs: Sequence[torch.Tensor]
 
     def __call__(self) -> list[torch.Tensor]:
-        """The results in eager PyTorch, of copies of modules and inputs."""
+        """The results of eager PyTorch on copies of the modules and inputs."""
         modules, inputs = copy.deepcopy((list(self.modules), list(self.inputs)))
         return results(self.function(*modules, *inputs))
 
@@ -65,7 +65,7 @@ class Call:
         )
 
     def bind(self, dtype: torch.dtype, *, eager: bool = False) -> Bound:
-        """The call in one dtype; the same at every call. ``eager`` binds what eager PyTorch runs.
+        """The call in one dtype; always the same. ``eager`` binds what eager PyTorch runs.
 
         Raises :class:`TypeError` for a module whose parameters cannot have the dtype.
         """
@@ -88,7 +88,7 @@ def results(value: Any) -> list[torch.Tensor]:
 
 
 class _Hoisted(ast.NodeTransformer):
-    """Makes the modules of an expression and leaves names in their place."""
+    """Build the modules of an expression and put names in their place."""
 
     def __init__(self) -> None:
         self.modules: list[nn.Module] = []
@@ -107,7 +107,7 @@ def _mentions(tree: ast.AST, name: str) -> bool:
 
 
 def _in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """``module`` with parameters of ``dtype``; raises :class:`TypeError` where they cannot have it."""
+    """``module`` with parameters of ``dtype``; raises :class:`TypeError` if they cannot have it."""
     if isinstance(module, (quantized.Linear, quantized.Conv2d)):
         _fill(module)
     if dtype.is_floating_point or dtype.is_complex:
@@ -118,7 +118,7 @@ def _in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def _fill(module: quantized.Linear | quantized.Conv2d) -> None:
-    """Give a quantized module weights, which PyTorch leaves uninitialised, and a scale that suits them."""
+    """Give a quantized module weights, which PyTorch leaves uninitialized, and a matching scale."""
     weight, bias = module._weight_bias()
     values = torch.quantize_per_tensor(torch.randn(weight.shape) * 0.3, 0.01, 0, torch.qint8)
     module.set_weight_bias(values, torch.randn(bias.shape) * 0.1)
@@ -129,7 +129,7 @@ def _fill(module: quantized.Linear | quantized.Conv2d) -> None:
 class Operator:
     """The calls that one operator name stands for.
 
-    ``bounds`` are declared while they are captured, ``reason`` is what a user must know.
+    ``bounds`` are declared during capture; ``reason`` is what a user must know.
     ``in_eager`` names the overloads that compiled gradients leave to eager PyTorch;
     ``trains`` is False where PyTorch differentiates nothing but the text for eager would.
     """

@@ -16,7 +16,7 @@ LOWEST, HIGHEST = -3.0, 3.0
 
 
 def _random(name: str, shape: tuple[int, ...], low: float, high: float) -> Maker:
-    """Values of [low, high), the same at every call; integers of it, from 0 on where unsigned."""
+    """Values in [low, high), the same at every call; integers if the dtype needs them, from 0 if unsigned."""
 
     def make(dtype: torch.dtype) -> torch.Tensor:
         generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
@@ -97,7 +97,7 @@ FOLLOWING: dict[str, Maker] = {
     ),
     "features": _random("features", (8, 64), -2, 2),
 }
-"""In the dtype that is asked for."""
+"""Inputs in the requested dtype."""
 
 
 def _integers(*values: object) -> Callable[[], torch.Tensor]:
@@ -131,4 +131,4 @@ FIXED: dict[str, Callable[[], torch.Tensor]] = {
     "scales": lambda: torch.tensor([0.1, 0.05, 0.2, 0.1]),
     "zeros": lambda: torch.tensor([0, 3, -2, 10], dtype=torch.int32),
 }
-"""In their own dtype, whatever is asked for."""
+"""Inputs in their own dtype, whatever dtype is requested."""
