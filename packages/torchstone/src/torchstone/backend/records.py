@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch._ops import OpOverload
-
 from ..errors import UnsupportedNode
+from ..torch_internals.operators import OpOverload
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import pytree
+from ..torch_internals.tensors import overlaps, storage_identity
 
 
 def tensors(*values: Any) -> list[torch.Tensor]:
@@ -29,7 +30,9 @@ def form(tensor: torch.Tensor) -> tuple[Any, ...]:
 def sharing(found: list[torch.Tensor]) -> list[int]:
     """For each tensor, the index of the first tensor that shares its memory."""
     first: dict[int, int] = {}
-    return [first.setdefault(one.untyped_storage()._cdata, place) for place, one in enumerate(found)]
+    return [
+        first.setdefault(storage_identity(one.untyped_storage()), place) for place, one in enumerate(found)
+    ]
 
 
 def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
@@ -48,7 +51,3 @@ def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
                 if not overlaps(target) and not target.is_inference():
                     target.detach().copy_(torch.full_like(target, place + 2))
             torch.testing.assert_close(ours, eager, equal_nan=True)
-
-
-def overlaps(tensor: torch.Tensor) -> bool:
-    return bool(torch._debug_has_internal_overlap(tensor))

@@ -18,6 +18,7 @@ __all__ = [
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
     "neg_view",
+    "overlaps",
     "pack_padded_sequence",
     "pad_packed_sequence",
     "same_storage_layout",
@@ -51,6 +52,11 @@ def is_zero_tensor(tensor: torch.Tensor) -> bool:
 def version_of(tensor: torch.Tensor) -> int:
     """How often ``tensor``'s memory was written."""
     return tensor._version
+
+
+def overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two elements of ``tensor`` may have the same memory."""
+    return bool(torch._debug_has_internal_overlap(tensor))
 
 
 def storage_identity(storage: torch.UntypedStorage) -> int:
