@@ -13,8 +13,9 @@ from ..compiler.checks import Check, add_checks
 from ..compiler.graphs import operator_nodes, output_values, shape_of
 from ..compiler.lower import lower_graph
 from ..compiler.support import needs_seed
-from ..errors import raise_failed_checks
+from ..errors import UnsupportedLayout, raise_failed_checks
 from ..runtime import get_engine
+from ..torch_internals.tensors import has_tangent
 from .layouts import arrange_layouts
 from .options import Options
 from .outputs import Outputs
@@ -73,6 +74,12 @@ class CompiledPart:
         )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        if self._call is not None and has_tangent(inputs):
+            raise UnsupportedLayout(
+                "compiled code got a tensor with a tangent, and a compiled program computes no tangents",
+                hint="use torch.func.jvp, which runs the function in eager PyTorch, or differentiate "
+                "inside the compiled function",
+            )
         tensors = [inputs[i] for i in self._tensors] if self._changes_inputs else inputs
         for position, order in self._orders.by_tensor:
             tensors[position] = tensors[position].permute(order)
@@ -92,4 +99,5 @@ class CompiledPart:
 
 def draw_seed() -> torch.Tensor:
     """uint64 ``[2]`` from PyTorch's default generator, so that ``torch.manual_seed`` repeats it."""
-    return torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64).view(torch.uint64)
+    bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64, device="cpu")
+    return bits.view(torch.uint64)

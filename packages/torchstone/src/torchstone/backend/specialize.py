@@ -53,21 +53,31 @@ class SpecializingRegion:
         self._record = record
         self._aliasing = aliasing
         self._regions: OrderedDict[Any, Run] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for the dictionary alone: nothing else happens while it is held
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         key = tuple(map(_form, inputs))
+        region = self._found(key)
+        if region is None:
+            with tracing():  # the lock that a caller which traces has already: there is no other to wait for
+                region = self._found(key) or self._add(key, inputs)
+        return region(inputs)
+
+    def _found(self, key: Any) -> Run | None:
         with self._lock:
             region = self._regions.get(key)
-            if region is None:
-                module = specialized(self._module, inputs)
-                region = compile_region(module, self._options, self._record, self._aliasing)
-                self._regions[key] = region
-                while len(self._regions) > max(self._options.specializations, 1):
-                    self._regions.popitem(last=False)
-            else:
+            if region is not None:
                 self._regions.move_to_end(key)
-        return region(inputs)
+            return region
+
+    def _add(self, key: Any, inputs: list[Any]) -> Run:
+        module = specialized(self._module, inputs)
+        region = compile_region(module, self._options, self._record, self._aliasing)
+        with self._lock:
+            self._regions[key] = region
+            while len(self._regions) > max(self._options.specializations, 1):
+                self._regions.popitem(last=False)
+        return region
 
 
 def _form(value: Any) -> Any:

@@ -14,7 +14,7 @@ from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedO
 from ..hlo import Rng, Value
 from ..lowering import Lowering, Spec, load
 from ..lowering.registry import EXPANSIONS
-from ..torch_internals.operators import HigherOrderOperator
+from ..torch_internals.operators import HigherOrderOperator, schema_of
 from .expansion import expansion_of
 from .graphs import (
     bind,
@@ -160,6 +160,8 @@ class _Walker:
             raise LoweringBug(f"{target} has no lowering")
         given = bind(lowering, args, node.kwargs)
         arguments = {name: self._argument(given[name]) for name in lowering.parameters if name in given}
+        if not any(isinstance(leaf, Value) for leaf in flattened(list(arguments.values()))):
+            arguments |= _tensors_of_numbers(target, arguments)
         if "out" in lowering.special:
             value = node.meta["val"]
             arguments["out"] = spec_of(value[1] if node.target is SAVE_RNG else value)
@@ -204,6 +206,24 @@ class _Walker:
             )
         self.stream += 1
         return Rng(self.seed, self.stream)
+
+
+def _tensors_of_numbers(target: Any, arguments: Mapping[str, Any]) -> dict[str, Value]:
+    """The numbers that a call has in place of tensors, as tensors.
+
+    Beside a tensor a number takes part as a number; derivatives also write calls that have no tensor,
+    such as the conjugate of a complex factor.
+    """
+    tensors = {one.name for one in schema_of(target).arguments if isinstance(one.type, torch.TensorType)}
+    return {
+        name: constant_of(torch.tensor(value, dtype=_DTYPES_OF_NUMBERS[type(value)]))
+        for name, value in arguments.items()
+        if name in tensors and type(value) in _DTYPES_OF_NUMBERS
+    }
+
+
+_DTYPES_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""What PyTorch's own metadata says of them."""
 
 
 def _expansion(node: Node, lowering: Lowering) -> Callable[..., list[Value]]:

@@ -32,6 +32,7 @@ from ..torch_internals.export import exporting_here, kept_in_graphs, without_eff
 from ..torch_internals.fake import rules
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
+from ..torch_internals.tracing import derivative_in_progress
 from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 from .overrides import quick_overrides
@@ -59,15 +60,18 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
         for overload, function in table.items()
         if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
     }
-    own = registry.decompositions if training else _BY_HAND | registry.decompositions
-    return theirs | own
+    return theirs | _BY_HAND | registry.decompositions
 
 
 def _scatter_2d(grad: torch.Tensor, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    if derivative_in_progress() == "MaxPool2DWithIndicesBackward0":
+        return NotImplemented
     return torch.ops.aten.adaptive_max_pool2d_backward(grad, x, arguments[-1])
 
 
 def _scatter_3d(grad: torch.Tensor, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    if derivative_in_progress() == "MaxPool3DWithIndicesBackward0":
+        return NotImplemented
     return torch.ops.aten.adaptive_max_pool3d_backward(grad, x, arguments[-1])
 
 
@@ -77,7 +81,8 @@ _BY_HAND: dict[Any, Callable[..., Any]] = {
 }
 """Operators whose lowerings rely on what autograd passes, as expansions that take what a user passes.
 
-The lowerings look for a window's maximum inside the window. In an export the indices may be any.
+The lowerings look for a window's maximum inside the window, where autograd finds it. A call that is not
+part of that derivative may have any indices.
 """
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BufferDeleted, EngineError
-from . import _jaxlib, host
+from . import _jaxlib, forks, host
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
 from .counters import counters
 
@@ -84,6 +84,8 @@ class LoadedProgram:
         )
 
     def _run(self, arrays: list[Any]) -> list[Any]:
+        if forks.threads_lost:
+            forks.refuse_lost_threads()
         if self._long:
             host.pause_openmp()
         try:

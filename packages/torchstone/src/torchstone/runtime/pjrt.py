@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, channels_last, host, modules
+from . import _jaxlib, channels_last, forks, host, modules
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -54,6 +54,8 @@ class PjrtEngine:
     name = "pjrt"
 
     def __init__(self, device: str = "cpu", plugin: str = "") -> None:
+        forks.refuse_lost_threads()
+        forks.threads_start()
         self._client, self.device = open_device(device, plugin)
         self.platform = self.device.platform
         self._defaults = dict(CPU_DEFAULTS if self.device.shares_host_memory else {})
@@ -70,6 +72,7 @@ class PjrtEngine:
         input_names: Sequence[str] | None = None,
     ) -> LoadedProgram:
         """See :class:`~torchstone.runtime.engine.Engine`; XLA's refusal is an :class:`EngineError`."""
+        forks.refuse_lost_threads()
         options = options or CompileOptions()
         program = modules.as_bytes(module)
         key = self._key(program, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ __all__ = [
     "check",
     "foreach_copy",
     "from_dlpack",
+    "has_tangent",
     "is_traceable_wrapper_subclass",
     "is_zero_tensor",
     "make_per_channel_quantized",
@@ -41,12 +43,22 @@ make_per_tensor_quantized = Internal("torch._make_per_tensor_quantized_tensor", 
 make_per_channel_quantized = Internal("torch._make_per_channel_quantized_tensor", "quantized operators")
 pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences")
 pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
+_forward_ad = Internal("torch.autograd.forward_ad", "forward-mode differentiation")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
 
 
 def is_zero_tensor(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is one of autograd's zeros, which have no memory."""
     return tensor._is_zerotensor()
+
+
+def has_tangent(tensors: Iterable[Any]) -> bool:
+    """Whether one of ``tensors`` carries a tangent of forward-mode differentiation."""
+    forward_ad = _forward_ad.get()
+    if forward_ad._current_level < 0:
+        return False
+    found = (one for one in tensors if isinstance(one, torch.Tensor))
+    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in found)
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -13,3 +13,10 @@ free_unbacked_symbols = Internal(
 )
 save_rng_state = Internal("torch._prims.rng_prims.run_and_save_rng_state", "activation checkpointing")
 replay_rng_state = Internal("torch._prims.rng_prims.run_with_rng_state", "activation checkpointing")
+_current_autograd_node = Internal("torch._C._current_autograd_node", "operators called by hand")
+
+
+def derivative_in_progress() -> str | None:
+    """The name of the derivative that autograd computes in this thread; None outside of a backward pass."""
+    node = _current_autograd_node()
+    return None if node is None else str(node.name())

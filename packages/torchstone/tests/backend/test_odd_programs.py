@@ -1,0 +1,89 @@
+"""Programs that few people write, and that compile to what eager PyTorch does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    return torch.compile(function, backend="torchstone", options={"fallback": False})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a * (1 + 2j),
+        lambda a: (a * (1 + 2j)).abs(),
+        lambda a: a / (1 + 2j) + 3j - 1j * a,
+        lambda a: (2 - 1j) / (a + 3),
+        lambda a: (a + 2) ** (1 + 1j),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_gradients_with_complex_factors(function: Any, dtype: torch.dtype) -> None:
+    values = torch.rand(5, dtype=dtype)
+    found = []
+    for one in (compiled(function), function):
+        a = values.clone().requires_grad_()
+        result = one(a)
+        result.abs().square().sum().backward()
+        found.append((result.detach(), a.grad))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32, torch.int64])
+@pytest.mark.parametrize("arguments", [(), (1.0, 2.0, 3.0), (None, 5.0)])
+def test_nan_to_num(dtype: torch.dtype, arguments: tuple[Any, ...]) -> None:
+    nan, inf = float("nan"), float("inf")
+    if dtype.is_complex:
+        a = torch.tensor([complex(nan, 1), complex(2, inf), complex(-inf, nan), 3 + 4j], dtype=dtype)
+    elif dtype.is_floating_point:
+        a = torch.tensor([nan, inf, -inf, 1.0], dtype=dtype)
+    else:
+        a = torch.arange(4, dtype=dtype)
+    function = compiled(lambda a: torch.nan_to_num(a, *arguments))
+    torch.testing.assert_close(function(a), torch.nan_to_num(a, *arguments), rtol=0, atol=0)
+
+
+def test_random_numbers_under_another_default_device() -> None:
+    function, x = compiled(lambda a: F.dropout(a, 0.5)), torch.ones(64)
+    torch.manual_seed(1)
+    expected = function(x)
+    torch.manual_seed(1)
+    with torch.device("meta"):
+        found = function(x)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_max_pooling_backward_takes_any_indices(rank: int) -> None:
+    backward = getattr(torch.ops.aten, f"max_pool{rank}d_with_indices_backward")
+
+    def function(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> Any:
+        return backward(grad, x, [2] * rank, [2] * rank, [0] * rank, [1] * rank, False, indices)
+
+    x, grad = torch.randn(1, 2, *[4] * rank), torch.randn(1, 2, *[2] * rank)
+    indices = torch.randint(4**rank, grad.shape)
+    torch.testing.assert_close(compiled(function)(grad, x, indices), function(grad, x, indices))
+
+
+def test_max_pooling_keeps_its_own_gradient() -> None:
+    x = torch.randn(1, 2, 6, 6)
+    found = []
+    for one in (compiled(lambda a: F.max_pool2d(a, 3, 2)), lambda a: F.max_pool2d(a, 3, 2)):
+        a = x.clone().requires_grad_()
+        one(a).square().sum().backward()
+        found.append(a.grad)
+    torch.testing.assert_close(*found)

@@ -1,0 +1,112 @@
+"""What eager PyTorch refuses, and what a compiled program cannot do: one error, and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from torchstone.errors import UnsupportedLayout
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    return torch.compile(function, backend="torchstone", options=options)
+
+
+class TestTangents:
+    @pytest.mark.parametrize("warm", [False, True])
+    def test_of_inputs_are_refused(self, warm: bool) -> None:
+        function = compiled(lambda a: a.sin() * 2)
+        if warm:
+            function(torch.randn(3))
+        with forward_ad.dual_level(), pytest.raises(UnsupportedLayout, match=r"use torch\.func\.jvp"):
+            function(forward_ad.make_dual(torch.randn(3), torch.ones(3)))
+
+    def test_plain_tensors_pass_inside_a_level(self) -> None:
+        a = torch.randn(3)
+        with forward_ad.dual_level():
+            torch.testing.assert_close(compiled(torch.sin)(a), a.sin())
+
+    def test_views_keep_them(self) -> None:
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(torch.randn(2, 3), torch.ones(2, 3))
+            assert forward_ad.unpack_dual(compiled(lambda a: a.t())(dual)).tangent.shape == (3, 2)
+
+    def test_jvp_of_a_compiled_function(self) -> None:
+        a, tangent = torch.randn(3), torch.randn(3)
+        torch.testing.assert_close(
+            torch.func.jvp(compiled(torch.sin), (a,), (tangent,))[1], a.cos() * tangent
+        )
+
+
+def _add(w: torch.Tensor) -> torch.Tensor:
+    return w.add_(1) * 2
+
+
+def _set(w: torch.Tensor) -> torch.Tensor:
+    w[0] = 5
+    return w
+
+
+def _through_a_view(w: torch.Tensor) -> torch.Tensor:
+    return w.view(-1).mul_(2)
+
+
+@pytest.mark.parametrize("function", [_add, _set, _through_a_view])
+def test_a_leaf_that_requires_a_gradient_is_not_written(function: Any) -> None:
+    ours = compiled(function)
+    ours(torch.randn(3))
+    w = torch.randn(3, requires_grad=True)
+    before = w.detach().clone()
+    for one in (function, ours):
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            one(w)
+        torch.testing.assert_close(w.detach(), before)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_an_index_out_of_range_leaves_buffers_as_they_are(size: int) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+            self.calls.add_(1)
+            return x.index_select(0, where)
+
+    model = Model()
+    function = compiled(model, check_indices=True)
+    function(torch.randn(4), torch.tensor([2]))
+    with pytest.raises(IndexError, match="out of"):
+        function(torch.randn(size), torch.tensor([9]))
+    assert model.calls == 1
+
+
+def test_a_failure_between_compiled_parts_leaves_inputs_as_they_are() -> None:
+    @torch.library.custom_op("torchstone_test::fails", mutates_args=())
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("this operator fails")
+
+    @fails.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    def function(a: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return fails(a) + 1
+
+    a = torch.zeros(3)
+    with pytest.warns(UserWarning, match="torchstone_test"), pytest.raises(ValueError, match="this operator"):
+        torch.compile(function, backend="torchstone")(a)
+    assert not a.any()
