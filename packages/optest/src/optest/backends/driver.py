@@ -7,7 +7,7 @@ its results are judged (``optest.core``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -152,3 +152,14 @@ class CallDriver(BackendDriver):
         tensors of a call must only be read, but for those that ``call.writes`` names: run it
         on copies (``optest.torch.opinfo.calls.copied``).
         """
+
+    def answer_in_turn(
+        self, function: Callable[..., Any], turns: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> Answer:
+        """What one compiled ``function`` returns for the arguments of each turn, called in their order.
+
+        For drivers that compile a function once and call it with other sizes. ``outputs`` has one
+        result per turn, as it was returned: views of arguments stay views. The arguments are copies
+        already. What this raises is an error of the calls.
+        """
+        return Answer(unsupported=f"{self.name} does not call one compiled function with several sizes")

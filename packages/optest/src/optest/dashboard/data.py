@@ -31,7 +31,8 @@ _REASON = 300
 """Failures that a run's list has, and characters of a reason there; an operator's own list has all."""
 PHASES = (
     "forward", "backward", "second_order", "forward_mode", "out", "inplace", "noncontiguous", "reference",
-    "special", "errors", "promotion", "determinism", "dynamic_batch", "memory", "transfer", "perf", "stress",
+    "special", "errors", "promotion", "determinism", "dynamic_batch", "automatic_dynamic",
+    "memory", "transfer", "perf", "stress",
 )  # fmt: skip
 """In the order in which they are shown; others follow."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -124,17 +124,41 @@ class TorchCompile(TorchDriver):
                         runs.append(list(compiled(*(one for call in given for one in call.run.operands))))
                 for call, original in zip(given, calls, strict=True):
                     require_unwritten("the compiled call", call, original)
-        fallback = Counter(left)
-        fallback.update({f"graph break: {_first(why)}": n for why, n in counters["graph_break"].items()})
-        if not counters["stats"]["unique_graphs"]:
-            fallback["nothing of it was compiled"] += 1
-        if fallback and len(calls) > 1:
+        answer = _told(left, started)
+        if answer.fallback and len(calls) > 1:
             raise RuntimeError("one of several calls fell back: each by itself tells which")
-        return runs, Answer(
-            fallback=tuple(sorted(fallback)),
-            form="fallback" if fallback else "native",
-            seconds={"compiling and running": time.perf_counter() - started},
-        )
+        return runs, answer
+
+    def answer_in_turn(
+        self, function: Callable[..., Any], turns: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> Answer:
+        """The results of one compiled function under PyTorch's automatic dynamic shapes."""
+        import torch
+
+        from .internals import counters
+
+        torch.compiler.reset()
+        counters.clear()
+        started = time.perf_counter()
+        with _recorders.get(self.backend, _no_record)() as left:
+            compiled = torch.compile(function, backend=self.backend)
+            results = [compiled(*args, **kwargs) for args, kwargs in turns]
+        return replace(_told(left, started), outputs=results)
+
+
+def _told(left: Sequence[str], started: float) -> Answer:
+    """An answer without outputs: what of the calls since the last reset ran in eager PyTorch."""
+    from .internals import counters
+
+    fallback = Counter(left)
+    fallback.update({f"graph break: {_first(why)}": n for why, n in counters["graph_break"].items()})
+    if not counters["stats"]["unique_graphs"]:
+        fallback["nothing of it was compiled"] += 1
+    return Answer(
+        fallback=tuple(sorted(fallback)),
+        form="fallback" if fallback else "native",
+        seconds={"compiling and running": time.perf_counter() - started},
+    )
 
 
 def _failed(error: BaseException) -> Answer:

@@ -16,7 +16,9 @@ from ...errors import UnknownName
 from ..internals import database, leave_seeds_alone
 from .groups import PHASES, SUITES
 
-_SAMPLED = ("forward", "noncontiguous", "determinism", "dynamic_batch", "perf", "stress")
+_SAMPLED = (
+    "forward", "noncontiguous", "determinism", "dynamic_batch", "automatic_dynamic", "perf", "stress",
+)  # fmt: skip
 """Phases that every entry of an operator database has in each of its dtypes."""
 
 

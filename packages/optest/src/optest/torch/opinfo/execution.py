@@ -30,6 +30,7 @@ from .databases import entries_of
 from .distribution import by_distribution, is_random, one_value
 from .groups import Group
 from .phases import Case, planned
+from .turns import by_turns
 from .values import values_of
 from .verdict import Fields, array_of, by_error, by_form, by_value, mismatch
 
@@ -145,6 +146,10 @@ def _judged(
         if case.skipped:
             yield case, "", {"status": Status.SKIPPED, "reason": case.skipped}
     left = [case for case in cases if not case.skipped]
+    if group.phase == "automatic_dynamic":
+        for case, fields in zip(left, by_turns(driver, group, left, kind), strict=True):
+            yield case, _class_of_case(case, kind), fields
+        return
     if kind == "random":
         random = [case for case in left if case.raises is None and is_random(case)]
         started = time.perf_counter()

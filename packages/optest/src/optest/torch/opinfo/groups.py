@@ -33,6 +33,7 @@ PHASES = (
     "promotion",
     "determinism",
     "dynamic_batch",
+    "automatic_dynamic",
     "perf",
     "stress",
 )

@@ -253,6 +253,11 @@ def _batched(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     return (one for one in _forward(info, dtype) if _batch_size(one[0].tensors) >= 3)
 
 
+def _sized(info: Any, dtype: torch.dtype) -> list[_Plain]:
+    """Samples with sizes that could be others come first."""
+    return sorted(_forward(info, dtype), key=lambda one: all(t.numel() < 2 for t in one[0].tensors))
+
+
 def _batch_size(tensors: Iterable[Tensor]) -> int:
     return next((one.shape[0] for one in tensors if one.dim()), 0)
 
@@ -394,6 +399,7 @@ _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
     "promotion": _promotion,
     "determinism": _forward,
     "dynamic_batch": _batched,
+    "automatic_dynamic": _sized,
     "perf": _forward,
     "stress": _forward,
 }
