@@ -1,4 +1,4 @@
-"""A whole model through Torchstone beside eager PyTorch: artifact, compiled forward, gradients.
+"""A whole model through Torchstone compared with eager PyTorch: artifact, compiled forward, gradients.
 
 Three stages, each against eager with optest's comparator: the forward pass of
 the exported artifact in a fresh process; the forward pass through

@@ -153,7 +153,7 @@ def _eliminated(
 
 
 def solve(ld: Value, pivots: Value, b: Value, *, hermitian: bool) -> Value:
-    """``x`` with ``A x = b``, where ``ld`` and ``pivots`` are A's factorisation (LAPACK's ``sytrs``)."""
+    """``x`` with ``A x = b``, where ``ld`` and ``pivots`` are A's factorization (LAPACK's ``sytrs``)."""
     batch, n, _ = ld.shape
     numbers = hlo.iota((batch, n), 1, INT32)
     negative = hlo.convert(pivots < 0, INT32)

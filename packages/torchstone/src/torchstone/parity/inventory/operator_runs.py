@@ -46,7 +46,7 @@ TRIED = [
 
 COMPOSITE = re.compile(r'stablehlo\.composite "([^"]+)"')
 NOT_IN_EAGER = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
-"""What eager PyTorch raises where it has no kernel for a dtype."""
+"""The errors of eager PyTorch if it has no kernel for a dtype."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +226,7 @@ def judged_gradients(items: Sequence[Item]) -> dict[Item, str]:
 
 
 def _operator(items: Sequence[Item]) -> Operator:
-    """What the calls belong to; one without options where that is no entry of the inventory."""
+    """The entry of the calls; one without options if it is not in the inventory."""
     return CALLS.get(items[0].key, Operator([item.call for item in items]))
 
 
@@ -309,7 +309,7 @@ def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -
 
 
 def in_eager(overloads: Sequence[str]) -> str:
-    """What a user is told of ``overloads`` that have no lowering."""
+    """The message for ``overloads`` without a lowering."""
     return f"compiled training leaves {', '.join(overloads)} to eager PyTorch"
 
 
