@@ -122,7 +122,7 @@ def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
         fields = {"status": Status.SKIPPED, "reason": "PyTorch has no samples of this for the CPU"}
         outcome.results.append(record(request, "samples", None, "untestable", fields))
     outcome.left = request.turns([one.number for one in plans[len(cases) :]])
-    if declared is not None:
+    if declared is not None and group.phase != "automatic_dynamic":  # formed turn by turn
         cases = [formed(group, case) for case in cases]
     outcome.seconds["samples and eager"] += time.perf_counter() - started
     for case, form, fields in _judged(driver, group, cases, declared, outcome.seconds):
