@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..torch_internals.tensors import assert_async
+
 Arguments = Mapping[str, Any]
 Axes = tuple[str, Sequence[int]]
 """An operand's name and some of its axes; the product of their sizes is a number of positions."""
@@ -94,4 +96,4 @@ def asserting(on: bool) -> Iterator[None]:
 def require(holds: Callable[[], torch.Tensor], says: str) -> None:
     """Trace an assertion if values are checked: for expansions of operators that look at values."""
     if _ASSERTING.get():
-        torch._assert_async(holds().all(), says)
+        assert_async(holds().all(), says)

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .probing import Internal
 
 __all__ = [
+    "assert_async",
     "check",
     "foreach_copy",
     "from_dlpack",
@@ -35,6 +36,7 @@ __all__ = [
 to_dlpack = Internal("torch._C._to_dlpack", "handing tensors to an engine")
 from_dlpack = Internal("torch._C._from_dlpack", "taking tensors from an engine")
 
+assert_async = Internal("torch._assert_async", "checks of values")
 check = Internal("torch._check", "recurrent operators")
 neg_view = Internal("torch._neg_view", "views with a lazy sign")
 foreach_copy = Internal("torch._foreach_copy_", "writing into inputs of compiled code")
