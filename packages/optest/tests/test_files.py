@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from optest.files import NewFile, check_writable, write_whole
+from optest.files import NewFile, check_writable, read_whole, write_whole
 
 AS_USER = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 
@@ -144,3 +144,12 @@ def test_a_file_that_is_write_protected_is_not_replaced(tmp_path: Path) -> None:
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
     write_whole(tmp_path / ("n" * 255), b"content")
     assert left(tmp_path) == {"n" * 255}
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optest.files.MOST_BYTES", 1000)
+    for place in ("/dev/zero", "/dev/full"):
+        with pytest.raises(OSError, match="File too large"):
+            read_whole(Path(place))
+    (tmp_path / "file").write_bytes(bytes(1000))
+    assert read_whole(tmp_path / "file") == bytes(1000)

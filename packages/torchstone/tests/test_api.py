@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from torch import nn
 from torch.export import Dim
 
 import torchstone
-from torchstone.errors import ConfigError, InputMismatch
+from torchstone.artifact import load_artifact, save_artifact
+from torchstone.dtypes import FLOAT64
+from torchstone.errors import ArtifactError, ConfigError, InputMismatch
 
 
 class Stateful(nn.Module):
@@ -161,3 +165,31 @@ def test_versions_of_a_loaded_program_are_fixed(tmp_path: Path) -> None:
     assert old(torch.tensor([-1.0, 1.0])).tolist() == [0.0, 1.0]
     with pytest.raises(ConfigError, match=r"was loaded with StableHLO 0\.9\.0"):
         old.save(tmp_path / "new.stone", stablehlo_version="current")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda spec: replace(spec, shape=(4, 3)),
+            "the result 'linear' is float32[4, 2] in the module, and float32[4, 3] in its signature",
+        ),
+        (
+            lambda spec: replace(spec, dtype=FLOAT64),
+            "the result 'linear' is float32[4, 2] in the module, and float64[4, 2] in its signature",
+        ),
+        (None, "the module has 1 results, and its signature 2"),
+    ],
+)
+def test_a_module_that_is_not_what_its_signature_says(tmp_path: Path, change: Any, message: str) -> None:
+    """A checksum knows nothing of it: whoever changes a file can write both."""
+    file = torchstone.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),)).save(tmp_path / "file")
+    artifact = load_artifact(file)
+    (output,) = artifact.signature.outputs
+    outputs = (change(output),) if change else (output, replace(output, name="more"))
+    tree: Any = {"tuple": [{"leaf": 0}, {"leaf": 1}]} if change is None else artifact.signature.output_tree
+    signature = replace(artifact.signature, outputs=outputs, output_tree=tree)
+    save_artifact(file, replace(artifact, signature=signature))
+    program = torchstone.load(file)
+    with pytest.raises(ArtifactError, match=re.escape(message)):
+        program(numpy.ones((4, 3), numpy.float32))

@@ -86,7 +86,7 @@ def test_round_trip(saved: Path) -> None:
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)], ids=str)
 def test_weights_of_every_dtype(tmp_path: Path, dtype: DType, shape: tuple[int, ...]) -> None:
     values = numpy.arange(1, 7)[: int(numpy.prod(shape))].reshape(shape).astype(dtype.numpy)
-    tree = {"tuple": []}
+    tree = {"tuple": [{"tuple": []}, {"dict": {"keys": [], "values": []}}]}
     path = save_artifact(tmp_path / "w.stone", Artifact(b"ML", Signature((), (), tree, tree), {"w": values}))
     numpy.testing.assert_array_equal(load_artifact(path).weights["w"], values, strict=True)
 
@@ -160,7 +160,7 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_foreign_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "foreign").write_bytes(content)
     with pytest.raises(
-        ArtifactError, match="is no usable artifact: File is not a zip file\n  next: the file was cut"
+        ArtifactError, match="is not a usable artifact: File is not a zip file\n  next: the file was cut"
     ):
         load_artifact(tmp_path / "foreign")
 
@@ -224,7 +224,7 @@ def test_extra_and_missing_members(saved: Path) -> None:
     ):
         saved.write_bytes(original)
         rewrite(saved, lambda members, change=change: change(members) or {"other": b""})
-        with pytest.raises(ArtifactError, match=r"is no usable artifact: it contains \["):
+        with pytest.raises(ArtifactError, match=r"is not a usable artifact: it contains \["):
             load_artifact(saved)
 
 
@@ -310,6 +310,7 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 DELETE = object()
 TOP_LEVEL = ["format_version", "stablehlo_version", "producer", "sha256", "inputs", "outputs"]
 TOP_LEVEL += ["input_tree", "output_tree", "symbols", "weights"]
+NONE = {"none": None}
 DEEP: dict[str, Any] = {"leaf": 0}
 for _ in range(300):
     DEEP = {"tuple": [DEEP]}
@@ -326,14 +327,18 @@ for _ in range(300):
         (put("inputs", 0, "dtype", value="float33"), "'float33' is no dtype"),
         (put("inputs", 0, "dtype", value="int32"), "weight 'layer.w' is not the int32[2, 3] of its input"),
         (put("inputs", 0, "shape", value=[3, 2]), "weight 'layer.w' is not the float32[3, 2] of its input"),
-        (put("inputs", 0, "shape", value=[2, -3]), "-3 is no dimension"),
-        (put("inputs", 0, "shape", value=[2, True]), "True is no dimension"),
-        (put("inputs", 0, "shape", value=[2, 3.0]), "3.0 is no dimension"),
-        (put("inputs", 2, "shape", value=["__import__('os')", 3]), "is no dimension"),
-        (put("inputs", 2, "shape", value=["9**9**9**9", 3]), "'9**9**9**9' is no dimension"),
-        (put("inputs", 2, "shape", value=["s0**999", 3]), "'s0**999' is no dimension"),
-        (put("inputs", 2, "shape", value=["((((s0**9)**9)**9)**9)**9", 3]), "is no dimension"),
-        (put("inputs", 2, "shape", value=["s0+" * 999 + "1", 3]), "is no dimension"),
+        (put("inputs", 0, "shape", value=[2, -3]), "-3 is not a dimension"),
+        (put("inputs", 0, "shape", value=[2, True]), "True is not a dimension"),
+        (put("inputs", 0, "shape", value=[2, 3.0]), "3.0 is not a dimension"),
+        (put("inputs", 2, "shape", value=["__import__('os')", 3]), "is not a dimension"),
+        (put("inputs", 2, "shape", value=["9**9**9**9", 3]), "'9**9**9**9' is not a dimension"),
+        (put("inputs", 2, "shape", value=["s0**999", 3]), "'s0**999' is not a dimension"),
+        (put("inputs", 2, "shape", value=["((((s0**9)**9)**9)**9)**9", 3]), "is not a dimension"),
+        (put("inputs", 2, "shape", value=["s0+" * 999 + "1", 3]), "is not a dimension"),
+        (put("inputs", 2, "shape", value=["t0", 3]), "there is no symbol t0"),
+        (put("outputs", 2, "shape", value=["Max(s0, t1)", 2]), "there is no symbol t1"),
+        (put("output_tree", value={"tuple": [{"leaf": 0}, {"dim": "t0"}]}), "there is no symbol t0"),
+        (put("outputs", 2, "shape", value=[1] * 65), "65 dimensions are too many"),
         (put("inputs", 0, "target", value="layer.v"), "there is no weight 'layer.v'"),
         (put("inputs", 0, "target", value=None), "there is no weight None"),
         (put("inputs", 0, "target", value=[]), "target"),
@@ -343,6 +348,16 @@ for _ in range(300):
         (put("input_tree", value={"tuple": [{"leaf": 0}, {"leaf": 0}]}), "leaves of input_tree"),
         (put("input_tree", value={"tuple": [{"leaf": 0}, {"leaf": "1"}]}), "leaves of input_tree"),
         (put("input_tree", value=DEEP), "leaves of input_tree"),
+        *[
+            (put("input_tree", value=tree), "input_tree is not that of a call")
+            for tree in (
+                {"tuple": [{"leaf": 0}, {"leaf": 1}]},
+                {"tuple": [{"tuple": [{"leaf": 0}, {"leaf": 1}]}]},
+                {"tuple": [{"tuple": [{"leaf": 0}, {"leaf": 1}]}, {"tuple": []}]},
+                {"tuple": [{"tuple": [{"leaf": 0}, {"leaf": 1}]}, {"dict": {"keys": [1], "values": [NONE]}}]},
+                {"list": [{"tuple": [{"leaf": 0}, {"leaf": 1}]}, {"dict": {"keys": [], "values": []}}]},
+            )
+        ],
         (put("output_tree", value={"leaf": 0, "none": None}), "output_tree"),
         (put("output_tree", value={"set": [{"leaf": 0}]}), "output_tree has a 'set'"),
         (put("output_tree", value={"tuple": [3]}), "output_tree"),
@@ -350,7 +365,7 @@ for _ in range(300):
         (put("output_tree", value={"dict": {"keys": [], "values": [{"leaf": 0}]}}), "output_tree"),
         (put("output_tree", value={"dict": {"keys": [[]], "values": [{"leaf": 0}]}}), "output_tree"),
         (put("output_tree", value={"record": {"keys": ["a"], "values": [{"leaf": 0}]}}), "output_tree"),
-        (put("output_tree", value={"tuple": [{"leaf": 0}, {"dim": "open('x')"}]}), "is no dimension"),
+        (put("output_tree", value={"tuple": [{"leaf": 0}, {"dim": "open('x')"}]}), "is not a dimension"),
         (put("symbols", value={"s0": [1]}), "the bounds of symbol 's0'"),
         (put("symbols", value={"s0": [None, 2]}), "the bounds of symbol 's0'"),
         (put("producer", value={"torch": 2}), "producer"),
@@ -366,6 +381,13 @@ def test_every_field_is_checked(saved: Path, change: Callable[[Any], None], mess
     edit(saved, change)
     with pytest.raises(ArtifactError, match=re.escape(message)):
         load_artifact(saved)
+
+
+def test_an_error_does_not_repeat_a_whole_file(saved: Path) -> None:
+    edit(saved, put("inputs", 0, "kind", value="k" * 100_000))
+    with pytest.raises(ArtifactError) as caught:
+        load_artifact(saved)
+    assert len(str(caught.value)) < 2000
 
 
 def test_weights_that_safetensors_refuses(saved: Path) -> None:

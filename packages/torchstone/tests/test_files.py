@@ -13,7 +13,7 @@ import pytest
 
 import torchstone
 from torchstone.artifact import load_artifact, save_artifact
-from torchstone.files import replacing
+from torchstone.files import read_whole, replacing
 
 
 def write(path: Path, content: bytes) -> None:
@@ -63,3 +63,12 @@ def test_an_artifact_goes_into_a_device_or_pipe(tmp_path: Path) -> None:
     reader.join(30)
     assert load_artifact(copy).module == artifact.module
     assert torchstone.load(copy).signature == torchstone.load(file).signature
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchstone.files.MOST_BYTES", 1000)
+    for place in ("/dev/zero", "/dev/full"):
+        with pytest.raises(OSError, match="File too large"):
+            read_whole(Path(place))
+    (tmp_path / "file").write_bytes(bytes(1000))
+    assert read_whole(tmp_path / "file") == bytes(1000)

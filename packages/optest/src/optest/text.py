@@ -8,7 +8,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 """Control sequences of terminals (ECMA-48: CSI, OSC and two-character ones)."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """All other control characters but tab and newline, and those that turn the direction of writing."""
-_USER = re.compile(r"(\w://[^\s/:@'\"]*:)[^\s'\"]*@")
+_USER = re.compile(r"(\w:/+[^\s/:@'\"]*:)[^\s'\"]*@")
 _PARAMETER = re.compile(r"(?i)([?&;](?:[a-z_]*password|passwd|pwd|token|secret|api_?key)=)[^\s&;'\"]+")
 
 

@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy
 
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
-from .artifact import Artifact, CheckKind, Signature, load_artifact, save_artifact
+from .artifact import (
+    LOAD_HINT,
+    Artifact,
+    CheckKind,
+    InputSpec,
+    OutputSpec,
+    Signature,
+    load_artifact,
+    save_artifact,
+)
 from .config import config
-from .errors import ConfigError, raise_failed_checks
+from .errors import ArtifactError, ConfigError, raise_failed_checks
 from .runtime import Buffer, Executable, get_engine, refine
-from .runtime.buffers import check_buffer
+from .runtime.buffers import BufferSpec, check_buffer
 from .shapes import bind, evaluate, is_static
 from .trees import flatten, leaf_paths, unflatten
 
@@ -193,10 +202,35 @@ class Program:
                 module = refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
             names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
             executable = engine.compile(module, input_names=names)
+            self._check_module(executable, symbols)
             self._executables[key] = executable
             while len(self._executables) > max(config.specializations, 1):
                 self._executables.popitem(last=False)
             return executable
+
+    def _check_module(self, executable: Executable, symbols: Mapping[str, int]) -> None:
+        """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
+        self._agree("argument", self.signature.inputs, executable.inputs, symbols)
+        self._agree("result", self.signature.outputs, executable.outputs, symbols)
+
+    @staticmethod
+    def _agree(
+        role: str,
+        specs: Sequence[InputSpec | OutputSpec],
+        found: Sequence[BufferSpec],
+        symbols: Mapping[str, int],
+    ) -> None:
+        if len(specs) != len(found):
+            raise ArtifactError(
+                f"the module has {len(found)} {role}s, and its signature {len(specs)}", hint=LOAD_HINT
+            )
+        for spec, real in zip(specs, found, strict=True):
+            declared = BufferSpec(tuple(evaluate(dim, symbols) for dim in spec.shape), spec.dtype)
+            if (declared.shape, declared.dtype) != (tuple(real.shape), real.dtype):
+                raise ArtifactError(
+                    f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",
+                    hint=LOAD_HINT,
+                )
 
 
 def export(

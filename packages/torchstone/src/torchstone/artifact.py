@@ -35,7 +35,7 @@ from . import dtypes
 from .dtypes import DType
 from .errors import ArtifactError, ArtifactVersionError, UnsupportedDtype
 from .files import replacing
-from .shapes import Range
+from .shapes import Range, names_in
 from .trees import Tree
 
 FORMAT_VERSION = 1
@@ -154,12 +154,24 @@ def load_artifact(path: str | Path) -> Artifact:
         _check_targets(signature, weights)
         return Artifact(members[MODULE], signature, weights)
     except _Damage as damage:
-        raise ArtifactError(f"{path} is no usable artifact: {damage}", hint=_LOAD_HINT) from damage
+        raise ArtifactError(
+            f"{path} is not a usable artifact: {_clipped(damage)}", hint=LOAD_HINT
+        ) from damage
     except OSError as error:
         raise ArtifactError(f"cannot read the artifact {path}: {error.strerror or error}") from error
 
 
-_LOAD_HINT = "the file was cut off, changed or made by something else; export the program again"
+LOAD_HINT = "the file was cut off, changed or made by something else; export the program again"
+
+
+_MOST_TEXT = 500
+
+
+def _clipped(damage: Exception) -> str:
+    """What is wrong; a file's own text may be in it, however long."""
+    text = str(damage)
+    half = _MOST_TEXT // 2
+    return text if len(text) <= _MOST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
 class _Damage(Exception):
@@ -233,7 +245,7 @@ def _read_weights(content: bytes, declared: Mapping[str, Any]) -> dict[str, nump
     _require(stored.keys() == declared.keys(), f"{WEIGHTS} has other names than {SIGNATURE}")
     weights = {}
     for name, entry in declared.items():
-        dtype, shape = _dtype(_get(entry, "dtype", str)), _shape(_get(entry, "shape", list), symbolic=False)
+        dtype, shape = _dtype(_get(entry, "dtype", str)), _shape(_get(entry, "shape", list))
         found = list(stored[name]["shape"])
         _require(
             found == [*shape, *([dtype.itemsize] if dtype in _AS_BYTES else [])], f"weight {name!r}: shape"
@@ -293,10 +305,10 @@ def _parse_json(content: bytes) -> dict[str, Any]:
 
 
 def _parse_signature(description: Mapping[str, Any]) -> Signature:
-    inputs = tuple(_parse_spec(InputSpec, entry) for entry in _get(description, "inputs", list))
-    outputs = tuple(_parse_spec(OutputSpec, entry) for entry in _get(description, "outputs", list))
-    input_tree, output_tree = (_get(description, f"{role}_tree", dict) for role in ("input", "output"))
     symbols = _get(description, "symbols", dict)
+    inputs = tuple(_parse_spec(InputSpec, entry, symbols) for entry in _get(description, "inputs", list))
+    outputs = tuple(_parse_spec(OutputSpec, entry, symbols) for entry in _get(description, "outputs", list))
+    input_tree, output_tree = (_get(description, f"{role}_tree", dict) for role in ("input", "output"))
     for name, bounds in symbols.items():
         _require(
             isinstance(bounds, list)
@@ -324,10 +336,10 @@ Spec = TypeVar("Spec", InputSpec, OutputSpec)
 _KINDS: Mapping[type, tuple[str, ...]] = {InputSpec: get_args(InputKind), OutputSpec: get_args(OutputKind)}
 
 
-def _parse_spec(cls: type[Spec], entry: Any) -> Spec:
+def _parse_spec(cls: type[Spec], entry: Any, symbols: Mapping[str, Any]) -> Spec:
     kind = _get(entry, "kind", str)
     _require(kind in _KINDS[cls], f"{kind!r} is no kind of an {cls.__name__}")
-    shape = _shape(_get(entry, "shape", list), symbolic=True)
+    shape = _shape(_get(entry, "shape", list), symbols)
     target = entry.get("target")
     _require(target is None or isinstance(target, str), "target")
     return cls(kind, _get(entry, "name", str), shape, _dtype(_get(entry, "dtype", str)), target)  # type: ignore[arg-type]
@@ -349,13 +361,24 @@ def _check_targets(signature: Signature, weights: Mapping[str, Any]) -> None:
 
 
 def _check_trees(signature: Signature) -> None:
-    _check_tree(signature.input_tree, sum(spec.kind == "input" for spec in signature.inputs), "input_tree")
-    _check_tree(
-        signature.output_tree, sum(spec.kind == "output" for spec in signature.outputs), "output_tree"
-    )
+    symbols = signature.symbols
+    inputs = sum(spec.kind == "input" for spec in signature.inputs)
+    outputs = sum(spec.kind == "output" for spec in signature.outputs)
+    _check_tree(signature.input_tree, inputs, "input_tree", symbols)
+    _check_tree(signature.output_tree, outputs, "output_tree", symbols)
+    _check_call(signature.input_tree)
 
 
-def _check_tree(tree: Tree, leaves: int, role: str) -> None:
+def _check_call(tree: Tree) -> None:
+    """The tree of inputs is that of a call: positional arguments, and others by name."""
+    parts = tree.get("tuple")
+    kinds = [set(part) for part in parts] if isinstance(parts, list) else []
+    _require(kinds in ([{"tuple"}, {"dict"}], [{"list"}, {"dict"}]), "input_tree is not that of a call")
+    names = tree["tuple"][1]["dict"]["keys"]
+    _require(all(isinstance(name, str) for name in names), "input_tree is not that of a call")
+
+
+def _check_tree(tree: Tree, leaves: int, role: str, symbols: Mapping[str, Any]) -> None:
     """A description of :mod:`torchstone.trees` with each of the ``leaves`` once."""
     found: list[Any] = []
     pending: list[Any] = [tree]
@@ -377,7 +400,7 @@ def _check_tree(tree: Tree, leaves: int, role: str) -> None:
                 _require(all(isinstance(key, str) for key in keys), role)
             pending += values
         elif kind == "dim":
-            _shape([content], symbolic=True)
+            _shape([content], symbols)
         else:
             _require(kind in ("none", "const"), f"{role} has a {kind!r}")
     _require(
@@ -389,12 +412,21 @@ def _check_tree(tree: Tree, leaves: int, role: str) -> None:
 _EXPRESSION = re.compile(r"(?!(?:.*\*\*){5})(?!.*\*\*\s*(?!\d\b(?!\s*\*\*)))[\w\s+\-*/%(),]{1,500}")
 
 
-def _shape(entries: Sequence[Any], *, symbolic: bool) -> tuple[Any, ...]:
+def _shape(entries: Sequence[Any], symbols: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """Sizes and, where there may be ``symbols``, expressions of them."""
+    _require(len(entries) <= _MOST_DIMENSIONS, f"{len(entries)} dimensions are too many")
     for dim in entries:
         is_size = type(dim) is int and 0 <= dim < 2**63
-        is_expression = symbolic and isinstance(dim, str) and _EXPRESSION.fullmatch(dim) is not None
-        _require(is_size or is_expression, f"{dim!r} is no dimension")
+        is_expression = symbols is not None and isinstance(dim, str) and _EXPRESSION.fullmatch(dim)
+        _require(bool(is_size or is_expression), f"{dim!r} is not a dimension")
+        if is_expression:
+            unknown = sorted(names_in(dim) - set(symbols or ()))
+            _require(not unknown, f"there is no symbol {', '.join(unknown)}")
     return tuple(entries)
+
+
+_MOST_DIMENSIONS = 64
+"""As many as NumPy's arrays have."""
 
 
 def _dtype(name: str) -> DType:

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all, and reading one that has an end."""
 
 from __future__ import annotations
 
@@ -41,6 +41,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):  # a full disk
             file.close()
         temporary.unlink(missing_ok=True)
+
+
+MOST_BYTES = 256 << 20
+"""Of a file that is read as a whole: ``/dev/zero`` never ends."""
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a file that somebody names. Raises ``OSError`` if it cannot be read or is too large."""
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
 
 
 def _mode_of(path: Path) -> int | None:

@@ -34,14 +34,26 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 }
 
 
+_NO_VALUE = (SyntaxError, KeyError, TypeError, ArithmeticError, ValueError, RecursionError, MemoryError)
+
+
 def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
     """The value of a dimension. Raises :class:`ArtifactError` for what is no such expression."""
     if isinstance(expression, int):
         return expression
     try:
         return _value(ast.parse(expression, mode="eval").body, symbols)
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError) as error:
+    except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the dimension {expression!r} with {dict(symbols)}") from error
+
+
+def names_in(expression: str) -> set[str]:
+    """The symbols of a dimension; none for what is no expression, which :func:`evaluate` refuses."""
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> int:

@@ -102,7 +102,7 @@ def test_a_missing_artifact(torchstone: Torchstone) -> None:
 def test_a_file_that_is_no_artifact(torchstone: Torchstone, models: Path) -> None:
     done = torchstone("run", models)
     assert done.code == 1
-    assert f"torchstone run: {models} is no usable artifact: " in done.stderr
+    assert f"torchstone run: {models} is not a usable artifact: " in done.stderr
 
 
 def test_an_unknown_device(torchstone: Torchstone, artifact: Path) -> None:

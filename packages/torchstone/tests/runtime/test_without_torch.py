@@ -37,7 +37,7 @@ for name in ("pjrt", "reference"):
     except InputMismatch as error:
         print(error.message)
 
-tree = {"tuple": []}
+tree = {"tuple": [{"tuple": []}, {"dict": {"keys": [], "values": []}}]}
 save_artifact(sys.argv[1], Artifact(b"ML", Signature((), (), tree, tree), {"w": x}))
 print(load_artifact(sys.argv[1]).weights["w"].astype(int).tolist())
 print("torch" in sys.modules)

@@ -116,11 +116,12 @@ def _listen(host: str, port: int) -> socket.socket:
 def _tokens(file: Path | None) -> list[str]:
     """From the file, or the environment; never from the command line, which everybody can see."""
     from ..errors import EnvironmentError_, UsageError
+    from ..files import read_whole
 
     if file is None:
         return [os.environ[_TOKEN]] if os.environ.get(_TOKEN) else []
     try:
-        found = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
+        found = [line.strip() for line in read_whole(file).decode("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentError_(f"the tokens in {file} cannot be read: {error}") from None
     if not found:

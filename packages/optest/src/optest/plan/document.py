@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from ..errors import PlanError
+from ..files import read_whole
 
 Keys = tuple[str | int, ...]
 """The way to a value inside a document: ``("cases", 2, "dtypes")``."""
@@ -61,7 +62,7 @@ class Document:
 def read_text(file: Path, what: str) -> str:
     """The text of ``file``; raises :class:`PlanError` if it cannot be read as UTF-8."""
     try:
-        return file.read_text(encoding="utf-8")
+        return read_whole(file).decode("utf-8")
     except OSError as error:
         raise PlanError(f"cannot read the {what}: {error.strerror or error}", file=file) from None
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from optest.console import OK, echo, print_json, print_table
-from optest.options import SEED
+from optest.options import SEED, Number
 
 from .command import command, placed
 from .output import is_stdout, progress, write_whole
@@ -64,7 +64,7 @@ def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     "timeout_s",
     default=300.0,
     show_default=True,
-    type=click.FloatRange(min=0.1, max=86400),
+    type=Number(0.1, 86400),
     metavar="SECONDS",
     help="How long --isolated waits for the child process.",
 )

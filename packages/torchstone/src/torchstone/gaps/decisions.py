@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GapsError
+from ..files import read_whole
 from .answers import GapKind
 
 FORMAT = 1
@@ -81,7 +82,7 @@ def load_decisions(path: Path | None) -> Decisions:
     if path is None:
         return Decisions()
     try:
-        return parse_decisions(path.read_text("utf-8"), str(path))
+        return parse_decisions(read_whole(path).decode("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise GapsError(f"cannot read the decisions {path}: {error}") from error
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GapsError
+from ..files import read_whole
 from .answers import Gap, GapKind
 from .compare import Comparison
 from .decisions import Decisions, Severity
@@ -267,7 +268,7 @@ def _problems(
 def load_entries(path: Path) -> dict[str, Entry]:
     """The entries of a log in JSON, by id. Raises :class:`GapsError` where the file is none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(read_whole(path))
         if found["format"] != FORMAT or found["format_version"] != VERSION:
             raise GapsError(
                 f"{path} is no gap log of format {VERSION}", hint="write it with `torchstone gaps log`"
@@ -275,7 +276,7 @@ def load_entries(path: Path) -> dict[str, Entry]:
         entries = [Entry(**one) for one in found["entries"]]
     except OSError as error:
         raise GapsError(f"cannot read the gap log {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GapsError(
             f"{path} is no gap log: {error}", hint="write it with `torchstone gaps log`"
         ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GapsError, SnapshotError
+from ..files import read_whole
 from .branches import Branch, scan_torch
 from .signatures import Parameter, Signature
 from .surface import DEFAULT, Api, read_surface
@@ -59,10 +60,10 @@ def to_json(snapshot: Snapshot) -> str:
 def load_snapshot(path: Path) -> Snapshot:
     """Raises :class:`SnapshotError` if the file is no snapshot or of another format version."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(read_whole(path))
     except OSError as error:
         raise GapsError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SnapshotError(f"{path} is no snapshot: it is not JSON ({error})", hint=_READ_AGAIN) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise SnapshotError(f"{path} is no snapshot of an API surface", hint=_READ_AGAIN)

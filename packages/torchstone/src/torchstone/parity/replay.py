@@ -61,10 +61,14 @@ def random_inputs(signature: Signature, seed: int = 0, sizes: Mapping[str, int] 
         )
     symbols.update(sizes or {})
     generator = numpy.random.default_rng(seed)
-    return [
-        _random(generator, spec, [evaluate(dim, symbols) for dim in spec.shape])
-        for spec in input_specs(signature)
-    ]
+    shapes = [[evaluate(dim, symbols) for dim in spec.shape] for spec in input_specs(signature)]
+    try:
+        return [
+            _random(generator, spec, shape)
+            for spec, shape in zip(input_specs(signature), shapes, strict=True)
+        ]
+    except (MemoryError, ValueError) as error:  # ValueError: more bytes than there are addresses
+        raise InputMismatch(f"inputs of these sizes cannot be made here: {error}") from error
 
 
 def _random(generator: numpy.random.Generator, spec: InputSpec, shape: Sequence[int]) -> Array:
@@ -144,7 +148,12 @@ def run_all_fresh(
             command += [os.fspath(artifact), str(inputs), str(Path(folder, f"outputs{place}.npz"))]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout_s, env=_environment()
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                env=_environment(),
             )
         except subprocess.TimeoutExpired:
             raise EngineError(f"running {what} in a fresh process took longer than {timeout_s:g} s") from None

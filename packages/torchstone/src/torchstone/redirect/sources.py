@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..errors import ScriptError
+from ..files import read_whole
 
 
 class SiteKind(StrEnum):
@@ -68,7 +69,7 @@ def scan_file(path: str | Path) -> list[CallSite]:
     Raises :class:`~torchstone.errors.ScriptError` where the file cannot be read or is no Python.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_whole(Path(path))
     except OSError as error:
         raise ScriptError(
             f"{path} cannot be read: {error.strerror or error}", hint="check the path of the script"

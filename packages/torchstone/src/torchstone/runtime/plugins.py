@@ -112,6 +112,7 @@ def probe_library(path: str) -> tuple[int, int]:
             [sys.executable, "-I", "-S", "-c", _PROBE, str(file.resolve())],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_PROBE_SECONDS,
         )
     except subprocess.TimeoutExpired:

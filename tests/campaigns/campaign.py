@@ -1,0 +1,159 @@
+"""Campaigns: thousands of hostile inputs, each made from a seed and a number, tried in a child process.
+
+    python tests/campaigns/campaign.py artifacts --count 20000 --journal artifacts.jsonl
+    python tests/campaigns/campaign.py commands --count 2000 --journal commands.jsonl
+
+The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
+after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,
+a traceback, a wrong answer, lost data or an exit code that means nothing. ``--only N`` repeats one input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+MODULES = {"artifacts": "damaged_artifacts", "commands": "hostile_commands"}
+_MOST_MEMORY = 8 << 30
+"""Bytes of a child's data: what wants more is to fail, not to take the machine down."""
+LIMIT_S = 180.0
+"""Seconds after which an input counts as a hang; the slowest that end take a tenth of it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one input ended. ``defect`` says what must not be, and is empty if all is well."""
+
+    number: int
+    what: str
+    ended: str
+    defect: str = ""
+
+
+def attempt(campaign: str, seed: int, numbers: list[int], limit_s: float = LIMIT_S) -> Iterator[Outcome]:
+    """Try the inputs ``numbers`` of a campaign, in order; a child that dies or hangs is replaced."""
+    child = None
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
+        for number in numbers:
+            child = child or _Child(campaign, seed, Path(folder))
+            outcome = child.attempt(number, limit_s)
+            if not child.alive:
+                child = None
+            yield outcome
+        if child is not None:
+            child.stop()
+
+
+class _Child:
+    """A process that tries one input after the other."""
+
+    def __init__(self, campaign: str, seed: int, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(MODULES[campaign], seed, folder, theirs), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self.alive = True
+        if not self._pipe.poll(600):
+            raise RuntimeError("the child did not start")
+        self._pipe.recv()
+
+    def attempt(self, number: int, limit_s: float) -> Outcome:
+        self._pipe.send(number)
+        what = "unknown"
+        try:
+            if self._pipe.poll(limit_s):
+                what = self._pipe.recv()  # told before it is tried
+                if self._pipe.poll(limit_s):
+                    return Outcome(number, what, *self._pipe.recv())
+            self.stop()
+            return Outcome(number, what, "hang", f"it did not end within {limit_s:g} s")
+        except EOFError:
+            self.stop()
+            return Outcome(number, what, "crash", f"the process ended with {self._process.exitcode}")
+
+    def stop(self) -> None:
+        self.alive = False
+        self._pipe.close()
+        self._process.join(2)
+        self._process.kill()
+        self._process.join()
+
+
+def _work(name: str, seed: int, folder: Path, pipe: Connection) -> None:
+    """What the child does: prepare, then try the numbers that it is sent."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
+    module = importlib.import_module(name)
+    tries = module.prepare(seed, folder)
+    pipe.send("ready")
+    while True:
+        try:
+            number = pipe.recv()
+        except EOFError:
+            return
+        made = tries.make(number)
+        pipe.send(made.what)
+        try:
+            found = tries.attempt(made)
+        except Exception:  # noqa: BLE001  # what was tried raised what nothing may raise
+            found = ("traceback", traceback.format_exc(limit=-8))
+        pipe.send(found)
+
+
+def _earlier(journal: Path, head: dict[str, Any]) -> list[Outcome]:
+    """The outcomes that the journal of the same campaign and seed has."""
+    if not journal.exists():
+        return []
+    lines = journal.read_text("utf-8").splitlines()
+    if not lines or json.loads(lines[0]) != head:
+        sys.exit(f"{journal} is the journal of another campaign: give another --journal")
+    return [Outcome(**json.loads(line)) for line in lines[1:]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Try hostile inputs, and say which ended as none may.")
+    parser.add_argument("campaign", choices=MODULES)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--journal", type=Path)
+    parser.add_argument("--only", type=int, help="repeat one input")
+    given = parser.parse_args()
+    if given.only is not None:
+        for outcome in attempt(given.campaign, given.seed, [given.only]):
+            print(json.dumps(asdict(outcome), indent=1))
+        return 0
+    journal = given.journal or Path(f"{given.campaign}.jsonl")
+    head = {"campaign": given.campaign, "seed": given.seed}
+    outcomes = _earlier(journal, head)
+    with journal.open("a", encoding="utf-8") as file:
+        if not file.tell():
+            file.write(json.dumps(head) + "\n")
+        for one in attempt(given.campaign, given.seed, list(range(len(outcomes), given.count))):
+            file.write(json.dumps(asdict(one)) + "\n")
+            file.flush()
+            outcomes.append(one)
+            if one.defect:
+                print(f"{one.number}: {one.what}\n  {one.ended}: {one.defect}", flush=True)
+    bad = [one for one in outcomes if one.defect]
+    ended = Counter(one.ended for one in outcomes)
+    print(f"{len(outcomes)} inputs: {', '.join(f'{count} {name}' for name, count in ended.most_common())}")
+    print(f"{len(bad)} ended as none may")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

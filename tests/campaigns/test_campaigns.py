@@ -1,0 +1,123 @@
+"""A sample of each campaign, the same every time; and what campaigns themselves would notice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import damaged_artifacts
+import hostile_commands
+import pytest
+from campaign import Outcome, attempt
+
+
+@pytest.mark.parametrize(("campaign", "count"), [("artifacts", 300), ("commands", 64)])
+def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
+    outcomes = list(attempt(campaign, 0, list(range(count))))
+    assert [one for one in outcomes if one.defect] == []
+    assert len(outcomes) == count
+    assert len({one.ended for one in outcomes}) > 2  # or nothing was tried
+
+
+def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    command = [sys.executable, campaign_file(), "artifacts", "--journal", str(journal), "--count"]
+    subprocess.run([*command, "3"], check=True, capture_output=True, timeout=300)
+    first = journal.read_text().splitlines()
+    done = subprocess.run([*command, "5"], check=True, capture_output=True, text=True, timeout=300)
+    assert journal.read_text().splitlines()[:4] == first
+    assert [json.loads(line).get("number") for line in journal.read_text().splitlines()[1:]] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert "5 inputs: " in done.stdout
+    other = subprocess.run([*command, "5", "--seed", "1"], capture_output=True, text=True, timeout=300)
+    assert (other.returncode, "is the journal of another campaign" in other.stderr) == (1, True)
+
+
+def campaign_file() -> str:
+    return str(Path(__file__).with_name("campaign.py"))
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> hostile_commands.Tries:
+    return hostile_commands.prepare(0, tmp_path_factory.mktemp("calls"))
+
+
+def ends(code: int) -> None:
+    raise SystemExit(code)
+
+
+def damages(work: Path) -> None:
+    (work.parent / "precious.txt").write_text("other")
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (lambda: {}["missing"], "it raised"),
+        (lambda: click.echo("\x1b[31m"), "is shown"),
+        (lambda: click.echo("s3cr3t"), "a password is shown"),
+        (lambda: ends(7), "exit code 7 means nothing"),
+        (lambda: ends(1), "no message"),
+        (lambda: click.echo("Traceback (most recent call last)"), "a traceback"),
+        (lambda: Path("../precious.txt").unlink(), "a file outside was changed"),
+        (lambda: Path("link").unlink(), "a link was replaced"),
+        (lambda: Path(".left.tmp").touch(), "files are left behind"),
+        (lambda: Path("owned").touch(), "a file ran code"),
+    ],
+)
+def test_commands_that_do_wrong_are_noticed(calls: hostile_commands.Tries, fault: Any, told: str) -> None:
+    group = click.Group("wrong", commands={"wrong": click.Command("wrong", callback=fault)})
+    with contextlib.ExitStack() as stack:
+        calls.groups["wrong"] = group
+        stack.callback(calls.groups.pop, "wrong")
+        ended, defect = calls.attempt(hostile_commands.Made("wrong", ["wrong"]))
+    assert told in defect, ended
+    assert os.getcwd() != str(calls.sandbox / "work")
+
+
+def test_wrong_answers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files whose weights were flipped, read by a reader that trusts everything."""
+    tries = damaged_artifacts.prepare(0, tmp_path)
+    original = tries.originals["linear"]
+    members = damaged_artifacts.members_of(original)
+    weights = bytearray(members["weights.safetensors"])
+    weights[-2] ^= 1
+    content = damaged_artifacts.signed({**members, "weights.safetensors": bytes(weights)})
+    made = damaged_artifacts.Made("flipped", content, "linear", damaged=True, trusted=True)
+    assert tries.attempt(made) == ("gives outputs", "wrong answer: ['output']")
+    whole = damaged_artifacts.Made("whole", original, "linear", damaged=True, trusted=True)
+    assert tries.attempt(whole) == ("gives outputs", "")
+
+
+def test_children_that_die_or_hang_are_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "dying.py").write_text(
+        "import os, time\n"
+        "class Made: what = 'it'\n"
+        "class Tries:\n"
+        "    def make(self, number): self.number = number; return Made()\n"
+        "    def attempt(self, made):\n"
+        "        if self.number == 1: os._exit(3)\n"
+        "        if self.number == 2: time.sleep(60)\n"
+        "        return 'well', ''\n"
+        "def prepare(seed, folder): return Tries()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("campaign.MODULES", {"dying": "dying"})
+    outcomes = list(attempt("dying", 0, [0, 1, 2, 3], limit_s=3.0))
+    assert outcomes == [
+        Outcome(0, "it", "well"),
+        Outcome(1, "it", "crash", "the process ended with 3"),
+        Outcome(2, "it", "hang", "it did not end within 3 s"),
+        Outcome(3, "it", "well"),
+    ]
