@@ -65,7 +65,7 @@ def damages(work: Path) -> None:
     ("fault", "told"),
     [
         (lambda: {}["missing"], "it raised"),
-        (lambda: click.echo("\x1b[31m"), "is shown"),
+        (lambda: click.echo("\x07"), "is shown"),
         (lambda: click.echo("s3cr3t"), "a password is shown"),
         (lambda: ends(7), "exit code 7 means nothing"),
         (lambda: ends(1), "no message"),
