@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,41 @@ def test_mistakes_are_one_message(call: Call, words: tuple[str, ...], told: str)
 def test_a_driver_without_its_settings_is_told_before_anything_runs(call: Call) -> None:
     done = call("run", "--op", "relu", "--op", "add", "--backend", "npu", "--chip", "ascend310b", code=2)
     assert done.stderr.count("the driver 'ascend' needs to know its command") == 1
+
+
+def test_writers_keep_devices_and_links(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("before")
+    (tmp_path / "kept" / "file").chmod(0o640)
+    for name in ("r.json", "c.md", "s.py"):
+        (tmp_path / name).symlink_to("kept/file")
+    call(*RELU, "--report", "json:/dev/null", "--report", "junit:/dev/null", "--report", "html:/dev/null")
+    call("coverage", "-o", "/dev/null")
+    assert Path("/dev/null").is_char_device()
+    call(*RELU, "--report", "json:r.json")
+    assert json.loads((tmp_path / "kept" / "file").read_text())["summary"]["ran"] == 1
+    call("coverage", "-o", "c.md")
+    assert (tmp_path / "kept" / "file").read_text().startswith("#")
+    assert (tmp_path / "kept" / "file").stat().st_mode & 0o777 == 0o640
+    assert all((tmp_path / name).is_symlink() for name in ("r.json", "c.md"))
+
+
+def test_a_full_disk_leaves_no_part_of_a_page(call: Call, tmp_path: Path) -> None:
+    call(*RELU)
+    (tmp_path / "c.md").write_text("before")
+    full = call(*RELU, "--report", "json:/dev/full", code=3).output
+    assert "the json report /dev/full cannot be written: No space left on device" in full
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        told = [
+            call("coverage", "-o", "c.md", code=3).output,
+            call("coverage", "--badges", "badges", code=3).output,
+            call("dashboard", "-o", "site", code=3).output,
+        ]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert all("cannot be written" in one and "File too large" in one for one in told)
+    assert (tmp_path / "c.md").read_text() == "before"
+    assert [file for file in tmp_path.rglob("*") if file.name.endswith(".tmp")] == []
+    assert not list((tmp_path / "badges").iterdir())
