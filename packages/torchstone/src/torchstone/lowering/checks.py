@@ -94,6 +94,9 @@ def asserting(on: bool) -> Iterator[None]:
 
 
 def require(holds: Callable[[], torch.Tensor], says: str) -> None:
-    """Trace an assertion if values are checked: for expansions of operators that look at values."""
-    if _ASSERTING.get():
+    """Trace an assertion if values are checked: for expansions of operators that look at values.
+
+    Dynamo, which traces capture rules itself, takes none.
+    """
+    if not torch.compiler.is_dynamo_compiling() and _ASSERTING.get():
         assert_async(holds().all(), says)

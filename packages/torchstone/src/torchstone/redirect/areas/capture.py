@@ -17,7 +17,12 @@ from typing import Any
 import torch
 
 from ...torch_internals import pytree
-from ...torch_internals.dispatch import TorchDispatchMode, below_autograd, versions_uncounted
+from ...torch_internals.dispatch import (
+    TorchDispatchMode,
+    below_autograd,
+    versions_uncounted,
+    without_function_modes,
+)
 from ...torch_internals.operators import namespace, schema_of
 from ...torch_internals.tensors import storage_identity
 
@@ -75,7 +80,7 @@ class Tape:
 
     def replay(self) -> None:
         """Runs the recorded operators again, in order, into the recorded storages."""
-        with _below_autograd():
+        with _below_autograd(), without_function_modes():
             for call in self.calls:
                 call.run()
 
@@ -89,7 +94,8 @@ class Tape:
             )
         for tensor in _written(operator, args, kwargs):
             self._save(tensor)
-        result = operator(*args, **kwargs)
+        with without_function_modes():  # the call around this one knows where its tensors are
+            result = operator(*args, **kwargs)
         leaves = pytree.tree_leaves(result)
         new = _is_new(operator, len(leaves))
         for leaf, fresh in zip(leaves, new, strict=True):
