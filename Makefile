@@ -17,7 +17,7 @@ SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs site bench conformance evidence compat test-accelerator system-deps clean
+.PHONY: help demo test check docs site bench conformance evidence compat test-accelerator system-deps clean new-operator new-builtin release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
@@ -40,6 +40,15 @@ docs: $(INSTALLED) ## write the documentation's tables from the code
 site: $(INSTALLED) ## build the documentation site into build/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "open build/site/index.html"
+
+new-operator: $(INSTALLED) ## scaffold a lowering: make new-operator NAME=aten.sinc.default FAMILY=trigonometry
+	@$(BIN)/python tools/new_operator.py $(NAME) $(if $(FAMILY),--family $(FAMILY))
+
+new-builtin: $(INSTALLED) ## scaffold an operator of optest: make new-builtin NAME=softclip CATEGORY=activation
+	@$(BIN)/python tools/new_builtin.py $(NAME) $(CATEGORY) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(TORCH),--torch $(TORCH))
+
+release: $(INSTALLED) ## check versions, changelog and wheels, and write the sizes of the wheels into the documentation
+	$(BIN)/python tools/release.py
 
 bench: $(INSTALLED) ## every speed figure, beside its peers in one run
 	$(BIN)/python -m benchmarks

@@ -20,7 +20,7 @@ Case = tuple[nn.Module, tuple[Any, ...]]
 class Sequences(nn.Module):
     """A recurrent network whose last step is classified."""
 
-    def __init__(self, kind: type[nn.RNNBase], width: int, layers: int) -> None:
+    def __init__(self, kind: Callable[..., nn.RNNBase], width: int, layers: int) -> None:
         super().__init__()
         self.recurrent = kind(width, width, num_layers=layers, batch_first=True)
         self.head = nn.Linear(width, 10)

@@ -6,6 +6,7 @@ Each factory takes a batch size and returns ``(model, inputs)``: random weights,
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,14 +55,18 @@ def vit(batch: int) -> Case:
     return model, (torch.randn(batch, 3, 96, 96),)
 
 
+def _tokens(model: Any, batch: int) -> torch.Tensor:
+    return torch.randint(0, model.config.vocab_size, (batch, 64))
+
+
 def bert(batch: int) -> Case:
     model, _ = zoo.bert()
-    return model, (torch.randint(0, model.config.vocab_size, (batch, 64)),)
+    return model, (_tokens(model, batch),)
 
 
 def gpt2(batch: int) -> Case:
     model, _ = zoo.gpt2()
-    return model, (torch.randint(0, model.config.vocab_size, (batch, 64)),)
+    return model, (_tokens(model, batch),)
 
 
 CLASSICS = ["mlp", "cnn", "lstm", "resnet18", "vit", "bert", "gpt2"]

@@ -184,7 +184,7 @@ def settings_table() -> str:
     """Every setting with its variable and default."""
     home = str(Path.home())
     defaults = {
-        one.name: one.default if one.default is not MISSING else one.default_factory()  # type: ignore[misc]
+        one.name: one.default if one.default_factory is MISSING else one.default_factory()
         for one in fields(config.Config)
     }
     rows = [
@@ -201,7 +201,9 @@ def errors_table() -> str:
         for one in vars(errors).values()
         if inspect.isclass(one) and issubclass(one, Exception) and one.__module__ == errors.__name__
     ]
-    rows = [(f"`{one.__name__}`", f"`{one.__base__.__name__}`", prose(one.__doc__ or "")) for one in found]
+    rows = [
+        (f"`{one.__name__}`", f"`{one.__bases__[0].__name__}`", prose(one.__doc__ or "")) for one in found
+    ]
     return table(("name", "is a", "meaning"), rows)
 
 

@@ -96,12 +96,12 @@ def _family(
         parts += ["## Operators\n", table(header, listed)]
     if of_models:
         notes = {entry.name: entry.note for entry in _of(family)}
-        header = ("model", "what it shows", "status", "backward", "reason")
-        listed = [
+        columns = ("model", "what it shows", "status", "backward", "reason")
+        rows = [
             (f"`{row['name']}`", notes[row["name"]], _status(row), row["backward"], row["reason"])
             for row in of_models
         ]
-        parts += ["## Models\n", table(header, listed)]
+        parts += ["## Models\n", table(columns, rows)]
     return "\n".join(parts)
 
 

@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mkdocs", "build", "--config-file", config, "--site-dir", into]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--config-file",
+        config,
+        "--site-dir",
+        into,
+    ]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     )

@@ -1,7 +1,7 @@
 """Pages of the site that live at the root of the repository, and the navigation of whole folders.
 
-MkDocs reads ``docs/`` alone. README.md, COVERAGE.md and CHANGELOG.md join as pages, with their
-links changed to fit, and a folder in the navigation (``adr/``) becomes the list of its pages.
+MkDocs reads ``docs/`` alone. README.md, COVERAGE.md, CHANGELOG.md and CONTRIBUTING.md join as pages, with
+their links changed to fit, and a folder in the navigation (``adr/``) becomes the list of its pages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {"README.md": "index.md", "COVERAGE.md": "coverage.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "COVERAGE.md": "coverage.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 

@@ -81,9 +81,9 @@ class Make:
             return torch.tensor([*special, float("inf"), float("-inf"), float("nan")], dtype=self.dtype)
         if self.dtype == torch.bool:
             return torch.tensor([True, False])
-        info = torch.iinfo(self.dtype)
+        limits = torch.iinfo(self.dtype)
         return torch.tensor(
-            [v for v in (0, 1, 2, 3, 7, -1, -2, -7, info.max, info.min) if info.min <= v <= info.max],
+            [v for v in (0, 1, 2, 3, 7, -1, -2, -7, limits.max, limits.min) if limits.min <= v <= limits.max],
             dtype=self.dtype,
         )
 
