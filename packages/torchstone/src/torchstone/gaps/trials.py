@@ -98,7 +98,7 @@ def run_trials(
     chosen = [api for api in apis if callable_safely(api)]
     with quiet():
         for api in chosen:
-            function = function_of(api, reference(counterpart(api)))
+            function = function_of(api, reference(api if device == "cpu" else counterpart(api)))
             if function is not None and (found := accepted(api, function, takes_device)) is not None:
                 expected[api.name] = found[1:]
         with inside():
