@@ -29,6 +29,9 @@ _MOST_TAPS = 128
 _LONG_SIGNAL = 128
 """From this many spatial elements on, matrix products handle one signal at a time."""
 
+_FEW_WINDOWS = 1024
+"""Up to this many windows in a batch, the gradient in the kernel is a product of columns."""
+
 
 def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
     """Cross-correlation: ``(n, c, *sizes)`` to ``(n, o, *counts)``."""
@@ -107,7 +110,7 @@ def kernel_gradient(x: Value, y: Value, windows: Windows, groups: int) -> Value:
     """
     if x.shape[1] == y.shape[1] == groups and _volume(windows) <= _MOST_TAPS:
         return _products_of_shifted(x, y, windows)
-    if groups == 1 and _volume(windows) > 1 and _count(x, windows) < y.shape[1]:
+    if groups == 1 and (_volume(windows) == 1 or _count(x, windows) <= _FEW_WINDOWS):
         signals = hlo.reshape(y, (*y.shape[:2], hlo.product(y.shape[2:])))
         product = hlo.dot_general(
             signals, columns(x, windows), contract=([0, 2], [0, 2]), accumulate=opmath(x.dtype)
