@@ -81,6 +81,6 @@ def places_noted(node: Any) -> list[int | None]:
 
 
 def exchange_device(index: int) -> int:
-    """Sets the current CUDA device; returns the one before. Looked up anew, because a redirection replaces it."""
+    """Sets the current CUDA device and returns the one before; a redirection replaces PyTorch's."""
     exchanged: int = resolve("torch.cuda._exchange_device", _FEATURE)(index)
     return exchanged
