@@ -81,7 +81,7 @@ def small(): return torch.nn.Linear(3, 2), (torch.randn(4, 3),)
 def fails(): raise ValueError("\\x1b[31mred \\udcff half")
 def leaves(): sys.exit(0)
 def prints():
-    print("{}", "\\x1b[31mred")
+    print("{}")
     return small()
 def nothing(): return None
 def bare(): return torch.nn.Linear(3, 2)
