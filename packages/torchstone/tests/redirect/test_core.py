@@ -17,6 +17,7 @@ import torchstone
 from torchstone import config
 from torchstone.errors import RedirectError, RedirectTargetError, RedirectUnsupported, RedirectWarning
 from torchstone.redirect import Event, Recorder, recorder, targets
+from torchstone.torch_internals import redirection
 
 ORIGINAL = torch.cuda.is_available
 
@@ -259,7 +260,10 @@ def test_scopes_of_two_threads_overlap() -> None:
     [
         (
             "gpu",
-            r"^target 'gpu' is no device type that this PyTorch knows\n  next: use auto or one of: cpu, cuda",
+            (
+                r"^target 'gpu' is not a device type that this PyTorch knows\n"
+                r"  next: use auto or one of: cpu, cuda"
+            ),
         ),
         (
             "xpu",
@@ -272,7 +276,7 @@ def test_scopes_of_two_threads_overlap() -> None:
         ),
         (
             "cpu:x",
-            r"^target 'cpu:x' is no device\n  next: write a device type with an optional index",
+            r"^target 'cpu:x' is not a device\n  next: write a device type with an optional index",
         ),
     ],
 )
@@ -375,3 +379,12 @@ def test_the_logger_writes_each_event_once(caplog: pytest.LogCaptureFixture) -> 
         for _ in range(2):
             write(Event("torch.cuda.seed", "a.py", 7, "the target's generator"))
     assert caplog.messages == ["a.py:7: torch.cuda.seed: the target's generator"]
+
+
+def test_devices_are_exchanged_by_what_is_there_now() -> None:
+    """A name that was looked up outside a redirection is the redirection's inside and PyTorch's after."""
+    theirs = redirection.exchange_device.get()
+    with torchstone.redirected(target="cpu", devices=2):
+        assert redirection.exchange_device(1) == 0
+        assert redirection.exchange_device(0) == 1
+    assert redirection.exchange_device.get() is theirs

@@ -42,6 +42,14 @@ class Internal:
         return self.get()(*args, **kwargs)
 
 
+class Replaceable(Internal):
+    """A private name that a redirection replaces while it is on, so each use looks it up anew."""
+
+    def get(self) -> Any:
+        """What the name stands for now. Raises :class:`MissingInternal` if this PyTorch lacks it."""
+        return resolve(self.path, self.feature)
+
+
 def resolve(path: str, feature: str) -> Any:
     """The object that a dotted path names. Raises :class:`MissingInternal` if there is none."""
     *parents, name = path.split(".")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _device
 
-from .probing import Internal, resolve
+from .probing import Internal, Replaceable
 
 _FEATURE = "redirection"
 
@@ -21,7 +21,8 @@ CALL_COMPILER = "torch._dynamo.output_graph.OutputGraph.call_user_compiler"
 ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor")
 """Private modules that ask about devices on behalf of whoever calls them."""
 
-maybe_exchange_device = Internal("torch.cuda._maybe_exchange_device", _FEATURE)
+exchange_device = Replaceable("torch.cuda._exchange_device", _FEATURE)
+maybe_exchange_device = Replaceable("torch.cuda._maybe_exchange_device", _FEATURE)
 stream_of_device = Internal("torch._C._accelerator_getStream", _FEATURE)
 set_stream = Internal("torch._C._accelerator_setStream", _FEATURE)
 text_of_tensor = Internal("torch._tensor_str._str", _FEATURE)
@@ -78,9 +79,3 @@ def places_noted(node: Any) -> list[int | None]:
     """What :func:`note_places` kept."""
     found: list[int | None] = getattr(node, "_torchstone_places", [])
     return found
-
-
-def exchange_device(index: int) -> int:
-    """Sets the current CUDA device and returns the one before; a redirection replaces PyTorch's."""
-    exchanged: int = resolve("torch.cuda._exchange_device", _FEATURE)(index)
-    return exchanged
