@@ -1,6 +1,6 @@
 """What a user may get wrong: one clear error of ``torchstone.errors`` each, and nothing changed by it.
 
-Not here: files that are no artifact (``test_artifact``), plugins and devices
+Not here: files that are not artifacts (``test_artifact``), plugins and devices
 (``runtime``), the command line (``cli/test_errors``).
 """
 
@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone import files
+from optest import files
 from torchstone.errors import (
     ArtifactError,
     CaptureError,

@@ -4,7 +4,7 @@ One zip file holds ``module.stablehlo`` (portable bytecode), ``signature.json``
 and ``weights.safetensors``. Its members are stored, not compressed, so a file
 can claim no more than it holds. ``signature.json`` has the format version and
 the SHA-256 of the two others; reading checks every field of it, and executes
-nothing. Bytes that are no artifact are one :class:`ArtifactError`.
+nothing. Bytes that are not an artifact are one :class:`ArtifactError`.
 
 A weight whose dtype safetensors lacks (complex128, the 4-bit integers) is
 stored as bytes; ``signature.json`` has its real dtype.
@@ -31,10 +31,11 @@ import numpy
 import safetensors
 import safetensors.numpy
 
+from optest.files import NewFile
+
 from . import dtypes
 from .dtypes import DType
 from .errors import ArtifactError, ArtifactVersionError, UnsupportedDtype
-from .files import replacing
 from .shapes import Range, names_in
 from .trees import Tree
 
@@ -123,8 +124,8 @@ def save_artifact(path: str | Path, artifact: Artifact) -> Path:
     }
     members[SIGNATURE] = json.dumps(_describe(artifact.signature, weights, members), indent=1).encode()
     try:
-        with replacing(target) as file:
-            _write_zip(file, members)
+        with NewFile(target) as new:
+            _write_zip(new.file, members)
     except OSError as error:
         raise ArtifactError(
             f"cannot write the artifact {target}: {error.strerror or error}",
@@ -293,7 +294,7 @@ def _parse_json(content: bytes) -> dict[str, Any]:
     try:
         description = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise _Damage(f"{SIGNATURE} is no JSON") from error
+        raise _Damage(f"{SIGNATURE} is not JSON") from error
     version = _get(description, "format_version", int)
     if version > FORMAT_VERSION:
         raise ArtifactVersionError(
@@ -338,7 +339,7 @@ _KINDS: Mapping[type, tuple[str, ...]] = {InputSpec: get_args(InputKind), Output
 
 def _parse_spec(cls: type[Spec], entry: Any, symbols: Mapping[str, Any]) -> Spec:
     kind = _get(entry, "kind", str)
-    _require(kind in _KINDS[cls], f"{kind!r} is no kind of an {cls.__name__}")
+    _require(kind in _KINDS[cls], f"{kind!r} is not a kind of an {cls.__name__}")
     shape = _shape(_get(entry, "shape", list), symbols)
     target = entry.get("target")
     _require(target is None or isinstance(target, str), "target")
@@ -433,7 +434,7 @@ def _dtype(name: str) -> DType:
     try:
         return dtypes.by_name(name)
     except UnsupportedDtype as error:
-        raise _Damage(f"{name!r} is no dtype") from error
+        raise _Damage(f"{name!r} is not a dtype") from error
 
 
 Kind = TypeVar("Kind")

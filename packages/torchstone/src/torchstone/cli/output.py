@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from optest.console import stdout_for_data, write_data
-
-from ..files import replacing
+from optest.files import NewFile
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def write_whole(path: Path, content: bytes) -> None:
         write_data(content)
         return
     try:
-        with replacing(path) as file:
-            file.write(content)
+        with NewFile(path) as new:
+            new.file.write(content)
     except OSError as error:
         raise click.FileError(str(path), hint=error.strerror or str(error)) from error

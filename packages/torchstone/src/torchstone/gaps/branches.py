@@ -60,7 +60,7 @@ def scan_torch(modules: Container[str] | None = None, folder: Path | None = None
 
 
 def scan_source(source: str | bytes, module: str) -> list[Branch]:
-    """The places in one module's source; none where it is no Python (templates are shipped, too)."""
+    """The places in one module's source; none where it is not Python (templates are shipped, too)."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

@@ -23,8 +23,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from optest.files import read_whole
+
 from ..errors import GapsError
-from ..files import read_whole
 from .answers import GapKind
 
 FORMAT = 1
@@ -99,7 +100,7 @@ def parse_decisions(text: str, source: str) -> Decisions:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise GapsError(f"{source} is no TOML: {error}", hint="correct the line") from error
+        raise GapsError(f"{source} is not TOML: {error}", hint="correct the line") from error
     if table.get("format") != FORMAT:
         hint = f"begin it with format = {FORMAT}"
         raise GapsError(f"{source} has format {table.get('format')}, not {FORMAT}", hint=hint)
@@ -119,7 +120,7 @@ def _decision(entry: dict[str, Any], place: str) -> Decision:
         if name not in known:
             raise GapsError(f"{place}: unknown key {name}", hint=f"the keys are {', '.join(sorted(known))}")
         if not isinstance(value, str):
-            raise GapsError(f"{place}: {name} is no text")
+            raise GapsError(f"{place}: {name} is not text")
     for name in ("api", "note"):
         if not entry.get(name, "").strip():
             raise GapsError(f"{place} has no {name}", hint=f'add {name} = "…"')

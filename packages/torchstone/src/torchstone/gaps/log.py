@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optest.files import read_whole
+
 from ..errors import GapsError
-from ..files import read_whole
 from .answers import Gap, GapKind
 from .compare import Comparison
 from .decisions import Decisions, Severity
@@ -208,7 +209,7 @@ def _entry(
 
 
 def _was_open(old: Entry) -> bool:
-    """What was explained or accepted was no defect: when it is gone, nothing was fixed."""
+    """What was explained or accepted was not a defect: when it is gone, nothing was fixed."""
     return old.status in ("open", "planned", "fixed")
 
 
@@ -262,7 +263,7 @@ def _problems(
         if decision.status == "fixed" or not _was_read(decision.api, read):
             continue
         if not any(decisions.of(one.api, one.kind) is decision for one in present):
-            yield f"{decisions.source} decides {decision}, which is no gap: remove it, or mark it fixed"
+            yield f"{decisions.source} decides {decision}, which is not a gap: remove it, or mark it fixed"
 
 
 def load_entries(path: Path) -> dict[str, Entry]:
@@ -271,13 +272,13 @@ def load_entries(path: Path) -> dict[str, Entry]:
         found = json.loads(read_whole(path))
         if found["format"] != FORMAT or found["format_version"] != VERSION:
             raise GapsError(
-                f"{path} is no gap log of format {VERSION}", hint="write it with `torchstone gaps log`"
+                f"{path} is not a gap log of format {VERSION}", hint="write it with `torchstone gaps log`"
             )
         entries = [Entry(**one) for one in found["entries"]]
     except OSError as error:
         raise GapsError(f"cannot read the gap log {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GapsError(
-            f"{path} is no gap log: {error}", hint="write it with `torchstone gaps log`"
+            f"{path} is not a gap log: {error}", hint="write it with `torchstone gaps log`"
         ) from error
     return {one.id: replace(one, kind=GapKind(one.kind), severity=Severity(one.severity)) for one in entries}

@@ -70,7 +70,7 @@ def find_api(name: str) -> Api:
     scope = namespace.rpartition(".")[0] if inside else namespace
     found = read_surface([scope]).apis.get(name)
     if found is None:
-        raise GapsError(f"{name} is no public name of the installed PyTorch")
+        raise GapsError(f"{name} is not a public name of the installed PyTorch")
     return found
 
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from optest.files import read_whole
+
 from ..errors import GapsError, SnapshotError
-from ..files import read_whole
 from .branches import Branch, scan_torch
 from .signatures import Parameter, Signature
 from .surface import DEFAULT, Api, read_surface
@@ -58,15 +59,17 @@ def to_json(snapshot: Snapshot) -> str:
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """Raises :class:`SnapshotError` if the file is no snapshot or of another format version."""
+    """Raises :class:`SnapshotError` if the file is not a snapshot or of another format version."""
     try:
         found = json.loads(read_whole(path))
     except OSError as error:
         raise GapsError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise SnapshotError(f"{path} is no snapshot: it is not JSON ({error})", hint=_READ_AGAIN) from error
+        raise SnapshotError(
+            f"{path} is not a snapshot: it is not JSON ({error})", hint=_READ_AGAIN
+        ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise SnapshotError(f"{path} is no snapshot of an API surface", hint=_READ_AGAIN)
+        raise SnapshotError(f"{path} is not a snapshot of an API surface", hint=_READ_AGAIN)
     if found.get("format_version") != VERSION:
         raise SnapshotError(
             f"{path} has snapshot format {found.get('format_version')}; this Torchstone reads {VERSION}",

@@ -30,7 +30,7 @@ class Usage:
 
 
 def scan_usage(paths: Iterable[Path]) -> Usage:
-    """Counts over all Python files below ``paths``; one that is no Python 3 is counted as unreadable.
+    """Counts over all Python files below ``paths``; one that is not Python 3 is counted as unreadable.
 
     Raises :class:`GapsError` where a path does not exist.
     """

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from optest.files import read_whole
+
 from ..errors import ScriptError
-from ..files import read_whole
 
 
 class SiteKind(StrEnum):
@@ -66,7 +67,7 @@ _CUDA_ATTRIBUTES = frozenset({"is_cuda"})
 def scan_file(path: str | Path) -> list[CallSite]:
     """Every use of PyTorch in one file, in the order of the text.
 
-    Raises :class:`~torchstone.errors.ScriptError` where the file cannot be read or is no Python.
+    Raises :class:`~torchstone.errors.ScriptError` where the file cannot be read or is not Python.
     """
     try:
         content = read_whole(Path(path))
@@ -80,7 +81,7 @@ def scan_file(path: str | Path) -> list[CallSite]:
 def scan_source(content: bytes | str, path: str = "<string>") -> list[CallSite]:
     """Every use of PyTorch in a source text; ``path`` is what the sites and errors say.
 
-    Raises :class:`~torchstone.errors.ScriptError` where the text is no Python.
+    Raises :class:`~torchstone.errors.ScriptError` where the text is not Python.
     """
     try:
         text = content if isinstance(content, str) else importlib.util.decode_source(content)
@@ -88,11 +89,11 @@ def scan_source(content: bytes | str, path: str = "<string>") -> list[CallSite]:
     except SyntaxError as error:
         where = path if error.lineno is None else f"{path}, line {error.lineno},"
         raise ScriptError(
-            f"{where} is no Python: {error.msg}",
+            f"{where} is not Python: {error.msg}",
             hint="correct the syntax error; the file was not run",
         ) from None
     except (ValueError, RecursionError) as error:  # undecodable, a null byte; nested too deeply to parse
-        raise ScriptError(f"{path} is no Python: {error}", hint="give the path of a Python source") from None
+        raise ScriptError(f"{path} is not Python: {error}", hint="give the path of a Python source") from None
     scanner = _Scanner(path, text)
     try:
         scanner.visit(tree)
@@ -259,7 +260,7 @@ class _Scanner(ast.NodeVisitor):
         self._call_line = outer
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring is no use of what it mentions
+        if not isinstance(node.value, ast.Constant):  # a docstring is not a use of what it mentions
             self.visit(node.value)
 
     def visit_Constant(self, node: ast.Constant) -> None:

@@ -14,7 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ...files import replacing
+from optest.files import NewFile
+
 from ..installation import installed_versions
 from . import Entry, models, operators
 
@@ -76,8 +77,8 @@ def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> 
         },
     }
     found["summary"] = summary(found)
-    with replacing(path) as whole:
-        whole.write((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+    with NewFile(path) as new:
+        new.file.write((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
     journal.unlink()
     return found
 
