@@ -179,3 +179,13 @@ def test_every_decision_record_is_listed_and_short() -> None:
         lines = path.read_text("utf-8").splitlines()
         assert lines[0].startswith(f"# {number}. ")
         assert len(lines) <= 60, f"{path.name} is longer than a page"
+
+
+def test_the_readme_quotes_the_recorded_coverage() -> None:
+    page = (ROOT / "COVERAGE.md").read_text("utf-8")
+    covered, meant, partial = re.search(
+        r"(\d+) of (\d+) operators are fully covered \([\d.]+ %\), (\d+) partially", page
+    ).groups()  # type: ignore[union-attr]
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"{covered} of {meant} operators pass in every dtype" in readme
+    assert f"The other {partial} are listed" in readme
