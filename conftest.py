@@ -21,7 +21,7 @@ os.environ["TORCHSTONE_CACHE_DIR"] = _scratch.name
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A loaded machine is no failure, and a failure must come back when it is looked for.
+# A loaded machine is not a failure, and a failure must come back when it is looked for.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 

@@ -82,7 +82,7 @@ def scaffold(name: str, category: str, inputs: int, torch: str, root: Path = ROO
     """Write the files; which they are. Raises :class:`Refused`."""
     known = list(descriptors())
     if not name.isidentifier() or name in {one.name for one in known}:
-        raise Refused(f"{name!r} is taken, or is no name of a function")
+        raise Refused(f"{name!r} is taken, or is not a name of a function")
     modules = sorted(path.stem for path in (root / SOURCES / "operators" / "builtin").glob("[a-z]*.py"))
     if category not in modules or category == "build":
         raise Refused(f"there is no category {category!r}: it is one of {', '.join(modules)}")

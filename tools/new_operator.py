@@ -177,7 +177,7 @@ def scaffold(name: str, family: str, root: Path = ROOT) -> list[Path]:
     check(overload)
     written = [root / LOWERINGS / f"{family}.py", root / SAMPLES / f"{family}.py"]
     if not family.isidentifier():
-        raise Refused(f"{family!r} is no name of a module: families are {', '.join(lowering.families())}")
+        raise Refused(f"{family!r} is not a name of a module: families are {', '.join(lowering.families())}")
     if written[0].exists() and len(written[0].read_text("utf-8").splitlines()) > TOO_LONG - 20:
         raise Refused(f"lowering/aten/{family}.py is full: give a FAMILY of its own")
     called, taken = str(overload), dtype_set(taken_by_eager(overload))

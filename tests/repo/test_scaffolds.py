@@ -134,7 +134,7 @@ def test_a_built_in_takes_two_bodies_and_a_point(repo: Path, copy: Copy) -> None
         (("operator", "aten.hardsigmoidd"), "ATen has no operator hardsigmoidd; near it: hardsigmoid"),
         (("operator", "aten.sinc.nope"), "aten.sinc has no overload nope: default, out"),
         (("operator", "aten.sinc_.default"), "writes into its arguments"),
-        (("operator", "aten.channel_shuffle.default", "--family", "a-b"), "'a-b' is no name of a module"),
+        (("operator", "aten.channel_shuffle.default", "--family", "a-b"), "'a-b' is not a name of a module"),
         (("builtin", "relu", "activation"), "'relu' is taken"),
         (("builtin", "softclip", "nope"), "there is no category 'nope': it is one of activation, arithmetic"),
         (("builtin", "softclip", "activation"), "PyTorch has no softclip in torch or torch.nn.functional"),

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; what is no regular file keeps its place."""
+"""Files appear whole or not at all; what is not a regular file keeps its place."""
 
 from __future__ import annotations
 

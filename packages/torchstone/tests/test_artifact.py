@@ -291,7 +291,7 @@ def test_format_that_never_was(saved: Path, version: int) -> None:
 )
 def test_signature_that_is_no_signature(saved: Path, text: bytes) -> None:
     rewrite(saved, lambda members: {**members, "signature.json": text})
-    with pytest.raises(ArtifactError, match=r"signature\.json is no JSON|'format_version' is missing"):
+    with pytest.raises(ArtifactError, match=r"signature\.json is not JSON|'format_version' is missing"):
         load_artifact(saved)
 
 
@@ -320,11 +320,11 @@ for _ in range(300):
     ("change", "message"),
     [
         *[(put(key, value=DELETE), f"'{key}' is missing") for key in TOP_LEVEL],
-        (put("inputs", 0, "kind", value="secret"), "'secret' is no kind of an InputSpec"),
-        (put("inputs", 0, "kind", value="output"), "'output' is no kind of an InputSpec"),
-        (put("outputs", 0, "kind", value="input"), "'input' is no kind of an OutputSpec"),
+        (put("inputs", 0, "kind", value="secret"), "'secret' is not a kind of an InputSpec"),
+        (put("inputs", 0, "kind", value="output"), "'output' is not a kind of an InputSpec"),
+        (put("outputs", 0, "kind", value="input"), "'input' is not a kind of an OutputSpec"),
         (put("inputs", 0, "name", value=3), "'name' is missing or has the wrong type"),
-        (put("inputs", 0, "dtype", value="float33"), "'float33' is no dtype"),
+        (put("inputs", 0, "dtype", value="float33"), "'float33' is not a dtype"),
         (put("inputs", 0, "dtype", value="int32"), "weight 'layer.w' is not the int32[2, 3] of its input"),
         (put("inputs", 0, "shape", value=[3, 2]), "weight 'layer.w' is not the float32[3, 2] of its input"),
         (put("inputs", 0, "shape", value=[2, -3]), "-3 is not a dimension"),

@@ -16,7 +16,7 @@ class NewFile:
     """What takes the place of ``path``, all at once, when it is committed.
 
     Until then it is a file beside it, which :meth:`discard` removes; the mode of the file before
-    it stays. Links are followed. What is no regular file (a device, a pipe, ``/dev/stdout``) keeps
+    it stays. Links are followed. What is not a regular file (a device, a pipe, ``/dev/stdout``) keeps
     its place, and what is written goes straight into it. As a context manager it commits, or discards
     if the block raises. Raises ``OSError`` where ``path`` cannot be written.
     """

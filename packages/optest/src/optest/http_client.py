@@ -29,7 +29,7 @@ def problem_of(url: str, headers: Mapping[str, str] | None = None) -> str | None
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         if parts.username is not None:
             return "user and password do not belong into an address, but into a header"
-    except ValueError as error:  # brackets around no address, a port that is no number
+    except ValueError as error:  # brackets around no address, a port that is not a number
         return str(error)
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
         return "it is not an address like https://host:port/path"

@@ -84,7 +84,7 @@ def test_a_failing_launch_surfaces_stderr_and_exit_code(project: Path) -> None:
 
 
 def test_a_wrong_kernel_is_a_mismatch(project: Path) -> None:
-    """The pass above is no accident."""
+    """The pass above is not an accident."""
     script = project / "produce.py"
     script.write_text(script.read_text().replace("np.maximum", "np.minimum"))
     [case] = cases(project / "optest_plan.yaml")

@@ -163,7 +163,7 @@ WRONG_OUTPUTS: dict[str, tuple[str, str]] = {
         "has 20 bytes; float32 of shape [3, 4] has 48",
     ),
     "empty": ("import os; open('output/output0.bin', 'w')", "has 0 bytes"),
-    "a folder": ("import os; os.makedirs('output/output0.bin')", "output/output0.bin is no file"),
+    "a folder": ("import os; os.makedirs('output/output0.bin')", "output/output0.bin is not a file"),
 }
 
 
@@ -231,8 +231,8 @@ WRONG_SETTINGS: dict[str, tuple[Any, str]] = {
     "unknown key": ({"command": "x", "comand": "y"}, "'comand' was unexpected"),
     "open quote": ({"command": "run 'x"}, "cannot be split into words: No closing quotation"),
     "no program": ({"command": ["./no-such-program"]}, "cannot be started"),
-    "no folder": ({"command": ["true"], "workdir": "no/such/folder"}, "is no folder"),
-    "unknown field": ({"command": ["true", "{input0.shpae}"]}, "{input0.shpae} is no field of this case"),
+    "no folder": ({"command": ["true"], "workdir": "no/such/folder"}, "is not a folder"),
+    "unknown field": ({"command": ["true", "{input0.shpae}"]}, "{input0.shpae} is not a field of this case"),
     "unknown tensor": (
         {"command": ["true"], "inputs": [{"tensor": "input9", "path": "x"}]},
         "has no tensor 'input9'",

@@ -141,7 +141,7 @@ def test_a_case_is_replayed_from_the_ledger(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("this is no database, and longer than the header of one" * 20, "cannot be read"),
+        ("this is not a database, and longer than the header of one" * 20, "cannot be read"),
         (None, "cannot be made"),
     ],
 )

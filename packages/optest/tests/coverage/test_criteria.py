@@ -153,7 +153,7 @@ def test_what_is_skipped_throughout_meets_no_criterion(recorder: Any) -> None:
 
 
 def test_an_edge_case_of_a_dtype_that_is_not_there_is_none(recorder: Any) -> None:
-    """What is missing is the dtype, which is no major one, until anything of it passes."""
+    """What is missing is the dtype, which is not a major one, until anything of it passes."""
     empty = recorder.case("add", "complex32", sample=1, shapes={"input": (0,)}, status=Status.UNSUPPORTED)
     for _ in range(2):
         recorder.run([*recorder.operator("add"), empty])

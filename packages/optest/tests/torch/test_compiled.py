@@ -73,7 +73,7 @@ def test_inductor_on_every_operator(op: str) -> None:
 
 
 def test_a_wrong_compiler_is_found_out() -> None:
-    """The passes above are no accident: a backend that compiles something else mismatches."""
+    """The passes above are not accidents: a backend that compiles something else mismatches."""
 
     def negating(graph: torch.fx.GraphModule, inputs: object) -> object:
         return lambda *values: tuple(-one for one in graph.forward(*values))

@@ -50,8 +50,8 @@ def test_an_exported_program_is_a_model_too(tmp_path: Path) -> None:
         ("optest_called_model:broken", "raised RuntimeError"),
         ("optest_called_model:none", "gives no model"),
         ("optest_called_model:missing", "gives no model"),
-        ("optest_called_model", "is no model"),
-        ("missing.pt2", "is no program of torch.export"),
+        ("optest_called_model", "is not a model"),
+        ("missing.pt2", "is not a program of torch.export"),
     ],
 )
 def test_what_is_no_model(model: str, told: str) -> None:

@@ -131,7 +131,7 @@ class FallbackRefused(TorchstoneError):
 
 
 class ArtifactError(TorchstoneError):
-    """A file is no artifact, or it is truncated, tampered with or of another version."""
+    """A file is not an artifact, or it is truncated, tampered with or of another version."""
 
 
 class ArtifactVersionError(ArtifactError):
@@ -184,7 +184,7 @@ class GapsError(TorchstoneError):
 
 
 class SnapshotError(GapsError):
-    """A file is no snapshot of an API surface, or it has another format version."""
+    """A file is not a snapshot of an API surface, or it has another format version."""
 
 
 class BufferDeleted(EngineError):

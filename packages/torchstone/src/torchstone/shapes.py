@@ -38,7 +38,7 @@ _NO_VALUE = (SyntaxError, KeyError, TypeError, ArithmeticError, ValueError, Recu
 
 
 def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
-    """The value of a dimension. Raises :class:`ArtifactError` for what is no such expression."""
+    """The value of a dimension. Raises :class:`ArtifactError` for what is not such an expression."""
     if isinstance(expression, int):
         return expression
     try:
@@ -48,7 +48,7 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
 
 
 def names_in(expression: str) -> set[str]:
-    """The symbols of a dimension; none for what is no expression, which :func:`evaluate` refuses."""
+    """The symbols of a dimension; none for what is not an expression, which :func:`evaluate` refuses."""
     try:
         tree = ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

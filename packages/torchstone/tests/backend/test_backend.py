@@ -447,7 +447,7 @@ class TestOptions:
         assert ConfigError.__name__ in str(caught.value)
 
     def test_wrong_type(self) -> None:
-        with pytest.raises(Exception, match="option fallback='no' is no bool"):
+        with pytest.raises(Exception, match="option fallback='no' is not a bool"):
             compiled(lambda x: x + 1, {"fallback": "no"})(torch.ones(1))
 
 

@@ -95,7 +95,7 @@ def test_one_hot_needs_a_bound() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 2.5])
 def test_a_bound_is_a_positive_integer(size: Any) -> None:
-    with pytest.raises(CaptureError, match="is no positive integer"), torchstone.bounds(classes=size):
+    with pytest.raises(CaptureError, match="is not a positive integer"), torchstone.bounds(classes=size):
         pass
 
 

@@ -77,7 +77,9 @@ def test_a_decision_settles_a_gap() -> None:
 
 def test_a_decision_about_nothing_is_a_problem() -> None:
     found = log(gap("torch.cuda.b", why="x"), decisions=ACCEPTED)
-    assert found.problems == ("gaps.toml decides torch.cuda.a, which is no gap: remove it, or mark it fixed",)
+    assert found.problems == (
+        "gaps.toml decides torch.cuda.a, which is not a gap: remove it, or mark it fixed",
+    )
 
 
 def test_a_decision_about_another_kind_is_about_nothing() -> None:
@@ -152,7 +154,7 @@ def test_a_fixed_gap_without_a_test_is_a_problem(tmp_path: Path) -> None:
 def test_what_is_no_log_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     path.write_text(text)
-    with pytest.raises(GapsError, match="is no gap log"):
+    with pytest.raises(GapsError, match="is not a gap log"):
         load_entries(path)
 
 
@@ -204,14 +206,14 @@ def test_uses_are_counted_in_real_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("format = [", "is no TOML"),
+        ("format = [", "is not TOML"),
         ("", "has format None, not 1"),
         ("format = 2", "has format 2, not 1"),
         ("format = 1\n[gaps]\n", "has an unknown table gaps"),
         ('format = 1\n[[gap]]\napi = "a"', "entry 1 has no note"),
         ('format = 1\n[[gap]]\nnote = "a"', "entry 1 has no api"),
         ('format = 1\n[[gap]]\napi = "a"\nnote = " "', "entry 1 has no note"),
-        ('format = 1\n[[gap]]\napi = "a"\nnote = 1', "entry 1: note is no text"),
+        ('format = 1\n[[gap]]\napi = "a"\nnote = 1', "entry 1: note is not text"),
         ('format = 1\n[[gap]]\napi = "a"\nnote = "b"\nwhy = "c"', "entry 1: unknown key why"),
         ('format = 1\n[[gap]]\napi = "a"\nnote = "b"\nkind = "odd"', "entry 1: 'odd' is not a valid GapKind"),
         ('format = 1\n[[gap]]\napi = "a"\nnote = "b"\nstatus = "done"', "entry 1: status 'done'"),

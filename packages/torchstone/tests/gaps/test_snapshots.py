@@ -53,9 +53,9 @@ def damaged(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no snapshot: it is not JSON"),
-        ("[]", "is no snapshot of an API surface"),
-        ('{"format": "torchstone-gap-log"}', "is no snapshot of an API surface"),
+        ("", "is not a snapshot: it is not JSON"),
+        ("[]", "is not a snapshot of an API surface"),
+        ('{"format": "torchstone-gap-log"}', "is not a snapshot of an API surface"),
         (damaged(format_version=2), "has snapshot format 2; this Torchstone reads 1"),
         (damaged(apis=[{"kind": "function"}]), "is damaged: KeyError: 'name'"),
         (damaged(apis=[1]), "is damaged: "),

@@ -84,7 +84,9 @@ def without_a_module() -> Any:
     ],
 )
 def test_what_is_no_function_of_a_module(function: Any) -> None:
-    message = r"cannot be a lowering: it is no Python function defined in a module\n  next: write a function"
+    message = (
+        r"cannot be a lowering: it is not a Python function defined in a module\n  next: write a function"
+    )
     for register in (lowers(aten.relu.default, into=Registry()), lowers_higher_order(cond, into=Registry())):
         with pytest.raises(LoweringDefinitionError, match=message):
             register(function)

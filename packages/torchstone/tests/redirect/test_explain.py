@@ -98,7 +98,7 @@ def test_what_other_code_was_redirected_is_told_too(tmp_path: Path) -> None:
 
 def test_the_command(script: Path) -> None:
     done = CliRunner().invoke(cli, ["redirect", "explain", "--target", "cpu", str(script), "--", "--never"])
-    assert done.exit_code == 1  # the private call is no part of the redirection
+    assert done.exit_code == 1  # the private call is not part of the redirection
     assert "AttributeError" in done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"{script} on cpu (run, exit code 1)"
@@ -148,7 +148,7 @@ def test_a_module(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_script_that_is_no_python(tmp_path: Path, source: str) -> None:
     path = tmp_path / "train.py"
     path.write_text(source)
-    with pytest.raises(ScriptError, match="is no Python"):
+    with pytest.raises(ScriptError, match="is not Python"):
         explain(Program(str(path)), (), CPU, run=False)
 
 

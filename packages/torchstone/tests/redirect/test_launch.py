@@ -297,7 +297,7 @@ def test_a_module_that_cannot_be_run(name: str) -> None:
 
 
 def test_a_relative_name_is_no_module() -> None:
-    with pytest.raises(ScriptError, match=r"'\.train' is no module that can be run"):
+    with pytest.raises(ScriptError, match=r"'\.train' is not a module that can be run"):
         run(Program(".train", is_module=True), (), CPU)
 
 

@@ -1,4 +1,4 @@
-"""The static scan: aliases, scopes, methods, strings, positions, and files that are no Python."""
+"""The static scan: aliases, scopes, methods, strings, positions, and files that are not Python."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ def test_star_imports_are_reported() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"def f(:\n", "broken.py, line 1, is no Python: invalid syntax"),
-        (b"print 'python 2'\n", "broken.py, line 1, is no Python: Missing parentheses"),
-        (b"x = '\xff'\n", "broken.py is no Python: invalid or missing encoding"),
-        (b"x = 1\0\n", "broken.py is no Python: source code string cannot contain null bytes"),
-        (b"# coding: klingon\n", "is no Python: unknown encoding: klingon"),
-        (b"x = 1" + b"+1" * 20_000, "broken.py is (no Python: .*recursion|nested too deeply)"),
+        (b"def f(:\n", "broken.py, line 1, is not Python: invalid syntax"),
+        (b"print 'python 2'\n", "broken.py, line 1, is not Python: Missing parentheses"),
+        (b"x = '\xff'\n", "broken.py is not Python: invalid or missing encoding"),
+        (b"x = 1\0\n", "broken.py is not Python: source code string cannot contain null bytes"),
+        (b"# coding: klingon\n", "is not Python: unknown encoding: klingon"),
+        (b"x = 1" + b"+1" * 20_000, "broken.py is (not Python: .*recursion|nested too deeply)"),
     ],
 )
 def test_a_file_that_is_no_python_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:

@@ -76,8 +76,8 @@ def test_wrong_number_of_names() -> None:
         (numpy.ones(6, numpy.float32), "argument 1 (right) must be float32[2, 3], found float32[6]"),
         (numpy.ones((2, 3, 1), numpy.float32), "found float32[2, 3, 1]"),
         (numpy.ones(3, numpy.complex64), "found complex64[3]"),
-        ([[1.0]], "list is no array"),
-        (1.0, "float is no array"),
+        ([[1.0]], "list is not an array"),
+        (1.0, "float is not an array"),
     ],
 )
 def test_mismatch_names_the_argument(argument: Any, message: str) -> None:

@@ -71,10 +71,13 @@ def test_composites_and_chlo_in_every_form(engine: str, form: Callable[[str], by
     [
         (b"", "has no function @main"),
         ("module {}", "has no function @main"),
-        (b"\x89PNG not a module", "these 17 bytes are no StableHLO module"),
-        ("func.func @main(", "these 16 bytes are no StableHLO module"),
-        (as_portable(COMPOSITE)[:-40], "are no StableHLO module"),
-        ("func.func @main(%x: i32) { return }", "argument or result of type i32, which is no ranked tensor"),
+        (b"\x89PNG not a module", "these 17 bytes are not a StableHLO module"),
+        ("func.func @main(", "these 16 bytes are not a StableHLO module"),
+        (as_portable(COMPOSITE)[:-40], "are not a StableHLO module"),
+        (
+            "func.func @main(%x: i32) { return }",
+            "argument or result of type i32, which is not a ranked tensor",
+        ),
         (DYNAMIC, "argument 0 of @main has a dynamic shape: tensor<?x4xf32>\n  next: specialise"),
     ],
 )

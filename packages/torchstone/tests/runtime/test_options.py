@@ -125,8 +125,8 @@ def test_buffers_go_from_engine_to_engine() -> None:
     ("device", "message"),
     [
         ("cpu:1", "there is no device 'cpu:1'\n  next: devices of this platform: cpu:0"),
-        ("cpu:x", "'cpu:x' is no device name"),
-        ("cpu:-1", "'cpu:-1' is no device name"),
+        ("cpu:x", "'cpu:x' is not a device name"),
+        ("cpu:-1", "'cpu:-1' is not a device name"),
         ("abacus", "there is no platform 'abacus'"),
         ("abacus:3", "there is no platform 'abacus'"),
     ],

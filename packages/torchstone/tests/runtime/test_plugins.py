@@ -1,4 +1,4 @@
-"""Finding devices: files that are no PJRT plugin, plugins that do not start, and what is listed."""
+"""Finding devices: files that are not PJRT plugins, plugins that do not start, and what is listed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_files_that_are_no_library(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("not a library")
     cases = {
         tmp_path / "missing.so": "it does not exist",
-        tmp_path: "it is no file",
+        tmp_path: "it is not a file",
         tmp_path / "text.so": "file too short|invalid ELF header",
     }
     for path, message in cases.items():

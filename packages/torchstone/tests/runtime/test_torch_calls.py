@@ -75,7 +75,7 @@ def test_result_is_the_callers_own() -> None:
         (torch.ones(2, 3, dtype=torch.int32), "argument 1 (right) must be float32[2, 3], found int32[2, 3]"),
         (torch.ones(3, 2), "argument 1 (right) must be float32[2, 3], found float32[3, 2]"),
         (torch.ones(6), "found float32[6]"),
-        (1.0, "float is no array"),
+        (1.0, "float is not an array"),
     ],
 )
 def test_mismatch_after_good_calls(tensor: Any, message: str) -> None:

@@ -54,9 +54,9 @@ def test_process_without_torch(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == [
         "pjrt [0, 2, 4, 6]",
-        "list is no array",
+        "list is not an array",
         "reference [0, 2, 4, 6]",
-        "list is no array",
+        "list is not an array",
         "[0, 1, 2, 3]",
         "False",
     ], done.stderr

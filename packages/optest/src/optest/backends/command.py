@@ -80,7 +80,7 @@ class CommandDriver(BackendDriver):
             fields = _fields(case, given + wanted, workdir, description)
             sources = [_place(one, workdir, fields) for one in given]
             targets = [_place(one, workdir, fields) for one in wanted]
-            for target in targets:  # an old file is no output
+            for target in targets:  # an old file is not an output
                 make_room(target)
             contents = [
                 stored(array, one.dtype, one.tensor) for one, array in zip(given, inputs, strict=True)
@@ -141,7 +141,7 @@ def _workdir(settings: Mapping[str, Any], scratch: str) -> Iterator[Path]:
         return
     folder = Path(settings["workdir"]).resolve()
     if not folder.is_dir():
-        raise UsageError(f"the workdir {folder} is no folder", "workdir is relative to the plan's folder")
+        raise UsageError(f"the workdir {folder} is not a folder", "workdir is relative to the plan's folder")
     locks = Path(tempfile.gettempdir(), f"optest-locks-{os.getuid()}")
     locks.mkdir(mode=0o700, exist_ok=True)
     with (locks / hashlib.sha256(bytes(folder)).hexdigest()[:32]).open("w") as lock:
@@ -180,7 +180,7 @@ def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
     if workdir.resolve() not in path.resolve().parents:
         raise UsageError(
             f"the file of {one.tensor}, {one.path!r}, is not inside the workdir: there it could replace "
-            "a file that is no tensor",
+            "a file that is not a tensor",
             "give a path relative to the workdir, or another workdir",
         )
     return path
@@ -197,7 +197,7 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
         name = match[1]
         head, dot, _ = name.partition(".")
         if dot and name not in fields and head in heads:
-            raise UsageError(f"{match[0]} is no field of this case; there are {listing(fields, limit=60)}")
+            raise UsageError(f"{match[0]} is not a field of this case; there are {listing(fields, limit=60)}")
         return fields.get(name, match[0])
 
     return _FIELD.sub(value, text)

@@ -45,7 +45,7 @@ class BackendManager:
         """Add ``driver``. Raises :class:`RegistrationError` if it is none or its name is taken."""
         if isinstance(driver, type) or not isinstance(driver, BackendDriver):
             raise RegistrationError(
-                f"{driver!r} is no driver",
+                f"{driver!r} is not a driver",
                 "register an instance: backend_manager.register(MyBackend())",
             )
         for field in ("kind", "name"):

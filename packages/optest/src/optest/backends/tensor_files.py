@@ -95,7 +95,7 @@ def read(path: Path, dtype: str, shape: Sequence[int], place: str) -> Array:
     if not path.exists():
         raise BadOutput(f"{place} was not written: there is no file {path}")
     if not path.is_file():
-        raise BadOutput(f"{place} is no file: {path}")
+        raise BadOutput(f"{place} is not a file: {path}")
     try:
         _check_size(path.stat().st_size, dtype, shape, place)  # before a file of any size is read
         return restored(path.read_bytes(), dtype, shape, place)

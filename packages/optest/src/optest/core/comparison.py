@@ -187,7 +187,7 @@ class TreeComparison:
 
     ``leaves`` pairs each array's path (``"[0]['weight']"``, ``""`` for a bare
     array) with its comparison; ``differences`` are places where the trees
-    themselves, or leaves that are no arrays, differ.
+    themselves, or leaves that are not arrays, differ.
     """
 
     leaves: tuple[tuple[str, Comparison], ...]

@@ -143,7 +143,7 @@ class _Facts:
 
     def judge(self, item: Item) -> ItemResult:
         if item.device and self._evidence.kind not in self._plan.backend.device_kinds:
-            why = f"{self._evidence.backend} is no device; it applies once a device is recorded"
+            why = f"{self._evidence.backend} is not a device; it applies once a device is recorded"
             return ItemResult(item.text, State.NOT_APPLICABLE, (why,))
         state, detail = self._methods[type(item)](item)
         return ItemResult(item.text, state, tuple(detail))

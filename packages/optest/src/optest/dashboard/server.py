@@ -219,7 +219,7 @@ async def _body(request: Request, most: int) -> bytes | None:
                 return None
             parts.append(part)
     except ClientDisconnect:
-        return b""  # half a body is no JSON; nobody is there to be told
+        return b""  # half a body is not JSON; nobody is there to be told
     return b"".join(parts)
 
 

@@ -31,7 +31,7 @@ class Difference:
     """From ``run_a`` to ``run_b``.
 
     ``newly_failing`` includes failing cases that the first run did not have. ``other``
-    are changes between statuses that are no failures, such as passed to unsupported.
+    are changes between statuses that are not failures, such as passed to unsupported.
     ``only_a`` and ``only_b`` count cases that one run alone has.
     ``warnings``: the runs were recorded with different versions of something.
     """

@@ -44,7 +44,7 @@ class AttributeSpec:
 
     ``type`` may be int, float, bool, str or list (of whatever the operator says in
     ``doc``), or several of them; ``type(None)`` among them allows None. An int is
-    taken where a float is asked for, and becomes one; a bool is no int.
+    taken where a float is asked for, and becomes one; a bool is not an int.
     """
 
     type: type | Types

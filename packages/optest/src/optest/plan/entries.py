@@ -229,7 +229,7 @@ class Entry:
                 yield _checked(descriptor, setup.shapes, {**setup.attributes, **one}, setup.note)
                 some = True
             except (AttributeMismatch, ShapeError) as error:
-                if not one:  # the setup itself is wrong: that is no user's choice
+                if not one:  # the setup itself is wrong: that is not a user's choice
                     raise
                 refused = error
         if not some and refused is not None and self.strict:

@@ -67,7 +67,7 @@ class TorchCompile(TorchDriver):
 
         from .internals import GraphBreak
 
-        torch.compiler.reset()  # one case's guards and limits are no business of the next
+        torch.compiler.reset()  # one case's guards and limits must not reach the next
         compiled = torch.compile(call, backend=self.backend, fullgraph=True, dynamic=False)
 
         def run(*inputs: Any) -> Any:

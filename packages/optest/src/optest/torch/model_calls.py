@@ -54,7 +54,7 @@ def count_calls(model: str) -> Counter[str]:
 def _made(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     module, _, function = model.partition(":")
     if not function:
-        raise UsageError(f"{model!r} is no model", _HINT)
+        raise UsageError(f"{model!r} is not a model", _HINT)
     here = str(Path.cwd())
     added = here not in sys.path
     if added:
@@ -80,7 +80,7 @@ def _exported(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         program = torch.export.load(model)
     except Exception as error:
-        raise UsageError(f"{model} is no program of torch.export: {error}", _HINT) from error
+        raise UsageError(f"{model} is not a program of torch.export: {error}", _HINT) from error
     if program.example_inputs is None:
         raise UsageError(f"{model} has no example inputs", "export it with them")
     args, kwargs = program.example_inputs
@@ -107,6 +107,6 @@ def _watch() -> Any:
 
 
 def _operator_name(func: Any) -> str | None:
-    """``aten.add.Tensor``, which exported programs call, as ``torch.add``; None for what is no operator."""
+    """``aten.add.Tensor``, which exported programs call, as ``torch.add``; None for other functions."""
     packet = getattr(func, "overloadpacket", None)
     return None if packet is None else f"torch.{packet.__name__}"

@@ -25,7 +25,7 @@ WRONG, RAISES, SEGFAULT, ABORT, HANG, LOCKED_HANG, NO_MEMORY, LEAVES, EXITS, FLA
     101, 113
 )
 FORM = 120
-"""Returns something that is no tuple of arrays."""
+"""Returns something that is not a tuple of arrays."""
 
 
 def segfault() -> None:

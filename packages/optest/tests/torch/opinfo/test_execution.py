@@ -263,7 +263,7 @@ def test_errors_must_be_raised_with_eagers_type_and_message() -> None:
 
 
 def test_a_call_that_must_raise_runs_alone_and_may_give_any_number_of_results() -> None:
-    """A wrong number of results is no error of the backend's that a message could match."""
+    """A wrong number of results is not an error of the backend's that a message could match."""
     ran: list[int] = []
 
     def at_once(calls: Sequence[Call]) -> tuple[list[list[Any]], Answer]:

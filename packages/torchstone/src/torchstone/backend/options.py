@@ -43,6 +43,6 @@ class Options:
                 )
             wanted = type(defaults[name])
             if type(value) is not wanted:
-                raise ConfigError(f"option {name}={value!r} is no {wanted.__name__}")
+                raise ConfigError(f"option {name}={value!r} is not a {wanted.__name__}")
             defaults[name] = value
         return cls(**defaults)

@@ -39,7 +39,7 @@ def _is_view(target: Any) -> bool:
 
 
 def views(node: Node) -> list[Node]:
-    """``node`` and the views that it is made from, the first of them first; empty if it is no view."""
+    """``node`` and the views that it is made from, the first of them first; empty if it is not a view."""
     chain: list[Node] = []
     source = viewed(node)
     while source is not None:

@@ -107,7 +107,7 @@ def capture(
             )
     except TorchstoneError:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever tracing raises, it is no program
+    except Exception as error:  # noqa: BLE001  # whatever tracing raises, it is not a program
         name = (
             type(model).__name__
             if isinstance(model, torch.nn.Module)

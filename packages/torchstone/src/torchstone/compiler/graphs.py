@@ -90,7 +90,7 @@ def is_inplace_view(target: Any) -> bool:
 
 
 def _as_view(target: Any) -> OpOverload | None:
-    """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is no view in place."""
+    """``aten.squeeze.dim`` for ``aten.squeeze_.dim``; None for what is not a view in place."""
     if not is_inplace_view(target):
         return None
     packet = getattr(torch.ops.aten, schema_of(target).name.removeprefix("aten::").removesuffix("_"), None)

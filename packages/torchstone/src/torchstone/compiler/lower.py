@@ -83,13 +83,13 @@ class _Walker:
                     self.values[node] = self._call(node)
             elif node.op == "output":
                 results = [self._argument(leaf) for leaf in flattened(node.args[0])]
-                return [result for result in results if isinstance(result, Value)]  # sizes are no results
+                return [result for result in results if isinstance(result, Value)]  # sizes are not results
         raise LoweringBug("the graph has no output")
 
     def _placeholder(self, node: Node, feed: Iterator[Value]) -> Any:
         if node.name in self.baked:
             return constant_of(self.baked[node.name])
-        # A symbolic number is no argument: it is computed from the arguments' shapes.
+        # A symbolic number is not an argument: it is computed from the arguments' shapes.
         return next(feed) if isinstance(node.meta.get("val"), torch.Tensor) else node.meta.get("val")
 
     def _attribute(self, node: Node) -> Any:

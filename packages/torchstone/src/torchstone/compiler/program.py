@@ -173,7 +173,7 @@ class _Builder:
         self.outputs, self.output_tree = self._outputs(nodes)
 
     def _check_numbers(self, leaves: Sequence[Tree]) -> None:
-        """Raises where a Python number among the inputs is dynamic and is no size of a tensor."""
+        """Raises where a Python number among the inputs is dynamic and is not a size of a tensor."""
         sizes = {dim for spec in self.inputs for dim in spec.shape}
         for name, leaf in zip(self.exported.graph_signature.user_inputs, leaves, strict=True):
             if "dim" in leaf and leaf["dim"] not in sizes:

@@ -74,7 +74,7 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     if isinstance(target, HigherOrderOperator):
         return None if target in registry else "this higher-order operator has no lowering"
     if not isinstance(target, OpOverload):
-        return "this is no operator"
+        return "this is not an operator"
     if _makes_unknown_size(node):
         return "the size of its result depends on the values of its inputs; a program's shapes do not"
     lowering = registry.get(target)

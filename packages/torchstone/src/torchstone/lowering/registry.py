@@ -197,7 +197,7 @@ def lowers(
     An overload that this PyTorch lacks is left out, and so is one of Torchstone's own lowerings whose
     schema an untested PyTorch has changed; ``Registry.unavailable`` says why.
 
-    Raises :class:`LoweringDefinitionError` if it is no Python function of a module, if its
+    Raises :class:`LoweringDefinitionError` if it is not a Python function of a module, if its
     parameters are not the schema's, if it does not use one, or if an overload is registered twice.
     """
 
@@ -275,7 +275,7 @@ def _family(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None)
     if not isinstance(inspect.unwrap(function), types.FunctionType) or not module:
         raise LoweringDefinitionError(
-            f"{function!r} cannot be a lowering: it is no Python function defined in a module",
+            f"{function!r} cannot be a lowering: it is not a Python function defined in a module",
             hint="write a function with def, or wrap yours in one",
         )
     return str(module).rpartition(".")[2]

@@ -122,7 +122,7 @@ def explain(
 
     After a run the modules of its own folder that it imported are scanned too; a module (``-m``) is found
     only so, if something in it was redirected. What the program prints goes to stderr. Raises
-    :class:`~torchstone.errors.ScriptError` where there is no such program or it is no Python, and what
+    :class:`~torchstone.errors.ScriptError` where there is no such program or it is not Python, and what
     :class:`~.context.redirected` raises.
     """
     options = options or Options()

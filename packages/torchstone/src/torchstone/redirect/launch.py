@@ -176,7 +176,7 @@ def _preserved() -> Iterator[None]:
 def _check_module(name: str) -> None:
     if name.startswith("."):
         raise ScriptError(
-            f"{name!r} is no module that can be run", hint="give its name from the top package on"
+            f"{name!r} is not a module that can be run", hint="give its name from the top package on"
         )
     try:
         spec = importlib.util.find_spec(name)

@@ -107,7 +107,7 @@ class Scope:
         return found
 
     def index_of_device(self, device: torch.device) -> int | None:
-        """The CUDA index of a device of the target; None for what is no device of CUDA's here."""
+        """The CUDA index of a device of the target; None for what is not a device of CUDA's here."""
         if self.tracks:
             place = places.place_of_device(device)
             return None if place == places.HOST else place

@@ -138,7 +138,8 @@ def _parse(asked: str) -> tuple[str, int | None]:
     kind, colon, index = asked.partition(":")
     if colon and not index.isdecimal():
         raise RedirectTargetError(
-            f"target {asked!r} is no device", hint="write a device type with an optional index, like 'mps:0'"
+            f"target {asked!r} is not a device",
+            hint="write a device type with an optional index, like 'mps:0'",
         )
     return kind, int(index) if colon else None
 
@@ -149,7 +150,7 @@ def _named(kind: str, index: int | None) -> Target:
     known = known_types()
     if kind not in known:
         raise RedirectTargetError(
-            f"target {kind!r} is no device type that this PyTorch knows",
+            f"target {kind!r} is not a device type that this PyTorch knows",
             hint=f"use auto or one of: {', '.join(known)} (a backend's own name: import the backend first)",
         )
     count = 1 if kind == "cpu" else _count(torch.get_device_module(kind))

@@ -70,7 +70,7 @@ def machine(client: Any, device: Any) -> str:
 
 @functools.cache
 def _cpu_features() -> str:
-    """The CPU's instruction set extensions, so that a shared home directory is no trap."""
+    """The CPU's instruction set extensions, so that a shared home directory is not a trap."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             return next((line for line in lines if line.startswith(("flags", "Features"))), "")
@@ -153,7 +153,9 @@ def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str
     result: list[tuple[tuple[int | None, ...], str]] = []
     for type_ in types:
         if not isinstance(type_, ir.RankedTensorType):
-            raise EngineError(f"@main has an argument or result of type {type_}, which is no ranked tensor")
+            raise EngineError(
+                f"@main has an argument or result of type {type_}, which is not a ranked tensor"
+            )
         shape = tuple(
             None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)
         )

@@ -143,7 +143,7 @@ def import_array(device: Device, array: Any) -> Buffer:
     if hasattr(array, "__dlpack__"):
         return _import_dlpack(device, array)
     raise InputMismatch(
-        f"{type(array).__name__} is no array",
+        f"{type(array).__name__} is not an array",
         hint="pass a NumPy array, a torch tensor, a Buffer, or an object with __dlpack__",
     )
 

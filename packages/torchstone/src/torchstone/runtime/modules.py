@@ -32,7 +32,7 @@ def read(module: bytes | str, *, donate: Iterable[int] = ()) -> Module:
     """Parse a portable artifact, MLIR bytecode or MLIR text.
 
     ``donate`` marks arguments as donated. Raises :class:`EngineError` where the
-    bytes are no module, ``@main`` is missing, or a dimension is dynamic.
+    bytes are not a module, ``@main`` is missing, or a dimension is dynamic.
     """
     context = _jaxlib.make_context()
     with context:
@@ -114,7 +114,7 @@ def _parse(module: bytes, context: object) -> object:
         return _jaxlib.parse(module, context)
     except Exception as error:  # jaxlib raises MLIRError, ValueError or its own runtime error
         raise EngineError(
-            f"these {len(module)} bytes are no StableHLO module: {_first_line(error)}",
+            f"these {len(module)} bytes are not a StableHLO module: {_first_line(error)}",
             hint="pass a portable StableHLO artifact, MLIR bytecode or MLIR text",
         ) from error
 

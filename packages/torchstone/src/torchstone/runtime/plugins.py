@@ -28,7 +28,7 @@ _lock = threading.RLock()
 EMBEDDED = "cpu"
 
 # Runs in a child process: loading a library runs its constructors, and one that
-# is no plugin may do anything there. The fields are those of PJRT_Api in
+# is not a plugin may do anything there. The fields are those of PJRT_Api in
 # xla/pjrt/c/pjrt_c_api.h: size, extensions, then a version of the same form.
 _PROBE = """\
 import ctypes, json, sys
@@ -73,7 +73,7 @@ def open_device(device: str, plugin: str = "") -> tuple[Any, Device]:
     name, _, suffix = device.partition(":")
     if suffix and not suffix.isdecimal():
         raise DeviceNotFound(
-            f"{device!r} is no device name", hint="use platform or platform:index, as in cuda:1"
+            f"{device!r} is not a device name", hint="use platform or platform:index, as in cuda:1"
         )
     client, embedded = _find_client(name, plugin)
     platform = name or client.platform
@@ -105,7 +105,7 @@ def probe_library(path: str) -> tuple[int, int]:
     """
     file = Path(path)
     if not file.is_file():
-        what = "it is no file" if file.exists() else "it does not exist"
+        what = "it is not a file" if file.exists() else "it does not exist"
         raise PluginError(f"cannot load the PJRT plugin {path}: {what}", hint=_PLUGIN_HINT)
     try:
         probe = subprocess.run(

@@ -19,7 +19,7 @@ def _shape(query: Shape, key: Shape, value: Shape, *, enable_gqa: bool = False, 
     heads = key[:-2]
     if enable_gqa:
         need(len(query) > 2 and len(key) > 2, "grouped attention needs a dimension of heads")
-        need(key[-3] > 0 and query[-3] % key[-3] == 0, f"{query[-3]} heads are no multiple of {key[-3]}")
+        need(key[-3] > 0 and query[-3] % key[-3] == 0, f"{query[-3]} heads are not a multiple of {key[-3]}")
         heads = (*heads[:-1], query[-3])
     return (*broadcast(query[:-2], heads), query[-2], value[-1])
 

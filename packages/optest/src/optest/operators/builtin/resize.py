@@ -103,7 +103,7 @@ def _grid_shape(inputs: Shape, grid: Shape, **attributes: Any) -> Shape:
 def _shuffled(shape: Shape, *, upscale_factor: int) -> Shape:
     need(len(shape) >= 3, f"{list(shape)} must be [..., channels, height, width]")
     square = upscale_factor**2
-    need(shape[-3] % square == 0, f"{shape[-3]} channels are no multiple of {square}")
+    need(shape[-3] % square == 0, f"{shape[-3]} channels are not a multiple of {square}")
     return (*shape[:-3], shape[-3] // square, shape[-2] * upscale_factor, shape[-1] * upscale_factor)
 
 

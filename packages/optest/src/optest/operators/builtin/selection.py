@@ -19,7 +19,7 @@ def _diagonal(shape: Shape, *, offset: int, dim1: int, dim2: int) -> Shape:
 
 
 def _embedded(shape: Shape, *, offset: int, dim1: int, dim2: int) -> Shape:
-    need(bool(shape), "a scalar is no diagonal; the input needs one dimension at least")
+    need(bool(shape), "a scalar is not a diagonal; the input needs one dimension at least")
     first, second = sorted(axes((dim1, dim2), len(shape) + 1))
     sizes, side = list(shape[:-1]), shape[-1] + abs(offset)
     sizes.insert(first, side)

@@ -2,7 +2,7 @@
 
 :func:`capture_rule` registers one; :func:`replacing` puts all of them in force for
 a block. Where a result's size depends on values, a rule pads it to a size that
-the user declares with :func:`bounds`. Results that are no dense tensors (sparse,
+the user declares with :func:`bounds`. Results that are not dense tensors (sparse,
 quantized and packed ones) are a :class:`StandIn` while a model is traced.
 
 The rules for PyTorch's own callables are in the other modules of this package.

@@ -247,7 +247,7 @@ def bounds(**sizes: int) -> Iterator[None]:
     """
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
-            raise CaptureError(f"the bound {name}={size!r} is no positive integer")
+            raise CaptureError(f"the bound {name}={size!r} is not a positive integer")
     token = _BOUNDS.set({**(_BOUNDS.get() or {}), **sizes})
     try:
         yield
