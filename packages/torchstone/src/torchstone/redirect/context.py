@@ -2,30 +2,34 @@
 
 Patches are the process's and are counted: the first scope puts them in place, the last one takes them out.
 The mode is each thread's own. Threads that are started inside a scope enter it (``areas/threads.py``).
+Decorated functions run in a scope of their own; generators and coroutines do so step by step (:mod:`.steps`).
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 import torch
 
+from ..torch_internals import dispatch
 from ..torch_internals.devices import default_device
-from . import patching
+from . import patching, steps
 from .callers import Callers
 from .mode import RedirectMode
 from .policy import Policy
 from .recorder import Log
-from .scope import ACTIVE, Scope, own_scopes
+from .scope import ACTIVE, Scope, current_scope, pop, push
 from .targets import resolve
 
 _LOCK = threading.RLock()
 
 
-class redirected(ContextDecorator):
+class redirected:
     """Runs what is inside on ``target`` where it says ``source``; leaves no trace behind.
 
     ``target``: ``auto`` (an accelerator that is here, else ``cpu``), a device type with an optional index,
@@ -36,6 +40,8 @@ class redirected(ContextDecorator):
     ``log`` is called with an :class:`~.recorder.Event` for each redirected call.
 
     A default device that is set inside with ``torch.set_default_device`` ends with the scope.
+
+    A decorated generator is inside while it computes a value, not while its caller uses the value.
 
     Entering gives the :class:`~.scope.Scope`, or None where nothing is redirected (a real CUDA device and
     no other target asked for; the setting ``redirect=off``). It may be nested, entered again, shared by
@@ -59,16 +65,15 @@ class redirected(ContextDecorator):
         )
         self._entered = threading.local()
 
-    def _recreate_cm(self) -> redirected:
-        """Each call of a decorated function has a scope of its own (what ContextDecorator asks for)."""
-        return self
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` in a scope of its own for each call."""
+        return steps.wrapped(function, lambda: functools.partial(inside, self._make()))
 
     def __enter__(self) -> Scope | None:
         scope = self._make()
         if not hasattr(self._entered, "stack"):
             self._entered.stack = []
-        undo = enter(scope) if scope is not None else None
-        self._entered.stack.append(undo)
+        self._entered.stack.append((scope, enter(scope) if scope is not None else None))
         return scope
 
     def __exit__(
@@ -77,7 +82,9 @@ class redirected(ContextDecorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        undo = self._entered.stack.pop()
+        entered, own = self._entered.stack, current_scope()
+        ours = [index for index, (scope, _) in enumerate(entered) if scope is own]
+        _, undo = entered.pop(ours[-1] if ours else -1)  # another task may have entered since
         if undo is not None:
             undo()
 
@@ -90,12 +97,24 @@ def _make(
     return None if found is None else Scope(found, chosen, callers, log)
 
 
+@contextmanager
+def inside(scope: Scope | None) -> Iterator[None]:
+    """Runs the block in ``scope``, which may be entered again and again; None: as it is."""
+    undo = enter(scope) if scope is not None else None
+    try:
+        yield
+    finally:
+        if undo is not None:
+            undo()
+
+
 def enter(scope: Scope) -> Callable[[], None]:
     """Enters ``scope`` in this thread; the result leaves it, in the thread that entered."""
     with _LOCK:
         if not ACTIVE:
             patching.apply()
         ACTIVE.append(scope)
+    scope.active = True
     part = join(scope)
     default = default_device()
 
@@ -115,11 +134,11 @@ def enter(scope: Scope) -> Callable[[], None]:
 def join(scope: Scope) -> Callable[[], None]:
     """Makes ``scope`` this thread's own (one that another thread entered, too); the result undoes it."""
     mode = RedirectMode(scope)
-    own_scopes().append(scope)
+    push(scope)
     mode.__enter__()
 
     def part() -> None:
-        mode.__exit__(None, None, None)
-        own_scopes().remove(scope)
+        dispatch.leave_function_mode(mode)
+        pop(scope)
 
     return part

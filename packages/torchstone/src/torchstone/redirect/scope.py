@@ -1,12 +1,14 @@
 """One entered redirection, and which one a thread is in.
 
-A scope belongs to the thread that entered it and to the threads started inside; autograd's own threads
-find it on PyTorch's mode stack. Not here: entering and leaving (:mod:`.context`).
+A scope belongs to the code that entered it and to the threads and asyncio tasks that this code starts. Each
+asyncio task has its own scopes, so a task that waits inside one does not redirect the others of its thread.
+Autograd's own threads find a scope on PyTorch's mode stack. Not here: entering and leaving (:mod:`.context`).
 """
 
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
@@ -165,32 +167,52 @@ class Scope:
 ACTIVE: list[Scope] = []
 """Every scope of the process that is entered, oldest first."""
 
-_own = threading.local()
+
+class _Joined(threading.local):
+    """The scopes whose mode is on each thread's stack."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
 
 
-def own_scopes() -> list[Scope]:
-    """The scopes of this thread, outermost first; the caller may push and pop."""
-    if not hasattr(_own, "scopes"):
-        _own.scopes = []
-    found: list[Scope] = _own.scopes
-    return found
+_joined = _Joined()
+_own: ContextVar[tuple[Scope, ...]] = ContextVar("torchstone_scopes", default=())
+"""The scopes of the running code, outermost first: an asyncio task has a copy of what its maker had."""
+
+
+def push(scope: Scope) -> None:
+    """Makes ``scope`` the innermost one of the running code."""
+    _joined.scopes.append(scope)
+    _own.set((*_own.get(), scope))
+
+
+def pop(scope: Scope) -> None:
+    """Undoes :func:`push`, in the thread that pushed."""
+    _joined.scopes.remove(scope)
+    own = list(reversed(_own.get()))
+    if scope in own:  # not in another context: a fixture that is set up and torn down in two tasks
+        own.remove(scope)
+        _own.set(tuple(reversed(own)))
 
 
 def current_scope() -> Scope | None:
-    """The scope that this thread is in, or None."""
+    """The scope that the running code is in, or None."""
     if torch.compiler.is_dynamo_compiling():
         return ACTIVE[-1] if ACTIVE else None
-    own = getattr(_own, "scopes", None)
-    if own:
-        scope: Scope = own[-1]
-        return scope if scope.active else None
-    return scope_of_mode() if dispatch.function_mode_count() else None
+    joined = _joined.scopes
+    if not joined:
+        return scope_of_mode() if dispatch.function_mode_count() else None
+    for scope in reversed(_own.get()):
+        if scope.active and scope in joined:
+            return scope
+    return None
 
 
 def is_innermost(scope: Scope) -> bool:
-    """Whether no other scope lies inside ``scope`` in this thread; that one has done all there is to do."""
-    own = getattr(_own, "scopes", None)
-    return not own or own[-1] is scope
+    """Whether ``scope`` is the one that the running code is in; another one does all there is to do."""
+    if torch.compiler.is_dynamo_compiling():
+        return True
+    return not _joined.scopes or current_scope() is scope
 
 
 def told_of_cuda(scope: Scope) -> bool:

@@ -26,11 +26,22 @@ without_function_modes = Internal("torch._C.DisableTorchFunction", "redirection"
 without_modes = Internal("torch.utils._python_dispatch._disable_current_modes", "constants in programs")
 function_mode_count = Internal("torch._C._len_torch_function_stack", "redirection")
 function_modes = Internal("torch.overrides._get_current_function_mode_stack", "redirection")
+_push_function_mode = Internal("torch.overrides._push_mode", "redirection")
+_pop_function_mode = Internal("torch.overrides._pop_mode", "redirection")
 
 _has_kernel = Internal("torch._C._dispatch_has_kernel", "reading which operators have kernels")
 _has_kernel_for = Internal(
     "torch._C._dispatch_has_kernel_for_dispatch_key", "reading which operators have kernels"
 )
+
+
+def leave_function_mode(mode: Any) -> None:
+    """Takes ``mode`` off this thread's stack; those that other code has entered since stay on it."""
+    above = []
+    while function_mode_count() and (top := _pop_function_mode()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        _push_function_mode(other)
 
 
 def has_kernel(overload: OpOverload) -> bool:
