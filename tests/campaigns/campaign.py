@@ -1,7 +1,8 @@
-"""Campaigns: thousands of hostile inputs, each made from a seed and a number, tried in a child process.
+"""Campaigns: thousands of hostile inputs and random programs, from a seed and a number, in a child process.
 
     python tests/campaigns/campaign.py artifacts --count 20000 --journal artifacts.jsonl
     python tests/campaigns/campaign.py commands --count 2000 --journal commands.jsonl
+    python tests/campaigns/campaign.py programs --count 10000 --journal programs.jsonl
 
 The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
 after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,
@@ -25,7 +26,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-MODULES = {"artifacts": "damaged_artifacts", "commands": "hostile_commands"}
+MODULES = {
+    "artifacts": "damaged_artifacts",
+    "commands": "hostile_commands",
+    "programs": "compiled_programs",
+}
 _MOST_MEMORY = 8 << 30
 """Bytes of a child's data: what wants more is to fail, not to take the machine down."""
 LIMIT_S = 180.0
@@ -134,7 +139,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.only is not None:
         for outcome in attempt(given.campaign, given.seed, [given.only]):
-            print(json.dumps(asdict(outcome), indent=1))
+            print(f"{outcome.what}\n{outcome.ended}: {outcome.defect}")
         return 0
     journal = given.journal or Path(f"{given.campaign}.jsonl")
     head = {"campaign": given.campaign, "seed": given.seed}

@@ -17,7 +17,7 @@ import pytest
 from campaign import Outcome, attempt
 
 
-@pytest.mark.parametrize(("campaign", "count"), [("artifacts", 300), ("commands", 64)])
+@pytest.mark.parametrize(("campaign", "count"), [("artifacts", 300), ("commands", 64), ("programs", 24)])
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     outcomes = list(attempt(campaign, 0, list(range(count))))
     assert [one for one in outcomes if one.defect] == []

@@ -45,6 +45,11 @@ def assert_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
     assert sharing(ours) == sharing(eager)
     if not any(one.requires_grad for one in eager):
         assert [one._is_view() for one in ours] == [one._is_view() for one in eager]
+    assert_written_alike(ours, eager)
+
+
+def assert_written_alike(ours: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
+    """A write through each tensor changes the same elements of all others as in eager PyTorch."""
     with torch.no_grad():
         for place, (one, other) in enumerate(zip(ours, eager, strict=True)):
             for target in (one, other):

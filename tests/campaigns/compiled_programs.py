@@ -1,0 +1,331 @@
+"""Random programs under ``torch.compile(backend="torchstone")`` with automatic dynamic shapes, against eager.
+
+Each is called four times. Compared are results and their containers, dtypes, strides, shared memory, what a
+write through each tensor changes, what became of the inputs, gradients for random cotangents, and whether a
+call raises. A program whose results differ is made as small as can be; the defect ends with it as a script.
+
+What is not held against the backend: differences that eager PyTorch has itself when its inputs are a rounding
+error off, and what differs in the same way under ``backend="aot_eager"``, which compiles nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from program_maker import Program, load, make
+
+from torchstone.errors import EngineError, FallbackWarning, LoweringBug
+from torchstone.parity.alike import assert_written_alike, form, sharing, tensors
+from torchstone.torch_internals import pytree
+
+_SHRINKING_S = 60.0
+_TRIALS = 12
+"""Runs of eager PyTorch with inputs that are a rounding error off."""
+_INTERNAL = (LoweringBug, EngineError, AssertionError, AttributeError, KeyError, NameError, UnboundLocalError)
+"""What no program may raise, unless eager PyTorch raises it as well."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How compiled code differs from eager PyTorch in one call. ``kind`` stays the same while it shrinks."""
+
+    kind: str
+    call: int
+    text: str
+
+
+@dataclass
+class Run:
+    """What one call did."""
+
+    given: list[torch.Tensor] = field(default_factory=list)
+    output: Any = None
+    gradients: list[torch.Tensor] | None = None
+    error: Exception | None = None
+
+    @property
+    def all(self) -> list[torch.Tensor]:
+        return [*self.given, *tensors(self.output)]
+
+    @property
+    def values(self) -> list[torch.Tensor]:
+        return [*self.all, *(self.gradients or ())]
+
+
+@dataclass(frozen=True)
+class Made:
+    program: Program
+
+    @property
+    def what(self) -> str:
+        return self.program.definition
+
+
+def prepare(seed: int, folder: Path) -> Tries:
+    del folder
+    logging.getLogger("torch").setLevel(logging.CRITICAL)  # it logs what eager refuses as well
+    return Tries(seed)
+
+
+@dataclass
+class Tries:
+    """One try after the other, in one process."""
+
+    seed: int
+
+    def make(self, number: int) -> Made:
+        return Made(make(self.seed, number))
+
+    def attempt(self, made: Made) -> tuple[str, str]:
+        found, notes = compared(made.program)
+        if found is None:
+            return " ".join(sorted(notes)) or "agrees", ""
+        theirs, _ = compared(made.program, "aot_eager")
+        if theirs is not None and (theirs.kind, theirs.call) == (found.kind, found.call):
+            return f"as aot_eager: {found.kind}", ""
+        smallest, found = shrunk(made.program, found)
+        return found.kind, f"call {found.call}: {found.text}\n{smallest.script()}"
+
+
+def compared(program: Program, backend: str = "torchstone") -> tuple[Difference | None, set[str]]:
+    """The first difference, and what else is worth a note."""
+    names, notes = load(program), set[str]()
+    torch._dynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = torch.compile(names["program"], backend=backend)
+        for place, call in enumerate(program.calls):
+            give = _giver(call, names)
+            eager, ours = (_run(program, one, give) for one in (names["program"], compiled))
+            try:
+                notes |= _compare(program, eager, ours, lambda give=give: _run(program, compiled, give), call)
+            except _Differs as error:
+                return Difference(error.kind, place, str(error)), notes
+    if any(issubclass(one.category, FallbackWarning) for one in caught):
+        notes.add("fallback")
+    return None, notes
+
+
+class _Differs(Exception):  # it never leaves this module
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def _giver(call: tuple[str, ...], names: dict[str, Any]) -> Callable[[], tuple[Any, ...]]:
+    return lambda: eval(f"({', '.join(call)},)", names)
+
+
+def _run(program: Program, function: Callable[..., Any], give: Callable[[], tuple[Any, ...]]) -> Run:
+    given = give()
+    run = Run(tensors(given))
+    leaves = [one for one in run.given if program.gradients and one.is_floating_point()]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    torch.manual_seed(7)
+    context = getattr(torch, program.context)() if program.context else contextlib.nullcontext()
+    try:
+        with context:
+            run.output = function(*given)
+    except Exception as error:  # noqa: BLE001  # compared
+        run.error = error
+        return run
+    outputs = [one for one in dict.fromkeys(tensors(run.output)) if one.requires_grad]
+    if not outputs or not leaves:
+        return run
+    cotangents = [
+        torch.randn(one.shape, generator=torch.Generator().manual_seed(i)) for i, one in enumerate(outputs)
+    ]
+    cotangents = [one.to(output.dtype) for one, output in zip(cotangents, outputs, strict=True)]
+    try:
+        found = torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True)
+    except Exception as error:  # noqa: BLE001  # compared
+        run.error = error
+        return run
+    run.gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    return run
+
+
+def _compare(
+    program: Program, eager: Run, ours: Run, again: Callable[[], Run], call: tuple[str, ...]
+) -> set[str]:
+    """Notes; raises :class:`_Differs`."""
+    if eager.error is not None or ours.error is not None:
+        return _compare_errors(eager, ours)
+    _compare_structure(eager.output, ours.output)
+    for one, other in zip(map(_form, ours.all), map(_form, eager.all), strict=True):
+        if one != other:
+            raise _Differs("form", f"{one} instead of {other}")
+    if sharing(ours.all) != sharing(eager.all):
+        raise _Differs("aliasing", f"{sharing(ours.all)} instead of {sharing(eager.all)}")
+    if program.drawn:
+        _compare_values(again().values, ours.values, lambda: iter(()), "repeated draws")
+        return {"drawn"}
+    off = lambda: _off_by_rounding(program, call)  # noqa: E731
+    notes = _compare_values(ours.all, eager.all, off, "values")
+    if eager.gradients is not None and ours.gradients is not None:
+        notes |= _compare_values(ours.gradients, eager.gradients, off, "gradients", len(eager.all))
+    if not notes:
+        try:
+            assert_written_alike(ours.all, eager.all)
+        except AssertionError as error:
+            raise _Differs("written", str(error)) from None
+    return notes
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Its form. A dimension of one element or none may have any stride: PyTorch leaves it open."""
+    dtype, shape, strides, *rest = form(tensor)
+    kept = [stride for size, stride in zip(shape, strides, strict=True) if size > 1 and tensor.numel()]
+    return (dtype, shape, kept, *rest)
+
+
+def _compare_errors(eager: Run, ours: Run) -> set[str]:
+    if ours.error is None:
+        raise _Differs("does not raise", f"eager: {_shown(eager.error)}")
+    if eager.error is None:
+        raise _Differs(f"raises {type(ours.error).__name__}", _shown(ours.error))
+    causes = list(_causes(ours.error))
+    for cause in causes:
+        if isinstance(cause, _INTERNAL) and not isinstance(cause, type(eager.error)):
+            raise _Differs("internal error", f"eager: {_shown(eager.error)}; compiled: {_shown(cause)}")
+    return {"refused"}
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _shown(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {str(error)[:600]}"
+
+
+def _compare_structure(eager: Any, ours: Any) -> None:
+    (theirs, wanted), (mine, found) = pytree.tree_flatten(eager), pytree.tree_flatten(ours)
+    if wanted != found:
+        raise _Differs("structure", f"{found} instead of {wanted}")
+    for one, other in zip(mine, theirs, strict=True):
+        if type(one) is not type(other) or (not isinstance(one, torch.Tensor) and repr(one) != repr(other)):
+            raise _Differs("structure", f"{one!r} instead of {other!r}")
+
+
+def _compare_values(
+    ours: list[torch.Tensor],
+    eager: list[torch.Tensor],
+    off: Callable[[], Iterator[list[torch.Tensor]]],
+    kind: str,
+    first: int = 0,
+) -> set[str]:
+    """Each pair within tolerance, or as far apart as eager's own results for inputs a rounding error off.
+
+    ``first``: the place of the first pair among the values that ``off`` yields.
+    """
+    wrong = {}
+    for place, (one, other) in enumerate(zip(ours, eager, strict=True)):
+        try:
+            torch.testing.assert_close(one, other, equal_nan=True)
+        except AssertionError as error:
+            wrong[place] = str(error)
+    if not wrong:
+        return set()
+    with torch.no_grad():
+        spread = {place: _wide(eager[place])[None] for place in wrong}
+        for values in off():
+            for place in wrong:
+                other = values[first + place] if first + place < len(values) else None
+                if other is None or other.shape != eager[place].shape:
+                    return {"ill-conditioned"}  # even the shape depends on it
+                spread[place] = torch.cat([spread[place], _wide(other)[None]])
+        for place, text in wrong.items():
+            if not _explained(_wide(ours[place]), spread[place], eager[place].dtype):
+                raise _Differs(kind, f"{place}: {text}\n{ours[place]}\ninstead of\n{eager[place]}")
+    return {"ill-conditioned"}
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(plain.to(torch.complex128)) if plain.is_complex() else plain.double()
+
+
+def _explained(found: torch.Tensor, spread: torch.Tensor, dtype: torch.dtype) -> bool:
+    """True if each element is near what eager made of inputs that are a rounding error off."""
+    low, high = spread.nan_to_num().amin(0), spread.nan_to_num().amax(0)
+    close = torch.finfo(dtype).eps ** 0.5 / 8 if dtype.is_floating_point or dtype.is_complex else 0.0
+    room = 4 * (high - low) + close * high.abs().maximum(low.abs())
+    inside = (found >= low - room) & (found <= high + room)
+    same = ((found == spread) | (found.isnan() & spread.isnan())).any(0)
+    return bool((inside & ((high > low) | (high == found)) | same).all())
+
+
+def _off_by_rounding(program: Program, call: tuple[str, ...]) -> Iterator[list[torch.Tensor]]:
+    names = load(program)
+    exact = names["made"]
+    chance = torch.Generator().manual_seed(0)
+
+    def inexact(*arguments: Any) -> torch.Tensor:
+        values = exact(*arguments)
+        if values.is_floating_point():
+            whole = values.as_strided((values.untyped_storage().nbytes() // values.itemsize,), (1,), 0)
+            signs = torch.randint(-2, 3, whole.shape, generator=chance)
+            whole.copy_(whole * (1 + torch.finfo(values.dtype).eps * signs))
+        return values
+
+    names["made"] = inexact
+    for _ in range(_TRIALS):
+        yield _run(program, names["program"], _giver(call, names)).values
+
+
+def shrunk(program: Program, found: Difference) -> tuple[Program, Difference]:
+    """A smaller program that differs in the same way; what takes too long is left as it is."""
+    until = time.monotonic() + _SHRINKING_S
+    changed = True
+    while changed:
+        changed = False
+        for smaller in _smaller(program):
+            if time.monotonic() > until:
+                return program, found
+            try:
+                other, _ = compared(smaller)
+            except Exception:  # noqa: BLE001  # it uses what is gone
+                continue
+            if other is not None and other.kind == found.kind:
+                program, found, changed = smaller, other, True
+                break
+    return program, found
+
+
+def _smaller(program: Program) -> Iterator[Program]:
+    """Programs with one thing less: calls, statements, results, parameters, gradients."""
+    for kept in range(len(program.calls)):
+        if len(program.calls) > 1:
+            yield replace(program, calls=(*program.calls[:kept], *program.calls[kept + 1 :]))
+    for place in reversed(range(len(program.statements))):
+        yield replace(program, statements=(*program.statements[:place], *program.statements[place + 1 :]))
+    names = [line.partition(" = ")[0] for line in program.statements if " = " in line]
+    names = [name for name in (*names, *program.parameters) if name.isidentifier()]
+    for name in names:
+        if program.result != name:
+            yield replace(program, result=name)
+    for one, other in itertools.combinations(names, 2):
+        if len(program.result) > len(f"({one}, {other})"):
+            yield replace(program, result=f"({one}, {other})")
+    for place, name in enumerate(program.parameters):
+        if len(program.parameters) > 1 and not any("*(" in call[0] for call in program.calls):
+            calls = tuple((*call[:place], *call[place + 1 :]) for call in program.calls)
+            rest = tuple(one for one in program.parameters if one != name)
+            yield replace(program, parameters=rest, calls=calls)
+    if program.gradients:
+        yield replace(program, gradients=False)
+    if program.context:
+        yield replace(program, context="")

@@ -1,0 +1,140 @@
+"""What the campaign of random programs would notice, and what its programs are like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from compiled_programs import Made, Tries
+from program_maker import Program, make
+from program_templates import EXPRESSIONS
+
+from torchstone.backend import outputs, part, region
+from torchstone.lowering import load
+from torchstone.parity.faults.broken import in_place
+from torchstone.parity.faults.catalogue import Fault
+
+aten = torch.ops.aten
+SIZES = (4, 5)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+def program(*statements: str, result: str, **options: Any) -> Program:
+    """Of a matrix and a number, called with two sizes."""
+    calls = tuple((f"made({n}, ({size}, 3), torch.float32)", str(n)) for n, size in enumerate(SIZES))
+    return Program(("a", "n"), statements, result, calls, **options)
+
+
+def spoiled(overload: Any, change: Callable[[Any], Any]) -> AbstractContextManager[Any]:
+    return in_place(load().get(overload), Fault("spoiled", "", result=change))
+
+
+def copies(node: Any) -> Callable[[Any], Any]:
+    apply = APPLIED(node)
+    return lambda tensor: apply(tensor).clone()
+
+
+APPLIED = outputs._applied
+DRAWS = count()
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("fault", "made", "kind"),
+    [
+        (
+            lambda: spoiled(aten.sin.default, lambda x: -x),
+            program("t0 = a * 2", "t1 = t0.sin()", "t2 = t1 + n", result="(t0, t1, t2)"),
+            "values",
+        ),
+        (
+            lambda: spoiled(aten.cos.default, lambda x: -x),
+            program("t0 = a.sin()", "t1 = t0[n:]", result="(t0, a)", gradients=True),
+            "gradients",
+        ),
+        (
+            lambda: patch.object(outputs, "_applied", copies),
+            program("t0 = a + 1", "t1 = (a * 2).t()", "t2 = t1[1:]", result="(t0, t1, t2)"),
+            "form",  # an offset
+        ),
+        (
+            lambda: patch.object(region, "foreach_copy", lambda into, values: None),
+            program("t0 = a.exp()", "a.add_(t0)", result="t0"),
+            "values",
+        ),
+        (
+            lambda: patch.object(
+                part, "draw_seed", lambda: torch.tensor([next(DRAWS), 0]).view(torch.uint64)
+            ),
+            program("t0 = F.dropout(a, 0.5)", result="t0", drawn=True),
+            "repeated draws",
+        ),
+        (
+            lambda: patch.object(region, "split_outputs", refuse),
+            program("t0 = a + 1", result="t0"),
+            "raises BackendCompilerFailed",
+        ),
+    ],
+    ids=["values", "gradients", "views", "mutation", "seeds", "errors"],
+)
+def test_faults_are_found_and_made_small(fault: Any, made: Program, kind: str, tmp_path: Path) -> None:
+    tries = Tries(0)
+    assert tries.attempt(Made(made)) in [("agrees", ""), ("drawn", ""), ("refused", "")]
+    with fault():
+        found, defect = tries.attempt(Made(made))
+    assert found == kind, defect
+    script = defect.partition("\n")[2]
+    script = script[script.index("import torch") :]
+    assert script.count("    lambda: ") == 1  # of two calls
+    assert script.count("\n    t") + script.count("\n    a.") <= len(made.statements)
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_what_eager_does_for_inputs_that_are_a_rounding_error_off_is_no_difference() -> None:
+    made = program("t0 = a * 1e7", "t1 = t0.sin()", result="t1")
+    with spoiled(aten.mul.Tensor, lambda x: x * (1 + 1e-7)):
+        assert Tries(0).attempt(Made(made)) == ("ill-conditioned", "")
+
+
+def test_programs_are_repeated_from_seed_and_number() -> None:
+    first = [make(3, number) for number in range(8)]
+    assert first == [make(3, number) for number in range(8)]
+    assert first != [make(4, number) for number in range(8)]
+    assert len({one.definition for one in first}) == 8
+
+
+def test_programs_call_operators_of_all_families() -> None:
+    """Each of the families, in-place statements, and every kind of input."""
+    texts = Counter[str]()
+    made = [make(0, number) for number in range(150)]
+    whole = "\n".join(one.script() for one in made)
+    for family, templates in EXPRESSIONS.items():
+        starts = {template.split("}", 1)[-1].split("(", 1)[0].split("{", 1)[0] for template in templates}
+        texts[family] = sum(start in whole for start in starts if len(start) > 3)
+    assert all(texts[family] for family in EXPRESSIONS)
+    assert all(f'"{form}"' in whole for form in ("steps", "part", "transposed", "expanded"))
+    assert {one.context for one in made} == {"", "no_grad", "inference_mode"}
+    assert any(one.gradients for one in made)
+    assert any(one.drawn for one in made)
