@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from optest.cli.app import cli
+from optest.core.origin import Origin
 from optest.core.result import CaseResult, RunInfo, Status
 from optest.core.summary import Summary
 from optest.coverage.stages import Operators, Recorded, load_stages
@@ -83,11 +84,12 @@ class Optest:
             "elementwise",
             (dtype,),
             {},
-            {"suite": "opinfo"},
+            {},
             phase,
             0,
             backend,
             Status.PASSED,
+            origin=Origin(suite="opinfo", sample=0),
         )
         ledger.append(run.run_id, [case])
         ledger.finish(run.run_id, Summary())

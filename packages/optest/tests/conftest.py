@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
+from optest.core.origin import Declared, Origin
 from optest.core.result import CaseResult, RunInfo, Status
 from optest.core.summary import Summary
 from optest.ledger import Ledger
@@ -108,12 +109,12 @@ class Recorder:
         op: str, dtype: str = "float32", phase: str = "forward", sample: int = 0, **fields: Any
     ) -> CaseResult:
         key = f"{op}|{dtype}|{phase}|{sample}"
-        attributes = {"suite": "opinfo", "sample": sample, **fields.pop("attributes", {})}
+        origin = Origin(**{"suite": "opinfo", "sample": sample, **fields.pop("origin", {})})
         given: dict[str, Any] = {
             "case_id": hashlib.sha256(key.encode()).hexdigest()[:16],
             "op": op, "category": "elementwise", "dtypes": (dtype,), "shapes": {"input": (2, 3)},
-            "attributes": attributes, "phase": phase, "seed": 0, "backend": BACKEND, "status": Status.PASSED,
-            "duration_s": 0.001,
+            "attributes": {}, "origin": origin, "phase": phase, "seed": 0, "backend": BACKEND,
+            "status": Status.PASSED, "duration_s": 0.001,
         }  # fmt: skip
         return CaseResult(**{**given, **fields})
 
@@ -129,12 +130,14 @@ class Recorder:
         """All cases of an operator that has nothing missing: ``phases`` beside forward and backward."""
         gradients = dtypes if gradients is None else gradients
         applies = f"forward {'backward ' if gradients else ''}noncontiguous errors {phases}"
-        declared = {"cpu_dtypes": dtypes, "grad_dtypes": gradients, "phases": applies}
+        declared = Declared(
+            dtypes=tuple(dtypes.split()), gradients=tuple(gradients.split()), phases=tuple(applies.split())
+        )
         found = []
         for dtype in dtypes.split():
             wanted = [one for one in applies.split() if one != "backward" or dtype in gradients.split()]
             found += [
-                self.case(op, dtype, one, attributes=declared if one == "forward" else {}, **fields)
+                self.case(op, dtype, one, origin={"declared": declared} if one == "forward" else {}, **fields)
                 for one in wanted
             ]
         return found

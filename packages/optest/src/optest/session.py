@@ -169,10 +169,9 @@ def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: boo
     Raises :class:`UsageError` unless there is exactly one.
     """
     options = options_of() if named else options_of(suite="builtin")
-    if not named and _ledger_place(options.ledger) != NO_LEDGER:
-        found = open_ledger(options.ledger).find_case(case_id)
-        if found is not None:
-            options = options_of(**_flags_of(found, options))
+    found = None if named else recorded_case(case_id, options.ledger)
+    if found is not None:
+        options = options_of(**_flags_of(found, options))
     matching = [case.describe() for case in load(options) if case.id.startswith(case_id)]
     if len(matching) != 1:
         some = f": {listing(matching, limit=3)}" if matching else ""
@@ -181,6 +180,11 @@ def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: boo
             "give the whole id" if matching else "name its plan: --plan FILE; `optest plan check FILE --ids`",
         )
     return replace(options, filters=(f"id={case_id}*",))
+
+
+def recorded_case(case_id: str, ledger: str | None) -> CaseResult | None:
+    """The newest record of a case in a ledger, if there is one."""
+    return None if _ledger_place(ledger) == NO_LEDGER else open_ledger(ledger).find_case(case_id)
 
 
 def _flags_of(result: CaseResult, options: RunOptions) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from optest.core.origin import Declared
 from optest.core.result import CaseResult, Status
 from optest.core.summary import Summary
 from optest.coverage import collect, judge_operators
@@ -165,7 +166,7 @@ def test_an_edge_case_of_a_dtype_that_is_not_there_is_none(recorder: Any) -> Non
 
 def test_a_run_of_few_operators_is_told(recorder: Any) -> None:
     """Shares are of what is recorded, which may be what passes."""
-    recorder.run([recorder.case("add", attributes={"entries": 2})])
+    recorder.run([recorder.case("add", origin={"declared": Declared(entries=2)})])
     [warning] = collect(recorder.ledger).warnings
     assert warning == "1 operators are recorded; the suite has 2, and the others are not counted"
     recorder.run([recorder.case("mul")])
@@ -174,7 +175,7 @@ def test_a_run_of_few_operators_is_told(recorder: Any) -> None:
 
 @pytest.mark.parametrize("suite", ["module", "optim", "python_ref", "hop"])
 def test_what_is_made_of_operators_is_none(recorder: Any, suite: str) -> None:
-    recorder.run([recorder.case("add"), recorder.case("nn_Linear", attributes={"suite": suite})])
+    recorder.run([recorder.case("add"), recorder.case("nn_Linear", origin={"suite": suite})])
     assert set(collect(recorder.ledger).operators) == {"add"}
 
 
@@ -185,11 +186,11 @@ def test_results_by_dtype_phase_and_overload(recorder: Any) -> None:
         "output": "output0", "passed": True, "count": 1, "mismatches": 0, "max_abs": 0.0, "max_rel": 0.0,
         "max_ulp": 1.0, "accuracy": accuracy,
     }  # fmt: skip
-    attributes = {"class": "composite", "overloads": ("aten.gelu.default",), "samples": 9}
+    origin = {"form": "composite", "overloads": ("aten.gelu.default",), "among": 9}
     summary = Summary(seconds={"capture": 2.0, "running": 1.0})
     recorder.run(
         [
-            recorder.case("gelu", attributes=attributes, comparisons=(compared,)),
+            recorder.case("gelu", origin=origin, comparisons=(compared,)),
             recorder.case("gelu", sample=1, status=Status.UNSUPPORTED, reason="no"),
             recorder.case("gelu", "int64", status=Status.SKIPPED, reason="eager PyTorch raises"),
         ],

@@ -29,13 +29,13 @@ def hostile(recorder: Any) -> Any:
     """Two runs in which every text is an attack; a failing case, a gap, and passing ones."""
     texts: dict[str, Any] = dict.fromkeys(("category", "reason", "rerun", "stderr_tail"), HOSTILE)
     texts["comparisons"] = (accuracy(3.0, 1.5),)
-    values = {"values": HOSTILE, HOSTILE: HOSTILE}
+    texts |= {"attributes": {HOSTILE: HOSTILE}, "origin": {"values": HOSTILE, "note": HOSTILE}}
     for version, status in (("0.1.0", Status.MISMATCH), ("0.2.0", Status.PASSED)):
         recorder.run(
             [
                 *recorder.operator("add"),
                 recorder.case(
-                    HOSTILE, status=Status.MISMATCH, shapes={HOSTILE: (2,)}, attributes=values, **texts
+                    HOSTILE, status=Status.MISMATCH, shapes={HOSTILE: (2,)}, **texts
                 ),
                 recorder.case("eig", category="linalg", status=Status.UNSUPPORTED, reason="no lowering"),
                 recorder.case("matmul", category="linalg", status=status, reason="wrong sign", duration_s=2.0,

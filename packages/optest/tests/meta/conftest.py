@@ -90,6 +90,23 @@ def optest(tmp_path: Path) -> Optest:
     return Optest(tmp_path)
 
 
+def _run_script(file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ":".join(one for one in sys.path if one)},
+    )
+
+
+@pytest.fixture
+def run_script() -> Callable[[Path], subprocess.CompletedProcess[str]]:
+    """Runs a script in a process that imports what this one does."""
+    return _run_script
+
+
 def processes_with(marker: str) -> list[int]:
     """Living processes whose environment has ``marker``."""
     found = []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from optest.running.replay import script, write_script
 from optest.running.shrink import shrink
 
 Make = Callable[..., TestCase]
+Run = Callable[[Path], subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -42,17 +41,6 @@ def matmul(rows: int, inner: int, columns: int) -> TestCase:
         BackendTarget("cpu", "broken"),
         None,
         0,
-    )
-
-
-def run_script(file: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": ":".join(one for one in sys.path if one)},
     )
 
 
@@ -85,7 +73,9 @@ def test_a_crash_shrinks_too(driver: BackendDriver, make_case: Make) -> None:
     assert "Crashes this process while it fails" in script(found, make_case(103), driver)
 
 
-def test_the_script_fails_as_the_case_does(broken: BackendDriver, make_case: Make, tmp_path: Path) -> None:
+def test_the_script_fails_as_the_case_does(
+    broken: BackendDriver, make_case: Make, tmp_path: Path, run_script: Run
+) -> None:
     file = tmp_path / "new" / "out.py"
     shrunk = write_script(make_case(37, "broken"), broken, file)
     text = file.read_text()
@@ -100,7 +90,9 @@ def test_the_script_fails_as_the_case_does(broken: BackendDriver, make_case: Mak
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "int32", "bool"])
-def test_scripts_give_every_dtype_back(broken: BackendDriver, tmp_path: Path, dtype: str) -> None:
+def test_scripts_give_every_dtype_back(
+    broken: BackendDriver, tmp_path: Path, dtype: str, run_script: Run
+) -> None:
     """``eq`` is inverted by the driver, whatever the dtype."""
     descriptor = operator_registry.get("eq")
     shapes: Any = {"input0": (6,), "input1": (6,)}
@@ -122,7 +114,7 @@ def test_what_does_not_fail_is_not_shrunk(broken: BackendDriver, make_case: Make
         write_script(make_case(37, "broken"), broken, tmp_path / "file" / "out.py")
 
 
-def test_the_command(optest: Any, tmp_path: Path) -> None:
+def test_the_command(optest: Any, tmp_path: Path, run_script: Run) -> None:
     optest("run", "--plan", optest.plan(101), "--json")
     done = optest("replay", "--plan", str(tmp_path / "plan.yaml"), "--script", "out.py", case_id(optest))
     assert done.returncode == 0, done.stderr

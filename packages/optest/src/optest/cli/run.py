@@ -148,9 +148,7 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
     from ..torch.opinfo.groups import DEFAULT_PHASES, Selection
     from ..torch.opinfo.session import run_suite
 
-    _refuse(
-        {name: given[name] for name in _NOT_FOR_SUITES}, "optest's own operators, not for PyTorch's suites"
-    )
+    refuse_for_suites(given)
     selection = Selection(
         given["suite"],
         entries=given["op"],
@@ -182,6 +180,12 @@ def _run_suite(no_color: bool, as_json: bool, failed_plugins: list[dict[str, str
     if not as_json and (split := cost_split(outcome.summary.seconds)):
         echo(split)
     return told(outcome, as_json, failed_plugins)
+
+
+def refuse_for_suites(given: Mapping[str, Any]) -> None:
+    """Raise :class:`UsageError` for a flag that no suite of PyTorch's takes."""
+    wrong = {name: given[name] for name in _NOT_FOR_SUITES if name in given}
+    _refuse(wrong, "optest's own operators, not for PyTorch's suites")
 
 
 def _refuse(given: Mapping[str, Any], where: str) -> None:

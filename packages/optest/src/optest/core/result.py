@@ -14,6 +14,7 @@ from json import JSONEncoder
 from typing import Any
 
 from ..text import writable
+from .origin import Origin
 
 
 class Status(StrEnum):
@@ -47,7 +48,7 @@ class CaseResult:
     ``backend`` has ``kind``, ``name`` and ``chip``; ``comparisons`` one
     ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
     process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the
-    command that runs exactly this case.
+    command that runs exactly this case; ``origin`` is the place in one of PyTorch's databases.
     """
 
     case_id: str
@@ -69,6 +70,7 @@ class CaseResult:
     attempts: int = 1
     flaky: bool = False
     rerun: str = ""
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         for name in ("reason", "stderr_tail", "rerun"):
@@ -84,6 +86,7 @@ class CaseResult:
             "backend": dict(self.backend),
             "status": self.status.value,
             "comparisons": [dict(one) for one in self.comparisons],
+            "origin": None if self.origin is None else self.origin.to_dict(),
         }
 
     @cached_property
@@ -103,6 +106,7 @@ class CaseResult:
                 "attributes": {name: _frozen(value) for name, value in data["attributes"].items()},
                 "status": Status(data["status"]),
                 "comparisons": tuple(data.get("comparisons", ())),
+                "origin": None if data.get("origin") is None else Origin.from_dict(data["origin"]),
             }
         )
 

@@ -210,10 +210,11 @@ def collect(
         seconds.update(_timed(outcome))
         another = _ended(outcome)
         for row in ledger.cases(run.run_id, metrics=True):
-            if row.attributes.get("suite") in NO_OPERATORS:
+            if row.origin and row.origin.suite in NO_OPERATORS:
                 continue
             known = seen.get(row.case_id)
-            entries = max(entries, int(row.attributes.get("entries", 0)))
+            if row.origin and row.origin.declared:
+                entries = max(entries, row.origin.declared.entries)
             if known is None:
                 seen[row.case_id] = _Seen(_add(operators, row), row.status is Status.PASSED, 1, row.flaky)
                 _add_overloads(overloads, row)
@@ -288,22 +289,21 @@ def _add(operators: dict[str, OperatorEvidence], row: CaseRow) -> Tally:
     operator = operators.get(row.op)
     if operator is None:
         operator = operators[row.op] = OperatorEvidence(row.op, row.category)
-    attributes = row.attributes
-    operator.dtypes.update(str(attributes.get("cpu_dtypes", "")).split())
-    operator.phases.update(str(attributes.get("phases", "")).split())
-    if "grad_dtypes" in attributes:
+    if row.origin and (declared := row.origin.declared):
+        operator.dtypes.update(declared.dtypes)
+        operator.phases.update(declared.phases)
         operator.declared_gradients = True
-        operator.gradients.update(str(attributes["grad_dtypes"]).split())
+        operator.gradients.update(declared.gradients)
     if row.phase == FORWARD and _is_edge(row):
         operator.edges[row.dtype].add(row)
     tally = operator.tallies[row.phase, row.dtype]
     tally.add(row)
-    tally.samples += int(attributes.get("samples", 0))
+    tally.samples += row.origin.among if row.origin else 0
     return tally
 
 
 def _add_overloads(overloads: dict[str, OverloadEvidence], row: CaseRow) -> None:
-    for name in row.attributes.get("overloads", ()):
+    for name in row.origin.overloads if row.origin else ():
         found = overloads.setdefault(name, OverloadEvidence(name))
         found.operators.add(row.op)
         found.tallies[row.phase, row.dtype].add(row)
@@ -311,12 +311,11 @@ def _add_overloads(overloads: dict[str, OverloadEvidence], row: CaseRow) -> None
 
 def _class_of(row: CaseRow) -> str:
     """How a case ran: as its backend says, unless it declined or was not asked at all; else nothing."""
-    told = str(row.attributes.get("class", ""))
     if row.status in (Status.UNSUPPORTED, Status.FALLBACK):
         return row.status.value
     if row.status is Status.SKIPPED:
         return "untestable"
-    return told
+    return row.origin.form if row.origin else ""
 
 
 def _larger(one: float | None, other: float | None) -> float | None:

@@ -22,9 +22,6 @@ from ..ledger.reading import CaseRow, Runs, main_dtype
 STATUSES = tuple(Status)
 TREND = 50
 """Runs that the trend shows, the newest."""
-_SHOWN = {"values", "sample", "variant"}
-_DECLARED = {"cpu_dtypes", "grad_dtypes", "phases", "entries", "samples"}
-"""Attributes that have a place of their own, and those that are about operators."""
 _KINDS = ("float", "bfloat", "complex", "int", "uint", "bool")
 _FAILURES = 20_000
 _REASON = 300
@@ -182,22 +179,22 @@ class _Names:
 
 
 def _case(row: CaseRow) -> dict[str, Any]:
-    attributes = row.attributes
-    found = {
+    origin = row.origin
+    found: dict[str, Any] = {
         "id": row.case_id, "dtype": row.dtype, "phase": row.phase, "status": row.status.value,
         "us": round(row.duration_s * 1e6), "ulp": json_number(row.ulp),
         "eager": json_number(row.control_ulp),
-        "sample": _plain(attributes.get("sample")), "variant": str(attributes.get("variant") or ""),
+        "sample": origin.sample if origin else None,
     }  # fmt: skip
     if row.status is not Status.PASSED or row.flaky:
-        known = _SHOWN | _DECLARED
         found |= {
             "reason": row.reason,
             "flaky": row.flaky,
             "dtypes": row.dtypes,
             "shapes": [[name, list(shape)] for name, shape in row.record["shapes"].items()],
-            "attributes": [[name, _plain(value)] for name, value in attributes.items() if name not in known],
-            "values": str(attributes.get("values", "")),
+            "attributes": [[name, _plain(value)] for name, value in row.attributes.items()],
+            "origin": origin.describe() if origin else "",
+            "values": origin.values if origin else "",
             "rerun": row.record["rerun"],
             "stderr": row.record["stderr_tail"],
         }

@@ -83,6 +83,24 @@ class _Comparison(_Part):
     accuracy: _Accuracy | None
 
 
+class _Declared(_Part):
+    dtypes: Annotated[list[Name], Field(max_length=100)]
+    gradients: Annotated[list[Name], Field(max_length=100)]
+    phases: Annotated[list[Name], Field(max_length=100)]
+    entries: Count
+
+
+class _Origin(_Part):
+    suite: Name
+    sample: Count | Name
+    note: Text
+    form: Annotated[str, Field(max_length=300)]
+    overloads: Annotated[list[Name], Field(max_length=1000)]
+    among: Count
+    values: Text
+    declared: _Declared | None
+
+
 class _Result(_Part):
     case_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     op: Name
@@ -103,6 +121,7 @@ class _Result(_Part):
     attempts: Annotated[int, Field(ge=1, lt=2**31)]
     flaky: bool
     rerun: Text
+    origin: _Origin | None = None
 
 
 class _Message(_Part):

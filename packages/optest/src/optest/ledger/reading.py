@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from ..core.origin import Origin
 from ..core.result import Status
 from .order import newest_first
 from .tables import CASES, METRICS, RUNS
@@ -71,6 +72,12 @@ class CaseRow:
     def attributes(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.record["attributes"]
         return found
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """Its place in one of PyTorch's databases; None for optest's own operators."""
+        found = self.record.get("origin")
+        return None if found is None else Origin.from_dict(found)
 
 
 class Group(NamedTuple):

@@ -21,6 +21,7 @@ def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
     """``result`` as a row of ``cases``, without its number."""
     rest = {name: getattr(result, name) for name in _REST}
     rest |= {"shapes": dict(result.shapes), "attributes": dict(result.attributes)}
+    rest |= {} if result.origin is None else {"origin": result.origin.to_dict()}
     return {
         "run_id": run_id,
         **{name: getattr(result, name) for name in _COLUMNS},

@@ -36,6 +36,8 @@ def details(result: CaseResult) -> Iterator[tuple[str, str]]:
     yield "shapes", ", ".join(f"{name} {list(shape)}" for name, shape in result.shapes.items())
     if result.attributes:
         yield "attributes", ", ".join(f"{name}={_value(value)}" for name, value in result.attributes.items())
+    if result.origin is not None:
+        yield "origin", result.origin.describe()
     for tolerance in dict.fromkeys(_tolerance(one) for one in result.comparisons):
         yield "tolerance", tolerance
     for one in result.comparisons:

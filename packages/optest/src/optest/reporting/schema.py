@@ -102,6 +102,28 @@ class BackendRecord(_Model):
     chip: str | None
 
 
+class DeclaredRecord(_Model):
+    """What an entry of a database has by its own record."""
+
+    dtypes: list[str]
+    gradients: list[str]
+    phases: list[str]
+    entries: Count
+
+
+class OriginRecord(_Model):
+    """The place of a case in one of PyTorch's databases."""
+
+    suite: str
+    sample: int | str
+    note: str
+    form: str
+    overloads: list[str]
+    among: Count
+    values: str
+    declared: DeclaredRecord | None
+
+
 class CaseRecord(_Model):
     """One case and what it came to."""
 
@@ -124,6 +146,7 @@ class CaseRecord(_Model):
     attempts: Annotated[int, Field(ge=1)]
     flaky: bool
     rerun: str
+    origin: OriginRecord | None
 
 
 class RunRecord(_Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._version import __version__
 from ..core.dtypes import kind_of
-from ..core.result import Status
+from ..core.result import CaseResult, Status
 from ..errors import ReportError
 from ..files import write_whole
 from ..plugins import VARIABLE
@@ -42,23 +43,29 @@ _SCRIPT = '''\
 
 import os
 import sys
-{imports}
-import ml_dtypes  # gives NumPy the narrow dtypes
-import numpy as np
-
-from optest import bootstrap
+{first}
+{imports}from optest import bootstrap
 from optest.backends import backend_manager
-from optest.core.case import BackendTarget, TestCase
-from optest.running.execution import run_case
-from optest.core.tolerance import Tolerance
-from optest.operators import operator_registry
 from optest.reporting.diagnostics import details
 
-{inputs}
+INPUTS = (
+{inputs})
 
 os.environ.setdefault({variable!r}, {plugins!r})
 bootstrap()
 driver = backend_manager.select({driver!r}, {chip!r})
+{task}
+driver.setup()
+result = {run}
+print(result.status)
+for label, text in details(result):
+    print(f"{{label}}: {{text}}")
+driver.teardown()
+sys.exit(result.status.failed)
+'''
+
+
+_TASK = """\
 case = TestCase(
     operator_registry.get({op!r}),
     dtypes={dtypes!r},
@@ -71,15 +78,16 @@ case = TestCase(
     generator={generator!r},
     reference={reference!r},
     backend_config={config!r},
-)
-driver.setup()
-result = run_case(driver, case, INPUTS)
-print(result.status)
-for label, text in details(result):
-    print(f"{{label}}: {{text}}")
-driver.teardown()
-sys.exit(result.status.failed)
-'''
+)"""
+_IMPORTS = """\
+import ml_dtypes  # gives NumPy the narrow dtypes
+import numpy as np
+
+from optest.core.case import BackendTarget, TestCase
+from optest.core.tolerance import Tolerance
+from optest.operators import operator_registry
+from optest.running.execution import run_case
+"""
 
 
 def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
@@ -89,35 +97,24 @@ def write_script(case: TestCase, driver: BackendDriver, file: Path) -> TestCase:
     :class:`ReportError` if ``file`` cannot be written.
     """
     shrunk = shrink(case, driver)
-    text = script(shrunk, case, driver)
+    write(script(shrunk, case, driver), file)
+    return shrunk.case
+
+
+def write(text: str, file: Path) -> None:
+    """Write a script; raises :class:`ReportError` if that cannot be done."""
     try:
         write_whole(file, writable(text).encode())
     except OSError as error:
         raise ReportError(f"the script {file} cannot be written: {error.strerror}") from error
-    return shrunk.case
 
 
 def script(shrunk: Shrunk, original: TestCase, driver: BackendDriver) -> str:
     """The text of a script that runs ``shrunk`` on the driver named like ``driver``."""
-    case, result = shrunk.case, shrunk.result
-    told = f"{result.status}: {result.reason}\n"
-    told += f"Shrunk by optest {__version__} from {original.describe()} ({original.id})."
-    inputs = [_literal(one) for one in shrunk.inputs]
-    body = "".join(
-        f"    {one},  # {name}\n" for name, one in zip(case.descriptor.inputs, inputs, strict=True)
-    )
-    imports = "import base64\n" if any("base64" in one for one in inputs) else ""
+    case = shrunk.case
+    inputs = dict(zip(case.descriptor.inputs, map(_literal, shrunk.inputs), strict=True))
     attributes = repr(dict(case.attributes))
-    if "nan" in body + attributes or "inf" in body + attributes:
-        imports += "from math import inf, nan\n"
-    return _SCRIPT.format(
-        headline=_safe(f"{title(result)} on {driver.name}."),
-        ending=_ENDINGS.get(result.status, "Exits with 1 while it fails and with 0 when it passes."),
-        told=_safe("\n".join(textwrap.fill(line, 100) for line in told.splitlines())),
-        imports=imports,
-        inputs=f"INPUTS = (\n{body})",
-        variable=VARIABLE,
-        plugins=os.environ.get(VARIABLE, ""),
+    task = _TASK.format(
         driver=driver.name,
         kind=driver.kind,
         chip=case.backend.chip,
@@ -131,6 +128,47 @@ def script(shrunk: Shrunk, original: TestCase, driver: BackendDriver) -> str:
         generator=case.generator,
         reference=case.reference,
         config=dict(case.backend_config),
+    )
+    origin = f"{original.describe()} ({original.id})"
+    return assembled(
+        shrunk.result, driver, origin, imports=_IMPORTS, inputs=inputs, task=task,
+        run="run_case(driver, case, INPUTS)",
+    )  # fmt: skip
+
+
+def assembled(
+    result: CaseResult,
+    driver: BackendDriver,
+    origin: str,
+    *,
+    imports: str,
+    inputs: Mapping[str, str],
+    task: str,
+    run: str,
+) -> str:
+    """A script that shows ``result``, which was shrunk from ``origin``.
+
+    ``inputs`` are expressions by name, ``task`` are statements, and ``run`` is the expression that gives
+    the record.
+    """
+    told = f"{result.status}: {result.reason}\nShrunk by optest {__version__} from {origin}."
+    body = "".join(f"    {one},  # {name}\n" for name, one in inputs.items())
+    first = "import base64\n" if "base64" in body else ""
+    if any(word in body + task for word in ("nan", "inf")):
+        first += "from math import inf, nan\n"
+    return _SCRIPT.format(
+        headline=_safe(f"{title(result)} on {driver.name}."),
+        ending=_ENDINGS.get(result.status, "Exits with 1 while it fails and with 0 when it passes."),
+        told=_safe("\n".join(textwrap.fill(line, 100) for line in told.splitlines())),
+        first=first,
+        imports=imports,
+        inputs=body,
+        variable=VARIABLE,
+        plugins=os.environ.get(VARIABLE, ""),
+        driver=driver.name,
+        chip=result.backend["chip"],
+        task=task,
+        run=run,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,10 +21,10 @@ from ..core.result import CaseResult, Status
 from ..errors import OptestError, UsageError
 from ..operators.descriptor import Shape
 from ..operators.domain import ANY
-from .execution import Array, Arrays, CaseFailed, expect, generate, record
+from .execution import Array, Arrays, CaseFailed, expect, generate
 from .executor import IsolatedExecutor, TaskTimedOut, WorkerDied
 from .handle import DriverHandle, run_in_worker, start_worker
-from .task import CaseTask
+from .task import CaseTask, Task
 
 _ATTEMPTS = 400
 _SECONDS = 120.0
@@ -43,27 +44,63 @@ def shrink(case: TestCase, driver: BackendDriver, *, timeout: float = 30.0) -> S
 
     Raises :class:`UsageError` if ``case`` does not fail.
     """
+    with attempts_on(driver, timeout) as attempts:
+        return _Search(case, attempts).run()
+
+
+class Attempts:
+    """Runs candidates in a worker process, as long as there are attempts and time left."""
+
+    def __init__(self, handle: DriverHandle, executor: IsolatedExecutor) -> None:
+        self._handle, self._executor = handle, executor
+        self._left = _ATTEMPTS
+        self._limit = time.monotonic() + _SECONDS
+
+    @property
+    def left(self) -> bool:
+        return self._left > 0 and time.monotonic() < self._limit
+
+    def run(self, task: Task) -> CaseResult:
+        """The record of a task's only case, also where the worker died of it."""
+        self._left -= 1
+        try:
+            [result] = self._executor.submit(run_in_worker, self._handle, task).result().results
+        except WorkerDied as death:
+            return task.record(
+                Status.CRASHED, str(death), signal=death.signal, exit_code=death.exit_code,
+                stderr_tail=death.stderr_tail,
+            )  # fmt: skip
+        except TaskTimedOut as late:
+            return task.record(Status.TIMED_OUT, str(late), stderr_tail=late.stderr_tail)
+        assert isinstance(result, CaseResult)
+        return result
+
+    def first(self, task: Task, case_id: str, what: str) -> CaseResult:
+        """The record of what is to be shrunk; raises :class:`UsageError` if it does not fail."""
+        result = self.run(task)
+        if not result.status.failed:
+            raise UsageError(
+                f"the case {case_id} ({what}) does not fail on {self._handle.name} ({result.status})",
+                "there is nothing to shrink; run it with `optest replay`",
+            )
+        return result
+
+
+@contextmanager
+def attempts_on(driver: BackendDriver, timeout: float) -> Iterator[Attempts]:
+    """Attempts on ``driver``, each of at most ``timeout`` seconds."""
     handle = DriverHandle(driver)
     with IsolatedExecutor(1, timeout=timeout, start=partial(start_worker, handle)) as executor:
-        return _Search(case, handle, executor, timeout).run()
+        yield Attempts(handle, executor)
 
 
 class _Search:
     """Greedy: a candidate that fails the same way becomes the best, until none does or time is up."""
 
-    def __init__(
-        self, case: TestCase, handle: DriverHandle, executor: IsolatedExecutor, timeout: float
-    ) -> None:
-        self.handle, self.executor, self.timeout = handle, executor, timeout
-        self.attempts = 0
-        self.limit = time.monotonic() + _SECONDS
+    def __init__(self, case: TestCase, attempts: Attempts) -> None:
+        self.attempts = attempts
         inputs, _ = generate(case)
-        result = self._run(case, inputs)
-        if not result.status.failed:
-            raise UsageError(
-                f"the case {case.id} ({case.describe()}) does not fail on {handle.name} ({result.status})",
-                "there is nothing to shrink; run it with `optest replay`",
-            )
+        result = attempts.first(CaseTask(case, inputs=inputs), case.id, case.describe())
         self.best = Shrunk(case, inputs, result)
 
     def run(self) -> Shrunk:
@@ -128,32 +165,17 @@ class _Search:
 
     def _accept(self, case: TestCase, inputs: Arrays) -> bool:
         """Whether a candidate fails as the original does; then it is the best one."""
-        if self.attempts >= _ATTEMPTS or time.monotonic() > self.limit:
+        if not self.attempts.left:
             return False
         try:
             expect(case, inputs)  # what the reference cannot do proves nothing about the backend
         except CaseFailed:
             return False
-        result = self._run(case, inputs)
+        result = self.attempts.run(CaseTask(case, inputs=inputs))
         if result.status is not self.best.result.status:
             return False
         self.best = Shrunk(case, inputs, result)
         return True
-
-    def _run(self, case: TestCase, inputs: Arrays) -> CaseResult:
-        self.attempts += 1
-        try:
-            outcome = self.executor.submit(run_in_worker, self.handle, CaseTask(case, inputs=inputs)).result()
-            [result] = outcome.results
-        except WorkerDied as death:
-            return record(
-                case, Status.CRASHED, str(death), signal=death.signal, exit_code=death.exit_code,
-                stderr_tail=death.stderr_tail,
-            )  # fmt: skip
-        except TaskTimedOut as late:
-            return record(case, Status.TIMED_OUT, str(late), stderr_tail=late.stderr_tail)
-        assert isinstance(result, CaseResult)
-        return result
 
 
 def _smaller(case: TestCase) -> Iterator[dict[str, Shape]]:
@@ -163,15 +185,16 @@ def _smaller(case: TestCase) -> Iterator[dict[str, Shape]]:
         yield {name: shape[1:] for name, shape in shapes.items()}
     sizes = sorted({size for shape in shapes.values() for size in shape if size > 1}, reverse=True)
     for size in sizes:
-        for less in _less(size):
+        for less in smaller_sizes(size):
             yield {
                 name: tuple(less if one == size else one for one in shape) for name, shape in shapes.items()
             }
     for name, shape in shapes.items():
         for axis, size in enumerate(shape):
-            for less in _less(size):
+            for less in smaller_sizes(size):
                 yield {**shapes, name: (*shape[:axis], less, *shape[axis + 1 :])}
 
 
-def _less(size: int) -> list[int]:
+def smaller_sizes(size: int) -> list[int]:
+    """Sizes to try instead of ``size``, the smallest first."""
     return [one for one in dict.fromkeys((1, 2, size // 2, size - 1)) if 0 < one < size]

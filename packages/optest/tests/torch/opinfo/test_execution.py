@@ -93,7 +93,7 @@ def test_the_control_passes_other_dtypes(dtype: str) -> None:
 def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str) -> None:
     results = run(CONTROL, entry, phase, most=99)
     assert statuses(results) <= {Status.PASSED, Status.SKIPPED}
-    classes = {one.attributes["class"] for one in results}
+    classes = {one.origin.form for one in results}
     assert "bounded" in classes
     assert (classes == {"bounded"}) is (entry == "masked_select")
 
@@ -112,16 +112,16 @@ def test_rows_are_told_apart_along_an_axis_of_any_input(entry: str) -> None:
     """Some samples are 1-d and name their only axis."""
     results = run(CONTROL, entry, most=sys.maxsize)
     assert statuses(results) == {Status.PASSED}
-    assert {one.attributes["class"] for one in results} == {"bounded"}
+    assert {one.origin.form for one in results} == {"bounded"}
 
 
 def test_a_record_says_what_ran() -> None:
     [first, *_] = run(CONTROL, "add")
     assert first.op == "add"
     assert first.category == "elementwise"
-    assert first.attributes["suite"] == "opinfo"
-    assert first.attributes["class"] == "native"
-    assert "aten.add.Tensor" in first.attributes["overloads"]
+    assert first.origin.suite == "opinfo"
+    assert first.origin.form == "native"
+    assert "aten.add.Tensor" in first.origin.overloads
     assert (
         first.comparisons[0]["accuracy"]["ulp_error"] == first.comparisons[0]["accuracy"]["control_ulp_error"]
     )
@@ -308,8 +308,8 @@ def test_what_a_phase_is_not_for_takes_no_sample_s_place() -> None:
 
 def test_a_group_says_how_many_samples_it_has() -> None:
     [first, second] = run(CONTROL, "cumsum", most=2)
-    assert first.attributes["samples"] == len(run(CONTROL, "cumsum", most=99)) > 2
-    assert "samples" not in second.attributes
+    assert first.origin.among == len(run(CONTROL, "cumsum", most=99)) > 2
+    assert second.origin.among == 0
 
 
 @pytest.mark.parametrize(("entry", "phase"), [("jiterator_unary", "forward"), ("linalg.eigvals", "special")])
@@ -317,7 +317,7 @@ def test_an_untestable_entry_stays_in_the_denominator(entry: str, phase: str) ->
     [only] = run(CONTROL, entry, phase)
     assert only.status is Status.SKIPPED
     assert only.reason.startswith("untestable: ")
-    assert only.attributes["class"] == "untestable"
+    assert only.origin.form == "untestable"
 
 
 def test_what_is_untestable_in_one_phase_is_tested_in_the_others() -> None:

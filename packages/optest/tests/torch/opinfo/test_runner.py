@@ -100,7 +100,7 @@ def run(
 def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Status) -> None:
     summary, results = run(Here("cumsum", death))
     [dead] = [one for one in results if one.status is status]
-    assert dead.attributes["sample"] == 2
+    assert dead.origin.sample == 2
     assert dead.case_id == GROUPS[0].case_id(2)
     assert "--sample 2" in dead.rerun
     assert summary.ran == len({one.case_id for one in results}) > 4
@@ -114,8 +114,8 @@ def test_a_large_group_runs_in_turns(deadly: str, turn: int) -> None:
     executor = Here(deadly, WorkerDied(None, "SIGSEGV", "stack"))
     _, results = run(executor, groups=GROUPS[:1], turn=turn)
     wanted = [one.number for one in planned(GROUPS[0])]
-    assert sorted(one.attributes["sample"] for one in results) == wanted == [0, 1, 2, 3]
-    failed = [one.attributes["sample"] for one in results if one.status.failed]
+    assert sorted(one.origin.sample for one in results) == wanted == [0, 1, 2, 3]
+    failed = [one.origin.sample for one in results if one.status.failed]
     assert failed == ([2] if deadly else [])
     asked = [one.numbers for one in executor.requests]
     assert asked[0] is None
@@ -153,7 +153,7 @@ def test_a_group_goes_into_the_journal_whole(tmp_path: Path) -> None:
 
 def test_one_sample_by_its_number() -> None:
     _, results = run(Here(), groups=GROUPS[:1], samples=(1,))
-    assert [one.attributes["sample"] for one in results] == [1]
+    assert [one.origin.sample for one in results] == [1]
 
 
 class Flaky(Here):
@@ -167,7 +167,7 @@ class Flaky(Here):
         future = super().submit(fn, *args, **kwargs)
         outcome = future.result()
         for place, one in enumerate(outcome.results):
-            if one.op == "cumsum" and one.attributes["sample"] == 1:
+            if one.op == "cumsum" and one.origin.sample == 1:
                 self.times += 1
                 if self.always or self.times == 1:
                     outcome.results[place] = replace(one, status=Status.MISMATCH, reason="odd")
@@ -178,7 +178,7 @@ def test_only_the_samples_that_failed_are_tried_again() -> None:
     executor = Flaky()
     summary, results = run(executor, retries=2)
     [flaky] = [one for one in results if one.flaky]
-    assert (flaky.attributes["sample"], flaky.attempts, flaky.status) == (1, 2, Status.PASSED)
+    assert (flaky.origin.sample, flaky.attempts, flaky.status) == (1, 2, Status.PASSED)
     assert flaky.reason == "flaky: attempt 2 passed, the first did not (mismatch: odd)"
     assert "--sample 1" in flaky.rerun
     assert (summary.flaky, summary.failed) == (1, 0)

@@ -125,6 +125,4 @@ def test_the_driver_in_the_guide_answers_a_suite() -> None:
     exec(code, names)
     assert {one for one, _ in statuses(names["MyCompiler"](), "exp")} == {Status.PASSED}
     request = Request(Group("opinfo", "exp", "float32", "forward"), BackendTarget("x"), most=2)
-    assert all(
-        one.attributes["class"] == "native" for one in run_group(names["MyCompiler"](), request).results
-    )
+    assert all(one.origin.form == "native" for one in run_group(names["MyCompiler"](), request).results)

@@ -30,6 +30,7 @@
     add("shapes", one.shapes && one.shapes.map(([name, shape]) => `${name} [${shape.join(", ")}]`).join("; "));
     add("dtypes", one.dtypes);
     add("attributes", one.attributes && one.attributes.map(([name, value]) => `${name}=${value}`).join(", "));
+    add("origin", one.origin);
     add("error", one.ulp != null && `${short(one.ulp)} ULP` + (one.eager != null ? `; eager's own ${short(one.eager)} ULP` : ""));
     add("time", `${one.us} µs`);
     add("beside", beside && `${beside.status.replace("_", " ")}${beside.reason ? `: ${beside.reason}` : ""}`);
@@ -40,7 +41,7 @@
   }
 
   function line(one, beside) {
-    const what = [one.variant, one.dtype, one.phase, one.sample != null && `sample ${one.sample}`].filter(Boolean).join(", ");
+    const what = [one.dtype, one.phase, one.sample != null && `sample ${one.sample}`].filter(Boolean).join(", ");
     const other = beside && beside.status !== one.status ? ` (beside: ${beside.status.replace("_", " ")})` : "";
     const status = h("span", { class: `cell ${isFailure(one) ? "fail3" : one.status === "passed" ? "ok" : "gap"}` }, one.status.replace("_", " "));
     const found = h("details", { class: isFailure(one) ? "failed" : "" },

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...core.origin import Declared
 from ...errors import UnknownName
 from ..internals import database, leave_seeds_alone
 from .groups import PHASES, SUITES
@@ -44,19 +45,12 @@ class Entry:
         rule = _RULES[phase]
         return bool(rule(self.info, getattr(torch, dtype)))
 
-    def declared(self) -> dict[str, str | int]:
-        """What the entry has by its own record: coverage asks for that, not for what was run.
-
-        ``entries`` is how many the suite has for the CPU, so that a run of few is seen to be one.
-        """
+    def declared(self) -> Declared:
+        """What the entry has by its own record."""
         phases = [phase for phase in PHASES if any(self.has(phase, dtype) for dtype in self.dtypes)]
         gradients = [dtype for dtype in self.dtypes if self.has("backward", dtype)]
-        return {
-            "cpu_dtypes": " ".join(self.dtypes),
-            "grad_dtypes": " ".join(gradients),
-            "phases": " ".join(phases),
-            "entries": sum(bool(one.dtypes) for one in entries_of(self.suite).values()),
-        }
+        entries = sum(bool(one.dtypes) for one in entries_of(self.suite).values())
+        return Declared(dtypes=self.dtypes, gradients=tuple(gradients), phases=tuple(phases), entries=entries)
 
 
 def _differentiable(info: Any, dtype: torch.dtype) -> bool:

@@ -10,13 +10,14 @@ import shlex
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from ...backends.driver import Answer, BackendDriver, CallDriver
 from ...core.case import BackendTarget
+from ...core.origin import Origin
 from ...core.result import CaseResult, Status
 from ...errors import BackendError
 from ...running.execution import tail
@@ -51,6 +52,8 @@ class Request(Task):
     numbers: tuple[int, ...] | None = None
     most: int | None = None
     turn: int | None = None
+    tensors: tuple[torch.Tensor, ...] | None = field(default=None, compare=False)
+    """What its one sample runs on, instead of the sample's own tensors."""
 
     @property
     def key(self) -> str:
@@ -83,10 +86,9 @@ class Request(Task):
         return [replace(self, numbers=tuple(numbers[start : start + size])) for start in starts]
 
     def only(self, results: Sequence[CaseResult]) -> Request:
-        numbers = [one.attributes["sample"] for one in results]
-        if not all(isinstance(one, int) for one in numbers):
-            return self  # the group itself failed
-        return replace(self, numbers=tuple(numbers))
+        samples = [number_of(one) for one in results]
+        numbers = tuple(one for one in samples if isinstance(one, int))
+        return replace(self, numbers=numbers) if len(numbers) == len(samples) else self  # the group failed
 
     def record(self, status: Status, reason: str, **fields: Any) -> CaseResult:
         died = status in (Status.CRASHED, Status.TIMED_OUT)
@@ -95,7 +97,13 @@ class Request(Task):
         return record(self, number, None, "", {"status": status, "reason": reason, **fields})
 
     def rerun(self, result: CaseResult) -> str:
-        return _command(self, result.attributes["sample"])
+        return _command(self, number_of(result))
+
+
+def number_of(result: CaseResult) -> int | str:
+    """The number of a suite's sample, or what its record stands for."""
+    assert result.origin is not None, "the record of a suite's case says where it comes from"
+    return result.origin.sample
 
 
 def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
@@ -110,7 +118,7 @@ def run_group(driver: CallDriver, request: Request) -> TaskOutcome:
     started = time.perf_counter()
     try:
         plans = planned(group, request.numbers, request.most)
-        cases = [one.make() for one in plans[: request.turn]]
+        cases = [one.make(request.tensors) for one in plans[: request.turn]]
     except Exception as error:  # noqa: BLE001  # the database's own code
         fields = {
             "status": Status.SKIPPED,
@@ -251,28 +259,29 @@ def record(
     """The record of one case of a group."""
     group, target = request.group, request.target
     tensors = case.call.tensors if case else ()
-    attributes: dict[str, Any] = {"suite": group.suite, "sample": number}
-    if case is not None:
-        attributes |= {"note": case.note, "class": form, "overloads": tuple(overloads_of(case))}
-    else:
-        attributes |= {"note": "", "class": form}
-    if case is not None and number == 0:
-        attributes["samples"] = case.among  # coverage tells how many of them ran
-    if case is not None and fields["status"].failed:
-        attributes["values"] = values_of(case)
-    if group.phase == "forward" and number in _DECLARING:
-        attributes |= entries_of(group.suite)[group.entry].declared()
+    declares = group.phase == "forward" and number in _DECLARING
+    origin = Origin(
+        suite=group.suite,
+        sample=number,
+        note=case.note if case else "",
+        form=form,
+        overloads=tuple(overloads_of(case)) if case else (),
+        among=case.among if case and number == 0 else 0,  # once: coverage tells how many of them ran
+        values=values_of(case) if case and fields["status"].failed else "",
+        declared=entries_of(group.suite)[group.entry].declared() if declares else None,
+    )
     return CaseResult(
         case_id=group.case_id(number),
         op=group.entry,
         category=group.family,
         dtypes=(group.dtype,),
         shapes={f"input{place}": tuple(one.shape) for place, one in enumerate(tensors)},
-        attributes=attributes,
+        attributes={},
         phase=group.phase,
         seed=group.seed,
         backend={"kind": target.kind, "name": target.name, "chip": target.chip},
         rerun="" if fields["status"] is Status.PASSED else _command(request, number),
+        origin=origin,
         **fields,
     )
 

@@ -68,7 +68,8 @@ class Planned:
     """A case of a group before eager PyTorch has run it: its number, and ``make()`` for the rest."""
 
     number: int
-    make: Callable[[], Case]
+    make: Callable[..., Case]
+    """``make(tensors=None)``: with other tensors in place of the sample's own, if given."""
 
 
 def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None = None) -> list[Planned]:
@@ -82,8 +83,12 @@ def planned(group: Group, numbers: Iterable[int] | None = None, most: int | None
     if most is not None:
         chosen = _most([plain[number][0] for number in chosen], chosen, most)
 
-    def make(number: int) -> Case:
-        return replace(_case(group, number, *plain[number]), among=len(plain))
+    def make(number: int, tensors: Sequence[Tensor] | None = None) -> Case:
+        bound, kind, raises = plain[number]
+        if tensors is not None:
+            like = zip(tensors, bound.tensors, strict=True)
+            bound = bound.on([one.detach().requires_grad_(own.requires_grad) for one, own in like])
+        return replace(_case(group, number, bound, kind, raises), among=len(plain))
 
     return [Planned(number, partial(make, number)) for number in chosen]
 

@@ -5,8 +5,8 @@ Not here: what a phase asks of the function (``phases``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -50,6 +50,14 @@ class Bound:
         """The tensors among the arguments, as they were made."""
         return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
 
+    def on(self, tensors: Sequence[Tensor]) -> Bound:
+        """The same with other tensors among its arguments."""
+        leaves, spec = tree_flatten((tuple(self.args), dict(self.kwargs)))
+        feed = iter(tensors)
+        filled = [next(feed) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(filled, spec)
+        return replace(self, args=args, kwargs=kwargs)
+
     def function(self, *, wide: bool = False) -> Function:
         """The call as a function of its tensors; ``wide``: asked for wider dtypes throughout."""
         leaves, spec = tree_flatten((tuple(self.args), dict(self.kwargs)))
@@ -76,6 +84,15 @@ def tensors_of(result: Any) -> list[Tensor]:
             found.append(torch.scalar_tensor(cast(Any, leaf), dtype=_dtype_of(leaf)))
         elif callable(make_dense := getattr(leaf, "to_dense", None)):
             found.append(make_dense())  # a compiler's stand-in for a sparse tensor
+    return found
+
+
+def resized(tensors: Sequence[Tensor], dims: Iterable[tuple[int, int]], size: int) -> list[Tensor]:
+    """The tensors with dimensions, each given by tensor and dimension, cut or repeated to ``size``."""
+    found = list(tensors)
+    for place, dim in dims:
+        old = found[place]
+        found[place] = old.index_select(dim, torch.arange(size) % old.shape[dim])
     return found
 
 

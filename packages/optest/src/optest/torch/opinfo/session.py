@@ -1,9 +1,14 @@
-"""One run of a suite of PyTorch's: the groups of a selection as tasks on a driver."""
+"""A run of one of PyTorch's suites: the groups of a selection as tasks on a driver, or a sample again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from ...backends import CallDriver, backend_manager
 from ...core.case import BackendTarget
+from ...core.result import CaseResult
 from ...errors import UsageError
 from ...plan.options import RunOptions
 from ...session import Outcome, run_tasks
@@ -49,3 +54,34 @@ def run_suite(
         terminal=terminal,
         color=color,
     )
+
+
+def replay_sample(recorded: CaseResult, places: Mapping[str, Any], *, terminal: bool = True) -> Outcome:
+    """Run the sample of a record again, or the group that it stands for.
+
+    ``places`` are fields of :class:`RunOptions`; without a backend it is the record's own.
+    """
+    assert recorded.origin is not None, "the record of a suite's case says where it comes from"
+    sample = recorded.origin.sample
+    selection = Selection(
+        recorded.origin.suite,
+        entries=(recorded.op,),
+        dtypes=recorded.dtypes,
+        phases=(recorded.phase,),
+        samples=(sample,) if isinstance(sample, int) else (),
+        seed=recorded.seed,
+    )
+    own = {} if places["backend"] else {"backend": recorded.backend["name"], "chip": recorded.backend["chip"]}
+    options = RunOptions(suite=selection.suite, seed=selection.seed, **{**places, **own})
+    return run_suite(selection, options, terminal=terminal)
+
+
+def sample_script(recorded: CaseResult, backend: str | None, file: Path) -> str:
+    """Shrink the sample of a record, and write a script that shows what is left; says what that is.
+
+    It runs on the record's own backend if none is named; raises :class:`UsageError` if it passes there.
+    """
+    need_torch("a suite of PyTorch's")
+    from .replay import write_script
+
+    return write_script(recorded, backend, file)

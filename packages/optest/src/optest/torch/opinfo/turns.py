@@ -8,7 +8,7 @@ memory with the same inputs and results. Not here: how a driver runs the calls (
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +19,13 @@ from ...core.comparator import compare
 from ...core.interrupt import is_ctrl_c
 from ...core.result import Status
 from ...running.execution import tail
-from ..internals import tree_flatten, tree_unflatten
+from ..internals import tree_flatten
 from .bounded import formed
 from .calls import Tensor, copied, dense, evaluate, written
 from .distribution import is_random
 from .groups import Group
 from .phases import Case, planned
-from .samples import Bound, tensors_of
+from .samples import Bound, resized, tensors_of
 from .verdict import Fields, array_of, by_form, by_value, mismatch
 
 CALLS = 3
@@ -118,10 +118,7 @@ def _resized(case: Case) -> Iterator[Case]:
 
 def _remade(case: Case, dims: Iterable[tuple[int, int]], size: int) -> Case | None:
     """The case with these dimensions of its tensors cut or repeated to ``size``; None if eager refuses."""
-    tensors = list(case.call.tensors)
-    for place, dim in dims:
-        old = tensors[place]
-        tensors[place] = old.index_select(dim, torch.arange(size) % old.shape[dim])
+    tensors = resized(case.call.tensors, dims, size)
     call = replace(case.call, tensors=tuple(tensors))
     given = call.map(copied)
     try:
@@ -131,17 +128,7 @@ def _remade(case: Case, dims: Iterable[tuple[int, int]], size: int) -> Case | No
     if len(expected) != len(case.expected):
         return None
     call = replace(call, writes=tuple(written(given, call)))
-    args, kwargs = _filled(case.bound, tensors)
-    bound = replace(case.bound, args=args, kwargs=kwargs)
-    return replace(case, bound=bound, call=call, expected=expected)
-
-
-def _filled(bound: Bound, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of ``bound`` with other tensors in them."""
-    leaves, spec = tree_flatten((tuple(bound.args), dict(bound.kwargs)))
-    feed = iter(tensors)
-    args, kwargs = tree_unflatten([next(feed) if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec)
-    return args, kwargs
+    return replace(case, bound=case.bound.on(tensors), call=call, expected=expected)
 
 
 # What is seen ----------------------------------------------------------------------------
@@ -156,7 +143,7 @@ def _judged(driver: CallDriver, turns: Sequence[Case], kind: str) -> Fields:
         return result if bound.then is None else bound.then(result)
 
     ours = [[copied(one) for one in turn.call.tensors] for turn in turns]
-    arguments = [_filled(turn.bound, given) for turn, given in zip(turns, ours, strict=True)]
+    arguments = [_arguments(turn.bound.on(given)) for turn, given in zip(turns, ours, strict=True)]
     answer = _asked(driver, function, arguments)
     if answer.unsupported:
         return {"status": Status.UNSUPPORTED, "reason": answer.unsupported}
@@ -177,6 +164,10 @@ def _judged(driver: CallDriver, turns: Sequence[Case], kind: str) -> Fields:
     return fields
 
 
+def _arguments(bound: Bound) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    return bound.args, bound.kwargs
+
+
 def _asked(driver: CallDriver, function: Any, arguments: Sequence[tuple[Any, Any]]) -> Answer:
     try:
         return driver.answer_in_turn(function, arguments)
@@ -193,7 +184,7 @@ def _seen(turn: Case, given: Sequence[Tensor], found: Sequence[Tensor], kind: st
     if fields["status"] is not Status.PASSED or turn.formed:
         return fields  # a form's results are the suite's own
     inputs = [copied(one) for one in turn.call.tensors]
-    args, kwargs = _filled(turn.bound, inputs)
+    args, kwargs = _arguments(turn.bound.on(inputs))
     result = turn.bound.target(*args, **kwargs)
     expected = tensors_of(result if turn.bound.then is None else turn.bound.then(result))
     if not loose:

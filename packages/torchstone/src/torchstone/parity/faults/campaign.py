@@ -23,7 +23,7 @@ from optest.core.case import BackendTarget
 from optest.core.result import CaseResult, Status
 from optest.errors import UnknownName
 from optest.torch.opinfo.calls import Call
-from optest.torch.opinfo.execution import Request, run_group
+from optest.torch.opinfo.execution import Request, number_of, run_group
 from optest.torch.opinfo.groups import Group
 
 from ...config import override
@@ -65,7 +65,7 @@ class Mutant:
     group: str
     verdict: Verdict
     detail: str
-    sample: int | None = None
+    sample: int | str | None = None
     status: str = ""
     rerun: str = ""
 
@@ -181,7 +181,7 @@ class _Control:
 
     @property
     def passed(self) -> set[Any]:
-        return {one.attributes["sample"] for one in self.results if one.status is Status.PASSED}
+        return {number_of(one) for one in self.results if one.status is Status.PASSED}
 
 
 class _Driver(ArtifactDriver):
@@ -275,7 +275,7 @@ class _Trials:
         with in_place(pair.lowering, fault):
             results = self._results(group, most)
         for one in results:
-            if one.attributes["sample"] in passed and one.status is not Status.PASSED:
+            if number_of(one) in passed and one.status is not Status.PASSED:
                 return _mutant(replace(pair, group=group), fault, Verdict.CAUGHT, one.reason, one)
         return None
 
@@ -316,7 +316,7 @@ def _mutant(
         str(pair.group),
         verdict,
         detail,
-        noticed.attributes["sample"] if noticed else None,
+        number_of(noticed) if noticed else None,
         noticed.status.value if noticed else "",
         noticed.rerun if noticed else "",
     )

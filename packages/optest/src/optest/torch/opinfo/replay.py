@@ -1,0 +1,184 @@
+"""A failing sample again: run alone, made small, and as a script that shows it by itself."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from ...backends import CallDriver, backend_manager
+from ...core.case import BackendTarget
+from ...core.result import CaseResult
+from ...errors import UsageError
+from ...running.replay import assembled, write
+from ...running.shrink import Attempts, attempts_on, smaller_sizes
+from .calls import Tensor
+from .execution import Request
+from .groups import Group
+from .phases import planned
+from .samples import resized
+
+_WRITTEN_OUT = 256
+"""Elements up to which a tensor is written as numbers."""
+_TASK = """\
+group = Group({suite!r}, {entry!r}, {dtype!r}, {phase!r}, seed={seed!r})
+target = BackendTarget({kind!r}, {driver!r}, {chip!r})
+request = Request(group, target, ({sample!r},), tensors={tensors})"""
+_IMPORTS = """\
+import torch
+
+from optest.core.case import BackendTarget
+from optest.torch.opinfo.execution import Request, run_group
+from optest.torch.opinfo.groups import Group
+"""
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A sample on tensors of its own, and what it comes to."""
+
+    request: Request
+    result: CaseResult
+
+
+def write_script(result: CaseResult, chosen: str | None, file: Path, *, timeout: float = 30.0) -> str:
+    """Shrink a recorded sample, and write a script that runs what is left; says what that is.
+
+    ``chosen`` is a driver's name; None for the one that the record names. Raises :class:`UsageError` if the
+    sample does not fail there, and :class:`ReportError` if ``file`` cannot be written.
+    """
+    driver = backend_manager.select(chosen or str(result.backend["name"]), result.backend["chip"])
+    if not isinstance(driver, CallDriver):
+        raise UsageError(f"the driver {driver.name!r} does not answer calls of PyTorch's tensors")
+    shrunk = shrink(_request(result, driver), driver, timeout=timeout)
+    write(_script(shrunk, result, driver), file)
+    return _described(shrunk)
+
+
+def shrink(request: Request, driver: CallDriver, *, timeout: float = 30.0) -> Shrunk:
+    """The smallest tensors found on which a sample ends as it does; ``timeout`` is for one attempt.
+
+    Raises :class:`UsageError` if it does not fail.
+    """
+    with attempts_on(driver, timeout) as attempts:
+        return _Search(request, attempts).run()
+
+
+class _Search:
+    """Greedy: tensors that fail the same way become the best, until none does or time is up."""
+
+    def __init__(self, request: Request, attempts: Attempts) -> None:
+        self._attempts = attempts
+        group, [number] = request.group, request.numbers or ()
+        [plan] = planned(group, [number])
+        found = attempts.first(request, group.case_id(number), f"{group}, sample {number}")
+        tensors = plan.make().call.tensors
+        self._plain = all(one.layout is torch.strided and not one.is_quantized for one in tensors)
+        self._best = Shrunk(replace(request, tensors=tensors), found)
+
+    def run(self) -> Shrunk:
+        if not self._plain:  # what has no strides is neither cut nor written out
+            return replace(self._best, request=replace(self._best.request, tensors=None))
+        while any(self._accept(one) for one in self._smaller()):
+            pass
+        for place in range(len(self._tensors)):
+            self._simplify(place)
+        return self._best
+
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return self._best.request.tensors or ()
+
+    def _smaller(self) -> Iterator[Sequence[Tensor]]:
+        """Each size everywhere at once, then each single dimension, made smaller."""
+        tensors = self._tensors
+        dims = [(place, dim) for place, one in enumerate(tensors) for dim in range(one.dim())]
+        sizes = sorted({tensors[place].shape[dim] for place, dim in dims} - {0, 1}, reverse=True)
+        together = [[(p, d) for p, d in dims if tensors[p].shape[d] == size] for size in sizes]
+        for chosen in (*together, *([one] for one in dims)):
+            place, dim = chosen[0]
+            for size in smaller_sizes(tensors[place].shape[dim]):
+                yield resized(tensors, chosen, size)
+
+    def _simplify(self, place: int) -> None:
+        """Elements of one tensor to 0, else to 1, in ever smaller pieces."""
+        size = piece = self._tensors[place].numel()
+        while piece:
+            for start in range(0, size, piece):
+                part = self._tensors[place].reshape(-1)[start : start + piece]
+                if not (bool((part == 0).all()) or bool((part == 1).all())):
+                    any(self._accept(self._with(place, start, piece, number)) for number in (0, 1))
+            piece //= 2
+
+    def _with(self, place: int, start: int, piece: int, number: int) -> Sequence[Tensor]:
+        changed = self._tensors[place].clone()
+        flat = changed.reshape(-1)
+        flat[start : start + piece] = number
+        tensors = list(self._tensors)
+        tensors[place] = flat.reshape(changed.shape)
+        return tensors
+
+    def _accept(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether tensors fail as the original ones do; then they are the best ones."""
+        if not self._attempts.left:
+            return False
+        request = replace(self._best.request, tensors=tuple(tensors))
+        result = self._attempts.run(request)
+        if result.status is not self._best.result.status:
+            return False
+        self._best = Shrunk(request, result)
+        return True
+
+
+def _request(result: CaseResult, driver: CallDriver) -> Request:
+    """A recorded sample as a task on ``driver``."""
+    assert result.origin is not None, "the record of a suite's case says where it comes from"
+    if not isinstance(result.origin.sample, int):
+        raise UsageError(
+            f"the record {result.case_id} is of all samples of {result.op}, and one of them can be shrunk",
+            "run them one by one: `optest run --suite … --sample N`",
+        )
+    group = Group(
+        result.origin.suite, result.op, result.dtypes[0], result.phase, result.category, result.seed
+    )
+    target = BackendTarget(driver.kind, driver.name, result.backend["chip"])
+    return Request(group, target, (result.origin.sample,))
+
+
+def _script(shrunk: Shrunk, original: CaseResult, driver: CallDriver) -> str:
+    request = shrunk.request
+    group, [number] = request.group, request.numbers or ()
+    tensors = request.tensors or ()
+    task = _TASK.format(
+        suite=group.suite, entry=group.entry, dtype=group.dtype, phase=group.phase, seed=group.seed,
+        kind=driver.kind, driver=driver.name, chip=request.target.chip, sample=number,
+        tensors="None" if request.tensors is None else "INPUTS",
+    )  # fmt: skip
+    return assembled(
+        shrunk.result, driver, f"sample {number} of {group} ({original.case_id})", imports=_IMPORTS,
+        inputs={f"input{place}": _literal(one) for place, one in enumerate(tensors)}, task=task,
+        run="run_group(driver, request).results[0]",
+    )  # fmt: skip
+
+
+def _described(shrunk: Shrunk) -> str:
+    shapes = " ".join(str(list(one.shape)) for one in shrunk.request.tensors or ())
+    return f"{shrunk.request.group} {shapes}".rstrip()
+
+
+def _literal(tensor: Tensor) -> str:
+    """``tensor`` as an expression that gives its dtype, shape, strides and values."""
+    dense = tensor.detach().contiguous()
+    if dense.numel() <= _WRITTEN_OUT:
+        values = f"torch.tensor({dense.reshape(-1).tolist()!r}, dtype={tensor.dtype})"
+    else:
+        data = base64.b64encode(dense.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
+        values = f"torch.frombuffer(bytearray(base64.b64decode({data!r})), dtype={tensor.dtype})"
+    values += f".reshape({list(tensor.shape)!r})"
+    if tensor.is_contiguous():
+        return values
+    form = f"{list(tensor.shape)!r}, {list(tensor.stride())!r}, dtype={tensor.dtype}"
+    return f"torch.empty_strided({form}).copy_({values})"
