@@ -15,8 +15,8 @@ import torch
 from torch.export import ExportedProgram
 
 from torchstone import hlo
+from torchstone.compiler import normalize
 from torchstone.compiler.capture import capture
-from torchstone.compiler.normalize import normalize
 from torchstone.compiler.program import lower_program
 from torchstone.config import override
 from torchstone.parity import zoo

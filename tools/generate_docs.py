@@ -34,6 +34,9 @@ from markdown_tables import WRITTEN, code, table  # noqa: E402
 from optest import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, lowering  # noqa: E402
+from torchstone.backend.passes import DIVIDING, compiling  # noqa: E402
+from torchstone.compiler.pipeline import PROPERTIES, Pass  # noqa: E402
+from torchstone.compiler.program import export_pipeline  # noqa: E402
 from torchstone.compiler.value_checks import ASSERTIONS  # noqa: E402
 from torchstone.dtypes import DType  # noqa: E402
 from torchstone.lowering import Lowering  # noqa: E402
@@ -245,6 +248,28 @@ def takes(schema: Mapping[str, Any]) -> str:
     return f"{words.get(schema['type'], schema['type'])}{limit}"
 
 
+# Passes -----------------------------------------------------------------------------
+
+
+def passes_reference() -> str:
+    """The passes of each pipeline in order, and the properties that they speak of."""
+    parts = [
+        "An export, after `torch.export`:\n\n" + passes_table(export_pipeline().passes),
+        "`torch.compile`, for each graph that AOTAutograd hands over. Operators without a lowering may then\n"
+        "split the graph:\n\n" + passes_table(DIVIDING.passes),
+        "Then, for the graph or each of its parts:\n\n" + passes_table(compiling(()).passes),
+        "Properties:\n\n" + table(("property", "means that"), ((f"`{k}`", v) for k, v in PROPERTIES.items())),
+    ]
+    return "\n" + "\n".join(parts)
+
+
+def passes_table(passes: Iterable[Pass[Any]]) -> str:
+    rows = (
+        (f"`{one.name}`", one.doc, code(sorted(one.needs)), code(sorted(one.guarantees))) for one in passes
+    )
+    return table(("pass", "what it does", "needs", "guarantees"), rows)
+
+
 # Pages ------------------------------------------------------------------------------
 
 
@@ -259,6 +284,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
     "docs/errors.md": ("errors", errors_table),
     "docs/optest/plans.md": ("plan", plan_reference),
+    "docs/passes.md": ("passes", passes_reference),
 }
 
 

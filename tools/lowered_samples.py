@@ -22,9 +22,10 @@ from torch.fx import Graph, GraphModule, Node
 
 from operator_samples import Sample, load_samples
 from torchstone import dtypes, hlo, lowering
-from torchstone.compiler.lower import lower_graph
 from torchstone.compiler.normalize import mended_operators
-from torchstone.compiler.support import needs_seed, unsupported_reason
+from torchstone.compiler.passes import lowered
+from torchstone.compiler.pipeline import Unit
+from torchstone.compiler.support import unsupported_reason
 from torchstone.lowering import Lowering
 from torchstone.lowering.checks import ValueRule
 
@@ -172,7 +173,7 @@ _ALIVE: list[hlo.Module] = []
 def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list[str]]:
     """The operations that samples are lowered to, and the names of the arguments of ``main``."""
     graph, mode = Graph(), FakeTensorMode(allow_non_fake_inputs=True)
-    arguments: list[hlo.Argument] = []
+    labels: dict[str, str] = {}
     results: list[Node] = []
     for sample in samples:
         fake = sample.map(mode.from_tensor)
@@ -182,36 +183,33 @@ def emitted(entry: Lowering, samples: Sequence[Sample]) -> tuple[list[Any], list
                 value = entry.overload(*fake.args, **fake.kwargs)
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             continue  # PyTorch does not take this sample in this dtype
-        node = call(graph, entry.overload, fake, arguments)
+        node = call(graph, entry.overload, fake, labels)
         node.meta["val"] = value
         if unsupported_reason(node, lowering.load()) is None:
             results += tensor_nodes(node)
         else:
             graph.erase_node(node)
     graph.output(tuple(results))
-    module = GraphModule(torch.nn.Module(), graph)
-    seed = needs_seed(module)
-    if seed:
-        arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-    built = lower_graph(module, arguments, seed=seed)
+    unit = Unit(GraphModule(torch.nn.Module(), graph), labels=labels)
+    built = lowered(unit)
     _ALIVE.append(built)
     with built.context:
         # Composites inside of others are found where they stand alone.
         main = next(one for one in built.op.body.operations if one.name.value == "main")
-        return list(operations(main.operation)), [argument.name for argument in arguments]
+        return list(operations(main.operation)), [argument.name for argument in unit.arguments]
 
 
-def call(graph: Graph, overload: OpOverload, fake: Sample, arguments: list[hlo.Argument]) -> Node:
-    """A node that calls ``overload``; its tensors become ``arguments`` under the schema's names."""
+def call(graph: Graph, overload: OpOverload, fake: Sample, labels: dict[str, str]) -> Node:
+    """A node that calls ``overload``; ``labels`` gets the schema's names of its tensors."""
 
     def place(name: str, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [place(name, item) for item in value]
         if not isinstance(value, torch.Tensor):
             return value
-        node = graph.placeholder(f"input{len(arguments)}")
+        node = graph.placeholder(f"input{len(labels)}")
         node.meta["val"] = value
-        arguments.append(hlo.Argument(tuple(value.shape), dtypes.from_torch(value.dtype), name))
+        labels[node.name] = name
         return node
 
     schema = overload._schema.arguments

@@ -19,7 +19,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import config, redirect
     from .api import Program, explain, export, load
-    from .compiler import bounds, capture_rule
+    from .compiler import bounds, capture_rule, graph_pass
     from .lowering import lowers
     from .redirect import redirected
 
@@ -32,6 +32,7 @@ __all__ = [
     "errors",
     "explain",
     "export",
+    "graph_pass",
     "load",
     "lowers",
     "redirect",
@@ -44,6 +45,7 @@ _LAZY = {
     "capture_rule": "compiler",
     "explain": "api",
     "export": "api",
+    "graph_pass": "compiler",
     "load": "api",
     "lowers": "lowering",
     "redirected": "redirect",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from .compiler import Program as CompiledSource
     from .compiler.explanation import Explanation
+    from .compiler.pipeline import Pass, Unit
 
 __all__ = ["Program", "explain", "export", "load"]
 
@@ -243,17 +244,19 @@ def export(
     stablehlo_version: str = "current",
     engine: str | None = None,
     device: str | None = None,
+    passes: Sequence[Pass[Unit]] = (),
 ) -> Program:
     """``model`` as a portable StableHLO program.
 
     ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what
     ``torch.export`` takes. ``weights="constants"`` bakes parameters into the
-    module. Raises :class:`~torchstone.errors.CaptureError` and
+    module. ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
+    Raises :class:`~torchstone.errors.CaptureError`, :class:`~torchstone.errors.PassError` and
     :class:`~torchstone.errors.UnsupportedOperators` (all of them at once).
     """
     from .compiler import build_program
 
-    source = build_program(model, args, kwargs, dynamic_shapes=dynamic_shapes, weights=weights)
+    source = build_program(model, args, kwargs, dynamic_shapes=dynamic_shapes, weights=weights, passes=passes)
     return Program(source.artifact(stablehlo_version), engine=engine, device=device, source=source)
 
 
@@ -277,11 +280,17 @@ def explain(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    passes: Sequence[Pass[Unit]] = (),
+    trace: bool = False,
 ) -> Explanation:
-    """What of ``model`` compiles, what does not, where, and why; print the result."""
+    """What of ``model`` compiles, what does not, where, and why; print the result.
+
+    With ``trace`` it has the graph after each compiler pass, the last of which is StableHLO. ``passes``
+    are those that :func:`export` would get.
+    """
     from .compiler import explain as explain_program
 
-    return explain_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    return explain_program(model, args, kwargs, dynamic_shapes=dynamic_shapes, passes=passes, trace=trace)
 
 
 def _readable(path: str) -> str:

@@ -126,6 +126,10 @@ class UnsupportedOperators(TorchstoneError):
         )
 
 
+class PassError(TorchstoneError):
+    """A compiler pass broke its contract, or passes do not make a pipeline; the message names the pass."""
+
+
 class FallbackRefused(TorchstoneError):
     """Part of a compiled model would run in eager PyTorch, but ``fallback`` is False."""
 

@@ -239,10 +239,55 @@ def test_explain(torchstone: Torchstone, models: Path, factory: str, code: int) 
         native=COUNTS,
         unsupported={"type": "array", "minItems": code, "maxItems": code},
         error={"type": "null"},
+        passes={"const": []},
     )
     text = torchstone("explain", f"{models}:{factory}")
     assert text.code == code
     assert ("everything compiles" in text.stdout) == (code == 0)
+
+
+def test_explain_passes(torchstone: Torchstone, models: Path) -> None:
+    done = torchstone("explain", "--passes", f"{models}:small", "--json")
+    assert done.code == 0
+    steps = {step["name"]: step for step in done.json["passes"]}
+    assert list(steps) == PASSES
+    for step in steps.values():
+        check(
+            step,
+            name=STRING,
+            doc={"type": "string", "minLength": 10},
+            needs=STRINGS,
+            guarantees={**STRINGS, "minItems": 1},
+            seconds={"type": "number", "minimum": 0},
+            graph={"type": ["string", "null"]},
+        )
+    assert [name for name, step in steps.items() if step["graph"] is not None] == ["capture", "lower"]
+    assert "torch.ops.aten." in steps["capture"]["graph"]
+    assert "func.func public @main" in steps["lower"]["graph"]
+    text = torchstone("explain", "--passes", f"{models}:small").stdout
+    assert "\nsurvey (" in text
+    assert "\n  needs: checks, lowerable\n  guarantees: stablehlo\nmodule @" in text
+    assert text.count("  the graph stays as it is\n") == len(PASSES) - 2
+
+
+def test_explain_passes_as_far_as_they_go(torchstone: Torchstone, models: Path) -> None:
+    done = torchstone("explain", "--passes", f"{models}:unsupported", "--json")
+    assert done.code == 1
+    assert [step["name"] for step in done.json["passes"]] == PASSES[: PASSES.index("require-lowerings")]
+    assert [node["overload"] for node in done.json["unsupported"]] == ["torchstone_cli_tests.mystery.default"]
+
+
+PASSES = [
+    "capture",
+    "check-aliasing",
+    "check-arguments",
+    "decompose",
+    "survey",
+    "require-lowerings",
+    "read-signature",
+    "add-checks",
+    "lower",
+]
 
 
 def test_ops_lists_the_registry(torchstone: Torchstone) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch._export import utils
 from torch.export import exported_program
 
+from torchstone.compiler import normalize
 from torchstone.compiler.capture import capture
-from torchstone.compiler.normalize import normalize
 from torchstone.compiler.overrides import overriding
 from torchstone.torch_internals import export
 from torchstone.torch_internals.dispatch import python_kernels

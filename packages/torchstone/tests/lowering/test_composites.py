@@ -26,9 +26,10 @@ from operator_samples import load_samples
 from optest.core.comparator import compare
 from torchstone import hlo, lowering
 from torchstone.compiler.graphs import to_numpy
-from torchstone.compiler.lower import lower_graph
-from torchstone.compiler.support import find_unsupported, needs_seed
-from torchstone.dtypes import FLOAT32, INT64, from_torch
+from torchstone.compiler.passes import lowered
+from torchstone.compiler.pipeline import Unit
+from torchstone.compiler.support import survey
+from torchstone.dtypes import FLOAT32, INT64
 from torchstone.hlo._mlir import func, ir, jax_interpreters
 from torchstone.hlo.portable import serialize
 from torchstone.lowering import Lowering
@@ -152,13 +153,10 @@ def program(entry: Lowering) -> tuple[hlo.Module, list[Any], Sample] | None:
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             continue  # PyTorch does not take this sample
         graph, inputs = graph_of_calls([(entry.overload, sample)])
-        if find_unsupported(graph) or needs_seed(graph):
+        found = survey(graph)
+        if found.unsupported or found.seeded:
             continue
-        arguments = [
-            hlo.Argument(tuple(tensor.shape), from_torch(tensor.dtype), f"input{i}")
-            for i, tensor in enumerate(inputs)
-        ]
-        module = lower_graph(graph, arguments)
+        module = lowered(Unit(graph))
         with module.context:
             if composites(main_of(module.op)):
                 return module, [to_numpy(tensor) for tensor in inputs], sample

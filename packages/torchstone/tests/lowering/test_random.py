@@ -14,8 +14,8 @@ import pytest
 import torch
 from scipy import stats
 
+from torchstone.compiler import normalize
 from torchstone.compiler.capture import capture
-from torchstone.compiler.normalize import normalize
 from torchstone.parity.operators import run_graph
 
 N = 20_000

@@ -22,8 +22,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import torchstone
+from torchstone.compiler import normalize
 from torchstone.compiler.capture import capture
-from torchstone.compiler.normalize import mended_operators, normalize, passing_value_checks
+from torchstone.compiler.normalize import mended_operators, passing_value_checks
 from torchstone.compiler.overrides import overriding, quick_overrides
 from torchstone.lowering.operators import standing_in
 from torchstone.torch_internals.patches import tracing

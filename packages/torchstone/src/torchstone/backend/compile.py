@@ -28,6 +28,7 @@ from ..torch_internals.dynamo import (
 )
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
+from .passes import compiling
 from .records import GraphRecord, publish
 from .region import Run, compile_region
 from .specialize import SpecializingRegion, is_symbolic
@@ -35,6 +36,7 @@ from .specialize import SpecializingRegion, is_symbolic
 
 def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The function that ``torch.compile`` calls instead of ``module``."""
+    compiling(options.passes)  # raises where the passes do not fit, before anything is traced
     compiler = aot_autograd(
         fw_compiler=partial(_compile_part, "forward", options),
         bw_compiler=partial(_compile_part, "backward", options),

@@ -13,10 +13,8 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..compiler.graphs import output_node
 from ..compiler.support import unsupported_reason
 from ..lowering import load
-from .options import Options
-from .outputs import Outputs, erase_unused_views, split_outputs
 from .part import CompiledPart
-from .records import GraphRecord
+from .passes import DIVIDING_PART, Region
 
 
 class _Lowerable(OperatorSupportBase):
@@ -29,19 +27,19 @@ class _Lowerable(OperatorSupportBase):
 class MixedGraph:
     """Runs a functional graph; every maximal supported part of it is one compiled program."""
 
-    def __init__(self, module: GraphModule, outputs: Outputs, options: Options, record: GraphRecord) -> None:
-        self._outputs = outputs
-        partitioner = CapabilityBasedPartitioner(module, _Lowerable(), allows_single_node_partition=True)
+    def __init__(self, region: Region) -> None:
+        self._outputs = region.outputs
+        partitioner = CapabilityBasedPartitioner(
+            region.module, _Lowerable(), allows_single_node_partition=True
+        )
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="compiled_")
-        parts: dict[str, CompiledPart] = {}
-        for node in self._module.graph.nodes:
-            if node.op == "call_module":
-                part = getattr(self._module, node.target)
-                _listed_output(part)
-                outputs = split_outputs(part)
-                record.count(erase_unused_views(part))
-                parts[str(node.target)] = CompiledPart(part, outputs, options, record)
-        self._parts = parts
+        self._parts: dict[str, CompiledPart] = {}
+        for node in self._module.graph.find_nodes(op="call_module"):
+            part = getattr(self._module, node.target)
+            _listed_output(part)
+            inner = Region(part, region.options, region.record)
+            DIVIDING_PART.run(inner)
+            self._parts[str(node.target)] = CompiledPart(inner)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         with torch.no_grad():

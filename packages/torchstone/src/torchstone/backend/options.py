@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..compiler.pipeline import Pass, Unit
 from ..config import config
 from ..errors import ConfigError
 
@@ -21,7 +22,8 @@ class Options:
     symbolic dimensions. ``check_indices``: raise
     :class:`~torchstone.errors.IndexOutOfRange` where an index is out of range.
     ``check_values``: raise :class:`~torchstone.errors.InvalidValue` where eager
-    PyTorch refuses a value.
+    PyTorch refuses a value. ``passes``, made with :func:`torchstone.graph_pass`, change the graph of
+    each compiled part before it is lowered.
     """
 
     fallback: bool = True
@@ -30,19 +32,23 @@ class Options:
     specializations: int = 16
     check_indices: bool = False
     check_values: bool = False
+    passes: Sequence[Pass[Unit]] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:
         """Options from a user's mapping; raises :class:`ConfigError` for unknown names and wrong types."""
-        defaults = {item.name: getattr(config, item.name) for item in fields(cls)}
+        defaults: dict[str, Any] = {
+            item.name: getattr(config, item.name, item.default) for item in fields(cls)
+        }
         for name, value in (given or {}).items():
             if name not in defaults:
                 raise ConfigError(
                     f"unknown option {name!r} for the torchstone backend",
                     hint=f"options: {', '.join(sorted(defaults))}",
                 )
-            wanted = type(defaults[name])
-            if type(value) is not wanted:
-                raise ConfigError(f"option {name}={value!r} is not a {wanted.__name__}")
+            wanted = (list, tuple) if name == "passes" else (type(defaults[name]),)
+            if type(value) not in wanted:
+                kinds = " or ".join(kind.__name__ for kind in wanted)
+                raise ConfigError(f"option {name}={value!r} is not a {kinds}")
             defaults[name] = value
         return cls(**defaults)

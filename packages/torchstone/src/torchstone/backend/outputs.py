@@ -179,7 +179,6 @@ def split_outputs(
         for value in values
     ]
     output_node(module).args = (tuple(computed),)
-    module.recompile()
     return Outputs([position[owner] for owner in given], len(computed), steps, sources, made)
 
 
@@ -200,7 +199,6 @@ def erase_unused_views(module: GraphModule) -> list[Any]:
         if not node.users and viewed(node) is not None:
             erased.append(node.target)
             module.graph.erase_node(node)
-    module.recompile()
     return erased
 
 

@@ -6,66 +6,40 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
 
-from .. import dtypes, hlo
-from ..compiler.checks import Check, add_checks
-from ..compiler.graphs import operator_nodes, output_values, shape_of
-from ..compiler.lower import lower_graph
-from ..compiler.support import needs_seed
+from .. import hlo
 from ..errors import UnsupportedLayout, raise_failed_checks
 from ..runtime import get_engine
 from ..torch_internals.tensors import has_tangent
-from .layouts import arrange_layouts
-from .options import Options
-from .outputs import Outputs
-from .records import GraphRecord
+from .passes import Region, compiling
 
 
 class CompiledPart:
-    """A fully supported static graph on an engine, and how to put its ``outputs`` together.
+    """A region that lowers as a whole on an engine, and how its outputs are put together.
 
     Outputs that are inputs, constants, None or views need no engine; dense inputs and
     outputs in another memory order are not copied.
     """
 
-    def __init__(
-        self,
-        module: GraphModule,
-        outputs: Outputs,
-        options: Options,
-        record: GraphRecord,
-        static: Iterable[int] = (),
-    ) -> None:
-        record.count(node.target for node in operator_nodes(module))
-        self._outputs = outputs
-        self._orders = arrange_layouts(module)
-        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    def __init__(self, region: Region, static: Iterable[int] = ()) -> None:
+        options = region.options
+        compiling(options.passes).run(region)
+        region.record.native.update(region.survey.native)
+        self._outputs, self._orders, self._checks = region.outputs, region.orders, region.checks
+        placeholders = region.module.graph.find_nodes(op="placeholder")
         self._tensors = [
             i for i, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)
         ]
-        self._seeded = needs_seed(module)
+        self._seeded = region.survey.seeded
         self._changes_inputs = (
             bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
         )
         self._call: Callable[[list[Any]], list[Any]] | None = None
-        self._checks: list[Check] = []
-        if options.check_indices or options.check_values:
-            module, self._checks = add_checks(
-                module, indices=options.check_indices, values=options.check_values
-            )
-        if not output_values(module):
+        if region.stablehlo is None:
             return
-        arguments = [
-            hlo.Argument(shape_of(node.meta["val"]), dtypes.from_torch(node.meta["val"].dtype), node.name)
-            for node in (placeholders[i] for i in self._tensors)
-        ]
-        if self._seeded:
-            arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-        built = lower_graph(module, arguments, name=record.kind, seed=self._seeded)
-        engine = get_engine(options.engine, options.device)
-        executable = engine.compile(
-            built.serialize(hlo.resolve_version("current")), input_names=[a.name for a in arguments]
+        executable = get_engine(options.engine, options.device).compile(
+            region.stablehlo.serialize(hlo.resolve_version("current")),
+            input_names=[argument.name for argument in region.arguments],
         )
         kept = {position for position in static if self._orders.inputs.get(position) is None}
         # Dynamo's guards compare parameters and buffers with those of the trace, all but their addresses.

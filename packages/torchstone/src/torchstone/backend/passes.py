@@ -1,19 +1,105 @@
-"""Graph passes of the backend: missing metadata, mutations, outputs that alias what is mutated."""
+"""The passes of ``torch.compile`` and their pipelines: metadata, mutations, outputs and layouts."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
 from ..compiler.graphs import output_node, output_values
+from ..compiler.passes import (
+    add_results_of_checks,
+    check_call_arguments,
+    lower,
+    require_lowerings,
+    survey_operators,
+)
+from ..compiler.pipeline import Pass, Pipeline, Unit, compiler_pass
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
 from ..torch_internals.operators import namespace
-from .outputs import root
+from .layouts import Orders, arrange_layouts
+from .options import Options
+from .outputs import NO_ALIASING, Aliasing, Outputs, erase_unused_views, root, split_outputs
+from .records import GraphRecord
 
 aten = namespace("aten")
+
+
+class Region(Unit):
+    """The unit of ``torch.compile``: one static graph, or a part of one that eager PyTorch splits.
+
+    ``mutated``: inputs that the graph writes, by position, and their new values; ``outputs``: how the
+    caller's outputs are put together from the engine's; ``orders``: memory orders outside the engine.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        options: Options,
+        record: GraphRecord,
+        aliasing: Aliasing = NO_ALIASING,
+    ) -> None:
+        super().__init__(
+            module, record.kind, check_indices=options.check_indices, check_values=options.check_values
+        )
+        self.options = options
+        self.record = record
+        self.aliasing = aliasing
+        self.seconds = record.seconds
+        self.mutated: dict[int, Node] = {}
+        self.outputs = Outputs([], 0, [], [], [])
+        self.orders = Orders()
+
+
+@compiler_pass("complete-metadata", guarantees=["metadata"])
+def complete_region(region: Region) -> None:
+    """Give metadata to calls that PyTorch inserted without it: random state for checkpointing."""
+    complete_metadata(region.module)
+
+
+@compiler_pass("extract-mutations", needs=["metadata", "valid-arguments"], guarantees=["functional"])
+def extract_region(region: Region) -> None:
+    """Turn writes into inputs into outputs, which are written back after the call."""
+    region.mutated = extract_mutations(region.module, region.aliasing.remade)
+    region.aliasing = region.aliasing.behind(len(region.mutated))
+
+
+@compiler_pass("split-outputs", needs=["functional", "metadata"], guarantees=["signature"])
+def split_region(region: Region) -> None:
+    """Leave to the engine what it must compute: outputs that are inputs, constants or views it need not."""
+    region.outputs = split_outputs(region.module, region.aliasing, region.mutated)
+    region.record.count(erase_unused_views(region.module))
+
+
+@compiler_pass("arrange-layouts", needs=["signature", "lowerable"], guarantees=["layouts"])
+def arrange_region(region: Region) -> None:
+    """Let dense tensors in another memory order pass without a copy: the graph permutes inside."""
+    region.orders = arrange_layouts(region.module)
+
+
+@compiler_pass(lower.name, needs=lower.needs, guarantees=lower.guarantees)
+def lower_region(region: Region) -> None:
+    """Build and verify the StableHLO of each call, if there is anything to compute."""
+    if output_values(region.module):
+        lower.run(region)
+
+
+DIVIDING: Pipeline[Region] = Pipeline(
+    [complete_region, check_call_arguments, extract_region, split_region, survey_operators]
+)
+"""What has to be known of a graph before it is compiled, whole or in parts."""
+DIVIDING_PART: Pipeline[Region] = Pipeline([split_region, survey_operators], given=["functional", "metadata"])
+"""The same for a part of it."""
+
+
+def compiling(passes: Sequence[Pass[Unit]]) -> Pipeline[Region]:
+    """From a graph that lowers as a whole to StableHLO, with ``passes`` of a user first."""
+    return Pipeline(
+        [require_lowerings, *passes, arrange_region, add_results_of_checks, lower_region],
+        given=DIVIDING.guarantees,
+    )
 
 
 def complete_metadata(module: GraphModule) -> None:
@@ -56,8 +142,6 @@ def extract_mutations(module: GraphModule, remade: Container[int]) -> dict[int, 
                 outputs[place] = graph.call_function(aten.clone.default, (value,))
                 outputs[place].meta = {**value.meta, "val": value.meta["val"].clone()}
     output.args = (tuple(outputs),)
-    graph.lint()
-    module.recompile()
     return {inputs.index(target): source for target, source in sources.items()}
 
 

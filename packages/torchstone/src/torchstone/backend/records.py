@@ -17,13 +17,15 @@ class GraphRecord:
     """One graph that AOTAutograd handed over.
 
     ``kind`` is forward, backward or inference; ``native`` counts the calls of
-    each overload that were compiled; ``fallbacks`` lists what runs in eager.
+    each overload that were compiled; ``fallbacks`` lists what runs in eager;
+    ``seconds`` has what each pass took, all parts and specializations together.
     """
 
     kind: str
     native: Counter[str] = field(default_factory=Counter)
     fallbacks: list[UnsupportedNode] = field(default_factory=list)
     compile_s: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def count(self, targets: Iterable[Any]) -> None:
         """Add calls that were compiled."""

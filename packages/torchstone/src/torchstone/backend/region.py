@@ -9,15 +9,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ..compiler.argument_checks import check_arguments
-from ..compiler.support import find_unsupported
 from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from ..torch_internals.tensors import foreach_copy
 from .fallback import MixedGraph
 from .options import Options
-from .outputs import Aliasing, erase_unused_views, split_outputs
+from .outputs import Aliasing
 from .part import CompiledPart
-from .passes import complete_metadata, extract_mutations
+from .passes import DIVIDING, Region
 from .records import GraphRecord
 
 Run = Callable[[list[Any]], list[Any]]
@@ -38,20 +36,17 @@ def compile_region(
     where an operator has no lowering and the options allow no fallback, and
     :class:`CaptureError` for arguments that eager PyTorch refuses.
     """
-    complete_metadata(module)
-    check_arguments(module)
-    mutated = extract_mutations(module, aliasing.remade)
-    outputs = split_outputs(module, aliasing.behind(len(mutated)), mutated)
-    record.count(erase_unused_views(module))
-    unsupported = find_unsupported(module)
+    region = Region(module, options, record, aliasing)
+    DIVIDING.run(region)
+    unsupported = region.survey.unsupported
     record.fallbacks.extend(unsupported)
     run: Run
     if not unsupported:
-        run = CompiledPart(module, outputs, options, record, static)
+        run = CompiledPart(region, static)
     else:
         _report_fallback(unsupported, options, record)
-        run = MixedGraph(module, outputs, options, record)
-    return _Mutating(run, list(mutated)) if mutated else run
+        run = MixedGraph(region)
+    return _Mutating(run, list(region.mutated)) if region.mutated else run
 
 
 def _report_fallback(unsupported: Sequence[UnsupportedNode], options: Options, record: GraphRecord) -> None:

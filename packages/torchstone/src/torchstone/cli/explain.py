@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import click
+
 from optest.console import FAILURES, OK, echo, print_json
 
 from .command import MODEL, command
@@ -10,7 +12,13 @@ from .output import progress
 
 @command("explain")
 @MODEL
-def explain(model: str, as_json: bool) -> int:
+@click.option(
+    "--passes",
+    "trace",
+    is_flag=True,
+    help="First print each compiler pass: its time, what it needs and guarantees, and the graph it leaves.",
+)
+def explain(model: str, trace: bool, as_json: bool) -> int:
     """Say what of MODEL compiles and what does not, where, and why.
 
     Exits with 1 if something does not.
@@ -22,7 +30,7 @@ def explain(model: str, as_json: bool) -> int:
 
         loaded = load_model(model)
         stage("tracing the model")
-        found = explain_model(loaded.model, loaded.args, loaded.kwargs)
+        found = explain_model(loaded.model, loaded.args, loaded.kwargs, trace=trace)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -81,7 +81,7 @@ def export(
 
 def _content(program: Program, emit: str, version: str) -> bytes:
     if emit == "graph":
-        return str(program.exported.graph_module.print_readable(print_output=False)).encode()
+        return str(program.graph_module.print_readable(print_output=False)).encode()
     module = program.artifact(version).module
     if emit == "bytecode":
         return module

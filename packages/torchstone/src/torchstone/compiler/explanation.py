@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from ..errors import TorchstoneError, UnsupportedNode
-from ..torch_internals.operators import OpOverload
+from ..errors import TorchstoneError, UnsupportedNode, UnsupportedOperators
 from .capture import capture
-from .graphs import operator_nodes
-from .normalize import normalize
-from .support import find_unsupported
+from .passes import survey_operators
+from .pipeline import Pass, Pipeline, Unit
+from .program import CAPTURED, NORMALIZING, Export, decompose, export_pipeline
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass that ran, and the graph after it; ``graph`` is None if the pass left it as it was."""
+
+    name: str
+    doc: str
+    needs: tuple[str, ...]
+    guarantees: tuple[str, ...]
+    seconds: float
+    graph: str | None
+
+    def __str__(self) -> str:
+        contract = [
+            f"  {word}: {', '.join(names)}"
+            for word, names in (("needs", self.needs), ("guarantees", self.guarantees))
+            if names
+        ]
+        graph = "  the graph stays as it is" if self.graph is None else self.graph.strip()
+        return "\n".join([f"{self.name} ({self.seconds * 1e3:.1f} ms): {self.doc}", *contract, graph])
 
 
 @dataclass
 class Explanation:
     """``native`` counts the overloads that lower; ``unsupported`` lists those that do not.
 
-    ``error`` is set if the model could not even be captured.
+    ``error`` is set if the model could not even be captured. ``steps`` are the passes that ran, if
+    the explanation was asked for with ``trace``.
     """
 
     model: str
     native: Counter[str] = field(default_factory=Counter)
     unsupported: list[UnsupportedNode] = field(default_factory=list)
     error: str | None = None
+    steps: list[Step] = field(default_factory=list)
 
     @property
     def compiles(self) -> bool:
@@ -45,7 +68,7 @@ class Explanation:
             lines += [node.describe() for node in self.unsupported]
         else:
             lines.append("everything compiles")
-        return "\n".join(lines)
+        return "\n\n".join([*map(str, self.steps), "\n".join(lines)])
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-able data."""
@@ -58,6 +81,7 @@ class Explanation:
                 for n in self.unsupported
             ],
             "error": self.error,
+            "passes": [asdict(step) for step in self.steps],
         }
 
 
@@ -67,18 +91,69 @@ def explain(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    passes: Sequence[Pass[Unit]] = (),
+    trace: bool = False,
 ) -> Explanation:
-    """Capture and normalize ``model`` and say of each operator whether it lowers."""
+    """Say of each operator of ``model`` whether it lowers, after decomposition.
+
+    With ``trace`` the model is lowered, and the explanation has the graph after each pass.
+    """
     name = getattr(model, "__qualname__", type(model).__name__)
+    pipeline = export_pipeline(passes) if trace or passes else _SURVEYING
+    watch = _Watch() if trace else None
+    export = None
     try:
-        program = normalize(capture(model, args, kwargs, dynamic_shapes))
+        started = time.perf_counter()
+        export = Export(capture(model, args, kwargs, dynamic_shapes))
+        if watch is not None:
+            watch.captured(export, time.perf_counter() - started)
+        pipeline.run(export, watch)
+    except UnsupportedOperators:
+        pass  # the survey has them
     except TorchstoneError as error:
+        if export is not None and decompose.name in export.seconds:
+            raise
         return Explanation(name, error=str(error))
-    unsupported = find_unsupported(program.graph_module)
-    missing = {node.overload for node in unsupported}
-    native = Counter(
-        str(node.target)
-        for node in operator_nodes(program.graph_module)
-        if isinstance(node.target, OpOverload) and str(node.target) not in missing
-    )
-    return Explanation(name, native, unsupported)
+    assert export is not None
+    missing = {node.overload for node in export.survey.unsupported}
+    native = Counter({one: count for one, count in export.survey.native.items() if one not in missing})
+    return Explanation(name, native, export.survey.unsupported, steps=watch.steps if watch else [])
+
+
+_SURVEYING: Pipeline[Export] = Pipeline([*NORMALIZING, survey_operators], given=CAPTURED)
+
+
+class _Watch:
+    """Keeps a step for each pass that ran."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._last = ""
+
+    def captured(self, export: Export, seconds: float) -> None:
+        doc = "Trace the model to a graph of ATen overloads with torch.export."
+        self._add("capture", doc, (), CAPTURED, seconds, _text(export))
+
+    def __call__(self, one: Pass[Export], export: Export) -> None:
+        needs, guarantees = tuple(sorted(one.needs)), tuple(sorted(one.guarantees))
+        self._add(one.name, one.doc, needs, guarantees, export.seconds[one.name], _text(export))
+
+    def _add(
+        self,
+        name: str,
+        doc: str,
+        needs: tuple[str, ...],
+        guarantees: tuple[str, ...],
+        seconds: float,
+        text: str,
+    ) -> None:
+        graph = None if text == self._last else text
+        self.steps.append(Step(name, doc, needs, guarantees, seconds, graph))
+        self._last = text
+
+
+def _text(unit: Unit) -> str:
+    """StableHLO where the unit has got so far, else the graph as Python code with shapes and source lines."""
+    if unit.stablehlo is not None:
+        return unit.stablehlo.text()
+    return str(unit.module.print_readable(print_output=False))

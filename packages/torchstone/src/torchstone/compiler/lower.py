@@ -93,9 +93,7 @@ class _Walker:
         return next(feed) if isinstance(node.meta.get("val"), torch.Tensor) else node.meta.get("val")
 
     def _attribute(self, node: Node) -> Any:
-        found: Any = self.module
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
+        found: Any = operator.attrgetter(str(node.target))(self.module)
         if isinstance(found, GraphModule):
             return self._subgraph(node, found)
         return constant_of(found)

@@ -33,7 +33,6 @@ from ..torch_internals.fake import rules
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from ..torch_internals.tracing import derivative_in_progress
-from .argument_checks import check_arguments
 from .graphs import is_inplace_view, location_text
 from .overrides import quick_overrides
 
@@ -208,13 +207,11 @@ def mended_operators() -> Iterator[None]:
         yield
 
 
-def normalize(program: ExportedProgram) -> ExportedProgram:
+def decomposed(program: ExportedProgram) -> ExportedProgram:
     """A functional program that calls only operators with a lowering, as far as decompositions reach.
 
-    Raises :class:`CaptureError` where PyTorch finds no functional form, and for
-    arguments that eager PyTorch refuses.
+    Raises :class:`CaptureError` where PyTorch finds no functional form.
     """
-    check_arguments(program.graph_module)
     for node in program.graph.nodes:
         if is_inplace_view(node.target) and node.args[0].op == "placeholder":
             name, place = node.args[0].name, location_text(node)

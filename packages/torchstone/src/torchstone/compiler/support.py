@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,12 +38,28 @@ SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.f
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
 
-def find_unsupported(module: GraphModule, registry: Registry | None = None) -> list[UnsupportedNode]:
-    """Every operator of ``module`` (subgraphs included) without a lowering, with reason and source lines."""
+@dataclass(frozen=True)
+class Survey:
+    """What one walk over a graph tells, subgraphs included.
+
+    ``native`` counts the calls of each overload that lowers; ``unsupported`` lists what does not,
+    with reason and source lines; ``seeded`` is True if a call draws random numbers.
+    """
+
+    native: Counter[str]
+    unsupported: list[UnsupportedNode]
+    seeded: bool
+
+
+def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
+    """Ask of every operator in ``module`` whether it lowers, and whether it draws random numbers."""
     registry = registry or load()
+    native: Counter[str] = Counter()
     counts: Counter[tuple[str, str]] = Counter()
     places: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    seeded = False
     for node in operator_nodes(module):
+        seeded = seeded or _draws(node, registry)
         reason = unsupported_reason(node, registry)
         if reason is not None:
             key = (str(node.target), reason)
@@ -50,10 +67,13 @@ def find_unsupported(module: GraphModule, registry: Registry | None = None) -> l
             place = location_text(node)
             if place:
                 places[key][place] += 1
-    return [
+        elif isinstance(node.target, OpOverload):
+            native[str(node.target)] += 1
+    unsupported = [
         UnsupportedNode(name, count, reason, tuple(place for place, _ in places[name, reason].most_common()))
         for (name, reason), count in counts.most_common()
     ]
+    return Survey(native, unsupported, seeded)
 
 
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
@@ -96,7 +116,7 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     if subject is not None and subject not in lowering.dtypes:
         return lowering.gaps.get(subject, f"not supported for {subject}")
     if EXPANSIONS & lowering.special:
-        lacking = find_unsupported(expansion_of(node, lowering), registry)
+        lacking = survey(expansion_of(node, lowering), registry).unsupported
         return f"it expands to {lacking[0].overload}: {lacking[0].reason}" if lacking else None
     if lowering.refuses is None:
         return None
@@ -119,15 +139,9 @@ def _subject_dtype(node: Node) -> DType | None:
     return None
 
 
-def needs_seed(module: GraphModule) -> bool:
-    """True if any operator of the graph draws random numbers."""
-    registry = load()
-
-    def draws(node: Node) -> bool:
-        lowering = registry.get(node.target)
-        return node.target is SAVE_RNG or (lowering is not None and "rng" in lowering.special)
-
-    return any(map(draws, operator_nodes(module)))
+def _draws(node: Node, registry: Registry) -> bool:
+    lowering = registry.get(node.target)
+    return node.target is SAVE_RNG or (lowering is not None and "rng" in lowering.special)
 
 
 def _makes_unknown_size(node: Node) -> bool:

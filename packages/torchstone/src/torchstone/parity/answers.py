@@ -30,10 +30,9 @@ from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import (
     decompositions,
     mended_operators,
-    normalize,
     passing_value_checks,
 )
-from ..compiler.program import lower_program
+from ..compiler.program import lower_program, normalize
 from ..compiler.rules import replacing
 from ..config import override
 from ..errors import (

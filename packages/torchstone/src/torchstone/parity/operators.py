@@ -20,11 +20,10 @@ from optest.core.comparator import compare
 from optest.core.comparison import Comparison
 
 from .. import dtypes, hlo
-from ..compiler.graphs import output_values, settle_inplace_views, to_numpy
-from ..compiler.lower import lower_graph
+from ..compiler.graphs import output_values, to_numpy
 from ..compiler.normalize import decompositions, mended_operators
-from ..compiler.support import find_unsupported, needs_seed
-from ..errors import UnsupportedOperators
+from ..compiler.passes import lowered, settle_views
+from ..compiler.pipeline import Unit
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensorMode
@@ -187,23 +186,16 @@ def compiled_graph(
     module: GraphModule, inputs: Sequence[torch.Tensor], engine: str | None = None
 ) -> Callable[[Any], list[numpy.ndarray[Any, Any]]]:
     """A graph of fake-annotated nodes, compiled, as a function of the seed (uint64 ``[2]``)."""
-    settle_inplace_views(module)
-    unsupported = find_unsupported(module)
-    if unsupported:
-        raise UnsupportedOperators(unsupported)
-    arguments = [
-        hlo.Argument(tuple(tensor.shape), dtypes.from_torch(tensor.dtype), f"input{i}")
-        for i, tensor in enumerate(inputs)
-    ]
+    unit = Unit(module)
+    built = lowered(unit, settle_views)
     feed: list[Any] = [to_numpy(tensor) for tensor in inputs]
-    random = needs_seed(module)
-    if random:
-        arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-    built = lower_graph(module, arguments, seed=random)
     executable = get_engine(engine).compile(built.serialize(hlo.resolve_version("current")))
 
     def run(seed: Any) -> list[numpy.ndarray[Any, Any]]:
-        return [buffer.to_numpy() for buffer in executable(*feed, *([numpy.asarray(seed)] if random else ()))]
+        return [
+            buffer.to_numpy()
+            for buffer in executable(*feed, *([numpy.asarray(seed)] if unit.survey.seeded else ()))
+        ]
 
     return run
 

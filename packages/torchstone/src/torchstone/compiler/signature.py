@@ -1,0 +1,220 @@
+"""Reading the signature of a normalized ``ExportedProgram``: inputs, outputs, trees, symbols and weights."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from importlib.metadata import version
+from typing import Any, Literal
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+
+from .. import dtypes, hlo
+from .._version import __version__
+from ..artifact import InputKind as Kind
+from ..artifact import InputSpec, OutputSpec, Signature
+from ..artifact import OutputKind as OutKind
+from ..errors import CaptureError
+from ..torch_internals import pytree
+from ..trees import Tree, field_names, plain_constant
+from .checks import Check
+from .graphs import shape_of
+
+Weights = Literal["arguments", "constants"]
+
+_INPUT_KINDS: dict[Any, Kind] = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+_OUTPUT_KINDS: dict[Any, OutKind] = {
+    OutputKind.USER_OUTPUT: "output",
+    OutputKind.BUFFER_MUTATION: "buffer_mutation",
+    OutputKind.PARAMETER_MUTATION: "buffer_mutation",  # embedding with max_norm
+    OutputKind.USER_INPUT_MUTATION: "input_mutation",
+}
+
+
+class SignatureReader:
+    """The inputs and outputs of a normalized ``ExportedProgram``.
+
+    ``weights`` maps targets to the tensors that are arguments, ``baked`` placeholders to those that
+    become constants.
+    """
+
+    def __init__(self, exported: ExportedProgram, weights: Weights) -> None:
+        self.exported = exported
+        graph_module = exported.graph_module
+        nodes = {node.name: node for node in graph_module.graph.nodes}
+        state = {**exported.state_dict, **exported.constants}
+        mutated = {
+            spec.target
+            for spec in exported.graph_signature.output_specs
+            if _OUTPUT_KINDS.get(spec.kind) == "buffer_mutation"
+        }
+        user_leaves: list[Tree] = []
+        self.weights: dict[str, torch.Tensor] = {}
+        self.baked: dict[str, torch.Tensor] = {}
+        self.inputs: list[InputSpec] = []
+        count = 0
+        for spec in exported.graph_signature.input_specs:
+            if spec.kind is InputKind.CUSTOM_OBJ or spec.kind is InputKind.TOKEN:
+                raise CaptureError(f"input {spec.arg.name} of kind {spec.kind.name} is not supported")
+            if not isinstance(spec.arg, TensorArgument):
+                user_leaves.append(_constant_leaf(spec.arg, nodes))
+                continue
+            kind, target = _INPUT_KINDS[spec.kind], spec.target
+            if kind == "input":
+                user_leaves.append({"leaf": count})
+                count += 1
+            else:
+                assert target is not None
+                if weights == "constants" and target not in mutated:
+                    self.baked[spec.arg.name] = state[target]
+                    continue
+                self.weights[target] = state[target]
+            value = nodes[spec.arg.name].meta["val"]
+            self.inputs.append(
+                InputSpec(kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), target)
+            )
+        self.input_tree = describe(exported.call_spec.in_spec, user_leaves)
+        self._check_numbers(user_leaves)
+        self.outputs, self.output_tree = self._outputs(nodes)
+
+    def _check_numbers(self, leaves: Sequence[Tree]) -> None:
+        """Raises where a Python number among the inputs is dynamic and is not a size of a tensor."""
+        sizes = {dim for spec in self.inputs for dim in spec.shape}
+        for name, leaf in zip(self.exported.graph_signature.user_inputs, leaves, strict=True):
+            if "dim" in leaf and leaf["dim"] not in sizes:
+                raise CaptureError(
+                    f"input {name} is a number that dynamic_shapes= made dynamic,"
+                    " and it is not the size of an input: numbers are part of a program",
+                    hint="leave it out of dynamic_shapes=, or pass it as a tensor: torch.tensor(value)",
+                )
+
+    def _outputs(self, nodes: Mapping[str, Any]) -> tuple[list[OutputSpec], Tree]:
+        leaves: list[Tree] = []
+        outputs: list[OutputSpec] = []
+        count = 0
+        for spec in self.exported.graph_signature.output_specs:
+            if not isinstance(spec.arg, TensorArgument):
+                leaves.append(_constant_leaf(spec.arg, nodes))
+                continue
+            kind = _OUTPUT_KINDS.get(spec.kind)
+            if kind is None:
+                raise CaptureError(f"output {spec.arg.name} of kind {spec.kind.name} is not supported")
+            if kind == "output":
+                leaves.append({"leaf": count})
+                count += 1
+            value = nodes[spec.arg.name].meta["val"]
+            outputs.append(
+                OutputSpec(
+                    kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), spec.target
+                )
+            )
+        assert self.exported.call_spec.out_spec is not None
+        return outputs, describe(self.exported.call_spec.out_spec, leaves)
+
+    def signature(self, checks: Sequence[Check], *, seed: bool) -> Signature:
+        """The signature of the program, with a result per check and with a seed if it draws numbers."""
+        seeds = [InputSpec("seed", "seed", (2,), dtypes.UINT64, None)] if seed else []
+        results = [
+            OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
+            for i, check in enumerate(checks)
+        ]
+        return Signature(
+            inputs=(*self.inputs, *seeds),
+            outputs=(*self.outputs, *results),
+            input_tree=self.input_tree,
+            output_tree=self.output_tree,
+            symbols=_symbol_ranges(self.exported),
+            stablehlo_version=hlo.resolve_version("current"),
+            producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
+        )
+
+
+def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:
+    return tuple(dim if isinstance(dim, int) else str(dim.node.expr) for dim in shape_of(value))
+
+
+def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    """``symbol → (smallest, largest or None)`` from the program's range constraints."""
+    ranges: dict[str, tuple[int, int | None]] = {}
+    for symbol, allowed in exported.range_constraints.items():
+        if not symbol.is_Symbol:  # the range of an expression follows from its symbol's
+            continue
+        lower, upper = allowed.lower, allowed.upper  # infinite where nothing is known
+        ranges[str(symbol)] = (
+            int(lower) if lower.is_Integer else 0,
+            int(upper) if upper.is_Integer else None,
+        )
+    return ranges
+
+
+def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
+    if isinstance(argument, ConstantArgument):
+        return {"none": None} if argument.value is None else {"const": plain_constant(argument.value)}
+    if isinstance(argument, (SymIntArgument, SymFloatArgument, SymBoolArgument)):
+        value: Any = nodes[argument.name].meta["val"]
+        if isinstance(value, (int, float, bool)):
+            return {"const": plain_constant(value)}
+        return {"dim": str(value.node.expr)}
+    raise CaptureError(f"an argument of kind {type(argument).__name__} is not supported")
+
+
+def describe(spec: pytree.TreeSpec, leaves: Sequence[Tree]) -> Tree:
+    """The JSON description of a PyTorch tree spec whose leaves are ``leaves``, in order."""
+    feed = iter(leaves)
+
+    def visit(node: pytree.TreeSpec) -> Tree:
+        if node.is_leaf():
+            return next(feed)
+        children = [visit(child) for child in node.children()]
+        if node.type in _DICTS:
+            keys = node.context[1] if node.type is defaultdict else node.context
+            return {"dict": {"keys": list(keys), "values": children}}
+        named = _named_tuple(node)
+        if named is not None:
+            kind, fields = named
+            entry = {"type": kind.__qualname__, "module": kind.__module__, "keys": list(fields)}
+            return {"record": {**entry, "values": children}}
+        if issubclass(node.type, _SEQUENCES):
+            return {"tuple" if issubclass(node.type, tuple) else "list": children}
+        fields, absent = _record_keys(node, len(children))
+        values = [*children, *({"none": None} for _ in absent)]
+        return {"record": {"type": node.type.__name__, "keys": [*fields, *absent], "values": values}}
+
+    return visit(spec)
+
+
+_DICTS = (dict, OrderedDict, defaultdict)
+_SEQUENCES = (tuple, list, deque)
+
+
+def _named_tuple(node: pytree.TreeSpec) -> tuple[type, Sequence[str]] | None:
+    """The class and fields of a named tuple; None for any other container."""
+    kind = node.context if node.type is namedtuple else node.type
+    fields = field_names(kind)
+    return None if fields is None else (kind, fields)
+
+
+def _record_keys(node: pytree.TreeSpec, count: int) -> tuple[Sequence[str], Sequence[str]]:
+    """Field names of a registered class, from its context, and those of fields that are None."""
+    context = node.context
+    if is_dataclass(node.type) and len(context) == 2 and all(isinstance(part, list) for part in context):
+        return context[0], context[1]
+    if isinstance(context, (list, tuple)) and len(context) == count:
+        return [str(name) for name in context], ()
+    return [str(i) for i in range(count)], ()

@@ -1,0 +1,175 @@
+"""Passes of users: functions of a graph, and what the compiler requires of the graph that they leave.
+
+Such a pass runs on the graph of one program when everything in it lowers. It may change what is
+computed, but not the inputs, nor number, shapes and dtypes of the outputs; and what it leaves must
+lower. All of this is checked here, so that an error names the pass.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from ..errors import PassError
+from ..torch_internals.fake import detect_fake_mode
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
+from .graphs import location_text, output_values
+from .normalize import mended_operators
+from .pipeline import Pass, Unit
+from .support import survey
+
+Change = Callable[[GraphModule], GraphModule]
+
+
+def graph_pass(
+    name: str, *, needs: Iterable[str] = (), guarantees: Iterable[str] = ()
+) -> Callable[[Change], Pass[Unit]]:
+    """Make a function from graph module to graph module a pass, for ``passes`` of :func:`torchstone.export`.
+
+    The function may change the module that it gets and return it. New nodes need no metadata.
+    ``needs`` and ``guarantees`` name properties: the compiler's own, or yours, with which passes of
+    yours say how they follow each other. Raises :class:`PassError` for a name that is not one.
+    """
+    for what, names in (("needs", needs), ("guarantees", guarantees)):
+        if isinstance(names, str):
+            raise PassError(
+                f"{what}={names!r} of the pass {name!r} is a string", hint=f"give a list: [{names!r}]"
+            )
+    if not isinstance(name, str) or not name:
+        raise PassError(f"a pass cannot be called {name!r}", hint='write @graph_pass("a-name")')
+
+    def make(change: Change) -> Pass[Unit]:
+        @functools.wraps(change)
+        def run(unit: Unit) -> None:
+            _apply(name, change, unit)
+
+        return Pass(name, run, frozenset(needs), frozenset(guarantees))
+
+    return make
+
+
+def _apply(name: str, change: Change, unit: Unit) -> None:
+    """Let ``change`` work on the unit's graph, and check what it leaves."""
+    inputs, outputs = _inputs(unit.module), output_values(unit.module)
+    kept = [value.meta.get("val") if isinstance(value, Node) else value for value in outputs]
+    calls = {node: _call(node) for node in unit.module.graph.nodes}
+    try:
+        module = change(unit.module)
+    except Exception as error:
+        raise PassError(f"the pass {name!r} raised {type(error).__name__}: {error}") from error
+    if not isinstance(module, GraphModule):
+        raise PassError(
+            f"the pass {name!r} returned {_kind(module)}, which is not a GraphModule",
+            hint="return the graph module that it was given, or another one",
+        )
+    try:
+        module.graph.lint()
+    except RuntimeError as error:
+        raise PassError(f"the pass {name!r} leaves a graph that is not well-formed: {error}") from error
+    if _inputs(module) != inputs:
+        raise PassError(
+            f"the pass {name!r} changes the inputs of the graph from {inputs} to {_inputs(module)}",
+            hint="leave the placeholders as they are, unused ones too",
+        )
+    _renew_metadata(name, module, calls)
+    _require_outputs(name, module, kept)
+    unit.module, unit.survey = module, survey(module)
+    for lacking in unit.survey.unsupported:
+        raise PassError(
+            f"the pass {name!r} leaves {lacking.overload}, which does not lower: {lacking.reason}",
+            hint="write it with operators that `torchstone ops` lists",
+        )
+
+
+def _inputs(module: GraphModule) -> list[str]:
+    return [node.name for node in module.graph.find_nodes(op="placeholder")]
+
+
+def _call(node: Node) -> tuple[Any, ...]:
+    return node.target, node.args, node.kwargs
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _renew_metadata(name: str, module: GraphModule, calls: Mapping[Node, tuple[Any, ...]]) -> None:
+    """Ask PyTorch for shape and dtype of every call that is not among ``calls``, or whose operands changed.
+
+    Raises :class:`PassError` for what is not a functional call, and for one that PyTorch refuses.
+    """
+    mode = detect_fake_mode([node.meta.get("val") for node in module.graph.nodes])
+    changed: set[Node] = set()
+    for node in module.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        if calls.get(node) == _call(node) and not changed.intersection(node.all_input_nodes):
+            continue
+        place = location_text(node)
+        where = f"{node.target}{f' at {place}' if place else ''}"
+        if node.op not in ("call_function", "get_attr"):
+            raise PassError(
+                f"the pass {name!r} leaves a {node.op} node: {where}", hint="call overloads: torch.ops.aten.…"
+            )
+        if isinstance(node.target, OpOverload) and schema_of(node.target).is_mutable:
+            raise PassError(
+                f"the pass {name!r} leaves {where}, which writes into a tensor",
+                hint="use the operator that returns a new tensor",
+            )
+        try:
+            value = _value(module, node, mode)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise PassError(
+                f"the pass {name!r} leaves a call that PyTorch refuses: {where}: {said}"
+            ) from error
+        if _form(value) != _form(node.meta.get("val")):
+            changed.add(node)
+            node.meta["val"] = value
+
+
+def _value(module: GraphModule, node: Node, mode: Any) -> Any:
+    """What ``node`` makes of fake tensors; of subgraphs and their operators, what the metadata says."""
+    if isinstance(node.target, HigherOrderOperator):
+        return node.meta.get("val")
+    with torch.no_grad(), mended_operators():
+        if node.op == "get_attr":
+            found = attrgetter(str(node.target))(module)
+            return mode.from_tensor(found, static_shapes=True) if isinstance(found, torch.Tensor) else None
+        args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda operand: operand.meta.get("val"))
+        target: Any = node.target
+        if mode is None:
+            return target(*args, **kwargs)
+        with mode:
+            return target(*args, **kwargs)
+
+
+def _require_outputs(name: str, module: GraphModule, kept: list[Any]) -> None:
+    """Raise :class:`PassError` where outputs differ from ``kept`` in form; let them keep their strides."""
+    found = output_values(module)
+    if len(found) != len(kept):
+        raise PassError(f"the pass {name!r} changes the number of outputs from {len(kept)} to {len(found)}")
+    for place, (value, before) in enumerate(zip(found, kept, strict=True)):
+        now = value.meta.get("val") if isinstance(value, Node) else value
+        if _form(now) != _form(before):
+            raise PassError(
+                f"the pass {name!r} changes output {place} from {_form(before)} to {_form(now)}",
+                hint="convert and reshape the result, or keep what was there",
+            )
+        if isinstance(value, Node) and value.op != "placeholder":
+            value.meta["val"] = before
+
+
+def _form(value: Any) -> str:
+    """Dtype and shape of a tensor as text; of anything else its own text."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_form, value))})"
+    return str(value)
