@@ -149,7 +149,7 @@ def explain(
 def _files_of(program: Program) -> list[str]:
     if program.is_module:
         return []
-    path = Path(program.name)
+    path = Path(program.name).absolute()
     return [str(path / "__main__.py" if path.is_dir() else path)]
 
 

@@ -65,7 +65,7 @@ class Program:
     def run(self) -> None:
         """Run it; raises what it raises."""
         if not self.is_module:
-            runpy.run_path(self.name, run_name="__main__")
+            runpy.run_path(os.path.abspath(self.name), run_name="__main__")  # __file__ is absolute
             return
         _check_module(self.name)
         runpy.run_module(self.name, run_name="__main__", alter_sys=True)

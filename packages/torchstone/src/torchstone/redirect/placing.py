@@ -7,6 +7,7 @@ raise PyTorch's error for tensors on different devices, and its results are plac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,10 +30,15 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place =
         if apart:
             with _Finely():
                 return func(*args, **kwargs)
-    if place is not None and place > 0:
-        result = drawing.call(func, args, kwargs, place)
-    else:
-        result = func(*args, **kwargs) if kwargs else func(*args)
+    try:
+        if place is not None and place > 0:
+            result = drawing.call(func, args, kwargs, place)
+        else:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+    except RuntimeError as error:
+        if place is None or place == HOST:
+            raise
+        raise _of_cuda(error, place) from None
     if place is not None:
         if isinstance(result, Tensor):
             put(result, place)
@@ -80,13 +86,26 @@ def put_all(result: Any, place: int) -> None:
             put_all(one, place)
 
 
+_NO_MEMORY = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) bytes")
+
+
+def _of_cuda(error: RuntimeError, place: int) -> RuntimeError:
+    """The error that CUDA would raise: memory that is not there has a class and a text of its own."""
+    found = _NO_MEMORY.search(str(error))
+    if found is None:
+        return error
+    size = int(found[1]) / 2**20
+    return torch.OutOfMemoryError(
+        f"CUDA out of memory. Tried to allocate {size:.2f} MiB. "
+        f"GPU {place} is the CPU's memory (redirected): {error}"
+    )
+
+
 def transfer(tensor: Tensor, place: int, **given: Any) -> Tensor:
     """``tensor.to(device)`` with the place as the device: a copy unless the tensor is there already."""
     if place_of(tensor) != place:
         given["copy"] = True
-    moved = tensor.to(device_of(HOST), **given)
-    put(moved, place)
-    return moved
+    return run(torch.Tensor.to, (tensor, device_of(HOST)), given, place)
 
 
 # Tensors of several places in one call -------------------------------------------------------
@@ -99,6 +118,11 @@ _TAKES_ANY = {
 """Operators that take tensors of several devices."""
 _HOST_ARGUMENTS = {
     "lengths": "_pack_padded_sequence",
+    **dict.fromkeys(("min_seqlen", "max_seqlen"), "_nested_view_from_jagged _nested_view_from_jagged_copy"),
+    **dict.fromkeys(
+        ("nested_size", "nested_strides", "offsets"),
+        "_nested_view_from_buffer _nested_view_from_buffer_copy",
+    ),
     "batch_sizes": "lstm gru rnn_tanh rnn_relu _pad_packed_sequence _pack_padded_sequence_backward",
 }
 """Arguments that may, or must, stay on the CPU, and the operators that have them."""

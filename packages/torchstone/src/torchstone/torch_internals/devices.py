@@ -16,6 +16,8 @@ MODULE_APPLY = "torch.nn.Module._apply"
 RUN_BACKWARD = "torch.autograd._engine_run_backward"
 RECORD_MEMORY_HISTORY = "torch.cuda.memory._record_memory_history"
 DUMP_MEMORY_SNAPSHOT = "torch.cuda.memory._dump_snapshot"
+SET_MATH_ATTENTION = "torch._C._set_sdp_use_math"
+GET_MATH_ATTENTION = "torch._C._get_math_sdp_enabled"
 
 private_backend_name = Internal("torch._C._get_privateuse1_backend_name", "redirection")
 mps_generator = Internal("torch.mps._get_default_mps_generator", "redirection to mps")

@@ -16,7 +16,9 @@ from . import (
     legacy,
     loading,
     memory,
+    messages,
     modules,
+    nested,
     profiling,
     random,
     streams,
@@ -25,7 +27,7 @@ from . import (
 
 _AREAS = (
     *(device, accelerator, memory, random, streams, graphs, legacy, modules, amp, loading, data),
-    *(distributed, communication, profiling, backends, compiling, threads),
+    *(distributed, communication, profiling, backends, compiling, nested, messages, threads),
 )
 
 ROWS: tuple[Row, ...] = tuple(row for area in _AREAS for row in area.ROWS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...torch_internals.devices import GET_MATH_ATTENTION, SET_MATH_ATTENTION
 from ..rows import Row
 from ..scope import Scope
 
@@ -29,6 +30,20 @@ def _plan_cache(scope: Scope, self: Any, device: Any) -> _NoPlans:
     return cache
 
 
+def _set_math(scope: Scope, enabled: bool) -> None:
+    """Attention by plain operators stands in for the kernels that the target lacks, so it stays on."""
+    if not isinstance(enabled, bool):
+        raise TypeError(f"set_sdp_use_math expects a bool, but got {type(enabled).__name__}")
+    scope.settings["math_sdp"] = enabled
+
+
+def _around_math(original: Any) -> Any:
+    def implementation(scope: Scope) -> bool:
+        return bool(scope.settings.get("math_sdp", original()))
+
+    return implementation
+
+
 _FLAG = "a flag that PyTorch keeps; the target does not look at it"
 _FLAGS = (
     "torch.backends.cudnn.benchmark",
@@ -39,6 +54,7 @@ _FLAGS = (
     "torch.backends.cuda.enable_flash_sdp",
     "torch.backends.cuda.enable_mem_efficient_sdp",
     "torch.backends.cuda.enable_math_sdp",
+    "torch.backends.cuda.enable_cudnn_sdp",
 )
 
 ROWS = (
@@ -56,6 +72,15 @@ ROWS = (
         _plan_cache,
     ),
     *(Row(name, "noop", _FLAG) for name in _FLAGS),
+    Row(
+        SET_MATH_ATTENTION, "modified", "the flag is kept; plain operators do what a kernel cannot", _set_math
+    ),
+    Row(GET_MATH_ATTENTION, "modified", "the flag that was set", around=_around_math),
+    Row(
+        "torch.nn.attention.sdpa_kernel",
+        "wraps",
+        "the target's own kernel, or plain operators, compute in place of CUDA's kernels",
+    ),
     Row(
         "torch.backends.cudnn.is_available",
         "deliberate",

@@ -72,7 +72,10 @@ def shadow(original: Any, methods: Mapping[str, Implementation]) -> Any:
     space = {name: value for name, value in vars(original).items() if name not in left_out}
     for name, implementation in methods.items():
         raw = space.get(name, getattr(original, name))
-        space[name] = mirror(getattr(raw, "__func__", raw), implementation)
+        if isinstance(raw, property):
+            space[name] = property(mirror(raw.fget, implementation))
+        else:
+            space[name] = mirror(getattr(raw, "__func__", raw), implementation)
     space["__class__"] = property(lambda self: original)
     made = ShadowType(original.__name__, (), space)
     return made

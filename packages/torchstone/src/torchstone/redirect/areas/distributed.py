@@ -65,6 +65,11 @@ def _map_mesh(scope: Scope, arguments: dict[str, Any]) -> None:
         arguments["device_type"] = scope.target.type
 
 
+def _nccl_version(scope: Scope) -> tuple[int, int, int]:
+    scope.policy.meaningless("torch.cuda.nccl.version", "NCCL is not there; (0, 0, 0) is returned")
+    return 0, 0, 0
+
+
 def _row(name: str, note: str, adapt: Any) -> Row:
     return Row(name, "wraps", note, around=lambda original: adapted(original, adapt))
 
@@ -91,6 +96,7 @@ ROWS = (
         if dist.is_available()
         else ()
     ),
+    Row("torch.cuda.nccl.version", "modified", "(0, 0, 0), by policy", _nccl_version),
     Row(
         "torch.cuda.nccl",
         "deliberate",

@@ -8,6 +8,7 @@ nothing is reserved beyond them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +18,11 @@ import torch
 from ...errors import RedirectUnsupported
 from ...torch_internals.devices import DUMP_MEMORY_SNAPSHOT, RECORD_MEMORY_HISTORY
 from .. import places
+from ..mirror import Implementation
 from ..rows import Row
 from ..scope import Scope
 from . import host
+from .classes import shadow
 
 _TRACKED = {
     "memory_allocated": "bytes",
@@ -192,7 +195,7 @@ def _set_fraction(scope: Scope, fraction: float, device: Any) -> None:
 
 
 @contextlib.contextmanager
-def _no_pool(scope: Scope, pool: Any, device: Any) -> Iterator[None]:
+def _no_pool(scope: Scope, pool: Any, device: Any = None) -> Iterator[None]:
     scope.policy.meaningless(
         "torch.cuda.use_mem_pool", "the target has no memory pools; its own allocator is used"
     )
@@ -207,6 +210,24 @@ def _caching_stays(scope: Scope) -> Iterator[None]:
 
 def _init_pool(scope: Scope, self: Any, allocator: Any, use_on_oom: bool, no_split: bool) -> None:
     scope.policy.meaningless("torch.cuda.MemPool", "the target has no memory pools; the object does nothing")
+    self._torchstone_id, self.allocator = (0, next(_POOLS)), allocator
+
+
+def _pool_id(scope: Scope, self: Any) -> tuple[int, int]:
+    found: tuple[int, int] = self._torchstone_id
+    return found
+
+
+def _use_count(scope: Scope, self: Any) -> int:
+    return 1
+
+
+_POOLS = itertools.count(1)
+_OF_POOL: dict[str, Implementation] = {
+    "__init__": _init_pool,
+    "id": _pool_id,
+    "use_count": _use_count,
+}
 
 
 def _snapshot(scope: Scope, mempool_id: Any, include_traces: bool) -> list[Any]:
@@ -290,8 +311,16 @@ ROWS = (
         Row(_cuda(name), "noop", f"{_NO_HOST}, by policy", _says(_cuda(name), _NO_HOST, lambda: None))
         for name in ("reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats")
     ),
-    Row(_cuda("MemPool.__init__"), "noop", "an object without memory, by policy", _init_pool),
-    Row(_cuda("MemPool"), "noop", "its constructor makes an object without memory, by policy"),
+    *(
+        Row(_cuda(f"MemPool.{name}"), "noop", "of an object without memory, by policy", one)
+        for name, one in _OF_POOL.items()
+    ),
+    Row(
+        _cuda("MemPool"),
+        "noop",
+        "its constructor makes an object without memory, by policy",
+        replacement=lambda original: shadow(original, _OF_POOL),
+    ),
     Row(_cuda("use_mem_pool"), "noop", "the target's allocator is used, by policy", _no_pool),
     Row(_cuda("memory"), "wraps", "a module: its public functions are redirected one by one"),
 )
