@@ -223,9 +223,10 @@ def test_what_may_be_mixed_is() -> None:
 
 
 def test_what_cannot_be_told_is_on_any_device() -> None:
-    traced = torch.jit.trace(lambda x: x * 2, torch.ones(2))(torch.ones(2, device="cuda"))
-    assert (traced + torch.ones(2, device="cuda")).device == ZERO
-    assert (traced + torch.ones(2)).device == HOST
+    with torch._C.DisableTorchFunction():  # as C++ makes tensors, a scripted function for example
+        untold = torch.ones(2)
+    assert (untold + torch.ones(2, device="cuda")).device == ZERO
+    assert (untold + torch.ones(2)).device == HOST
 
 
 # Several devices --------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ _LIBRARIES = tuple(
 )
 _PASSED_THROUGH = (
     *("torch.overrides", "torch.accelerator", "torch.random", "torch.testing", "torch.storage"),
+    "torch.library",
     *ASKS_FOR_ITS_CALLER,
 )
 """Parts of PyTorch that ask on behalf of whoever calls them: the caller is further out."""

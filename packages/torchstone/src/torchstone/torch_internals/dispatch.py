@@ -23,6 +23,7 @@ below_autograd = Internal("torch._C._AutoDispatchBelowAutograd", "calling kernel
 any_requires_grad = Internal("torch._C._any_requires_grad", "recurrent operators with derivatives")
 exclude_keys = Internal("torch._C._ExcludeDispatchKeyGuard", "capturing CUDA graphs")
 without_function_modes = Internal("torch._C.DisableTorchFunction", "redirection")
+with_function_modes = Internal("torch._C._EnableTorchFunction", "redirection")
 without_modes = Internal("torch.utils._python_dispatch._disable_current_modes", "constants in programs")
 function_mode_count = Internal("torch._C._len_torch_function_stack", "redirection")
 function_modes = Internal("torch.overrides._get_current_function_mode_stack", "redirection")
@@ -44,6 +45,21 @@ def leave_function_mode(mode: Any) -> None:
         _push_function_mode(other)
 
 
+_computed_kernel = Internal("torch._C._dispatch_get_computed_kernel_for_dispatch_key", "kernels for CUDA")
+_has_computed_kernel = Internal(
+    "torch._C._dispatch_has_computed_kernel_for_dispatch_key", "reading which operators have kernels"
+)
+key_of_device = Internal("torch._C._dispatch_key_for_device", "kernels for CUDA")
+
+
+def kernel_under(name: str, key: str) -> Callable[..., Any] | None:
+    """What the dispatcher runs for an operator under a key, called with the keys first; None: nothing."""
+    if not _has_computed_kernel(name, key):
+        return None
+    found: Callable[..., Any] = _computed_kernel(name, DispatchKey.__members__[key]).call_boxed
+    return found
+
+
 def has_kernel(overload: OpOverload) -> bool:
     """Whether PyTorch has compiled code for ``overload``."""
     return bool(_has_kernel(overload.name()))
@@ -51,7 +67,12 @@ def has_kernel(overload: OpOverload) -> bool:
 
 def has_kernel_for(overload: OpOverload, key: Any) -> bool:
     """Whether PyTorch has compiled code for ``overload`` and that key, Python kernels aside."""
-    return bool(_has_kernel_for(overload.name(), key))
+    return has_own_kernel(overload.name(), key)
+
+
+def has_own_kernel(name: str, key: Any) -> bool:
+    """Whether a kernel is registered for the operator and that very key, in C++ or through a library."""
+    return bool(_has_kernel_for(name, key))
 
 
 def is_composite_implicit(overload: OpOverload) -> bool:

@@ -18,7 +18,7 @@ TENSOR_VARIABLE = "torch._dynamo.variables.tensor.TensorVariable"
 NEW_FAKE_TENSOR = "torch._subclasses.fake_tensor.FakeTensor.__new__"
 CALL_COMPILER = "torch._dynamo.output_graph.OutputGraph.call_user_compiler"
 
-ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor")
+ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor", "torch._library.custom_ops")
 """Private modules that ask about devices on behalf of whoever calls them."""
 
 exchange_device = Replaceable("torch.cuda._exchange_device", _FEATURE)

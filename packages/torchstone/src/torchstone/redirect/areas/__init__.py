@@ -13,6 +13,7 @@ from . import (
     device,
     distributed,
     graphs,
+    kernels,
     legacy,
     loading,
     memory,
@@ -23,11 +24,13 @@ from . import (
     random,
     streams,
     threads,
+    torchscript,
 )
 
 _AREAS = (
     *(device, accelerator, memory, random, streams, graphs, legacy, modules, amp, loading, data),
-    *(distributed, communication, profiling, backends, compiling, nested, messages, threads),
+    *(distributed, communication, profiling, backends, compiling, nested, kernels, torchscript),
+    *(messages, threads),
 )
 
 ROWS: tuple[Row, ...] = tuple(row for area in _AREAS for row in area.ROWS)

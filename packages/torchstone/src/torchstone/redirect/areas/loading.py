@@ -1,4 +1,4 @@
-"""``torch.load`` and ``torch.jit.load``: where CUDA's storages go, in every form of ``map_location``."""
+"""``torch.load``: where CUDA's storages go, in every form of ``map_location``."""
 
 from __future__ import annotations
 
@@ -70,12 +70,6 @@ def _map_load(scope: Scope, arguments: dict[str, Any]) -> None:
     arguments["map_location"] = _restore(scope, arguments["map_location"])
 
 
-def _map_jit_load(scope: Scope, arguments: dict[str, Any]) -> None:
-    """A TorchScript file knows no functions: its storages all go to one device, or stay where they say."""
-    asked = arguments["map_location"]
-    arguments["map_location"] = places.parsed(scope.target.type) if asked is None else scope.place(asked)
-
-
 def _location(original: Any) -> Any:
     """A file says which device a storage was on, as CUDA's do."""
 
@@ -99,11 +93,5 @@ ROWS = (
         "wraps",
         "CUDA's storages go to the target",
         around=lambda original: adapted(original, _map_load),
-    ),
-    Row(
-        "torch.jit.load",
-        "wraps",
-        "the device is mapped",
-        around=lambda original: adapted(original, _map_jit_load),
     ),
 )

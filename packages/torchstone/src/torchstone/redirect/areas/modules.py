@@ -11,9 +11,9 @@ from ...torch_internals.devices import MODULE_APPLY, RUN_BACKWARD
 from ...torch_internals.tensors import same_storage_layout
 from .. import places
 from ..mirror import adapted
-from ..mode import RedirectMode
+from ..mode import inside_mode
 from ..rows import Row
-from ..scope import Scope, scope_of_mode
+from ..scope import Scope
 
 
 def _map_first(scope: Scope, arguments: dict[str, Any]) -> None:
@@ -57,9 +57,7 @@ def _around_backward(original: Any) -> Any:
     """PyTorch leaves the mode before ``backward()``, whose hooks and functions are user code."""
 
     def implementation(scope: Scope, *args: Any, **kwargs: Any) -> Any:
-        if scope_of_mode() is scope:
-            return original(*args, **kwargs)
-        with RedirectMode(scope):
+        with inside_mode(scope):
             return original(*args, **kwargs)
 
     return implementation
