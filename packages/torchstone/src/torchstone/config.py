@@ -84,6 +84,14 @@ class Config:
         "Where redirected CUDA code runs if its target is `auto`: a device, `auto` (an accelerator that is "
         "here, else `cpu`), or `off`, which turns every redirection off.",
     )
+    device_fallback: str = _setting(
+        "warn",
+        "What the device `pjrt` does with an operator that it has no program for: `warn` (once per operator) "
+        "and compute it on the CPU, do so `silent`ly, or raise an `error`.",
+    )
+    device_plans: int = _setting(
+        8192, "Operator calls (by dtypes, shapes and strides) whose programs the device `pjrt` keeps."
+    )
     worker_timeout_s: float = _setting(120.0, "Seconds that the reference engine's child process may take.")
 
 

@@ -7,7 +7,7 @@ that lowering may ask for the expansion as its composite's decomposition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -48,14 +48,28 @@ def _traced(node: Node, lowering: Lowering) -> GraphModule:
         # Copies: a result may be a view of an argument, which the tracer refuses to return.
         return [result.to(dtype, copy=True) for result, dtype in zip(results, dtypes, strict=True)]
 
-    inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not overload}
+    return traced(computed, fakes, expanded=overload)
+
+
+def traced(
+    function: Callable[..., list[torch.Tensor]],
+    fakes: Sequence[torch.Tensor],
+    *,
+    expanded: OpOverload | None = None,
+) -> GraphModule:
+    """A function of tensors as a functional graph; ``expanded`` is not kept whole although it has a lowering.
+
+    The results are no views of arguments or of each other. The graph calls only operators with a
+    lowering, as far as decompositions reach.
+    """
+    inner = {kept: keep for kept, keep in _kept_whole().items() if kept is not expanded}
     with mended_operators(), overriding(inner):
-        traced = aot_export_joint_simple(
-            computed, tuple(fakes), trace_joint=False, decompositions=decompositions(training=True)
+        module = aot_export_joint_simple(
+            function, tuple(fakes), trace_joint=False, decompositions=decompositions(training=True)
         )
-    assert isinstance(traced, GraphModule)
-    traced.graph.eliminate_dead_code()
-    return traced
+    assert isinstance(module, GraphModule)
+    module.graph.eliminate_dead_code()
+    return module
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

@@ -50,11 +50,21 @@ def lower_graph(
 
     def body(values: list[Value]) -> list[Value]:
         inputs, key = (values[:-1], values[-1]) if seed else (values, None)
-        walker = _Walker(module, baked or {}, key)
-        return walker.run(inputs)
+        return lower_values(module, inputs, baked=baked, seed=key)
 
     built.build(arguments, body, result_names)
     return built
+
+
+def lower_values(
+    module: GraphModule,
+    inputs: Sequence[Value],
+    *,
+    baked: Mapping[str, torch.Tensor] | None = None,
+    seed: Value | None = None,
+) -> list[Value]:
+    """The results of ``module`` for values of the StableHLO module that is being built."""
+    return _Walker(module, baked or {}, seed).run(inputs)
 
 
 class _Walker:

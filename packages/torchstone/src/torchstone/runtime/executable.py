@@ -63,7 +63,7 @@ class LoadedProgram:
             arrays.append(buffer.array)
         return [
             Buffer(array, spec.shape, spec.dtype, self.device, aliased=False)
-            for array, spec in zip(self._run(arrays), self.outputs, strict=True)
+            for array, spec in zip(self.run_arrays(arrays), self.outputs, strict=True)
         ]
 
     def run_torch(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -80,10 +80,11 @@ class LoadedProgram:
         from .torch_bridge import TorchCall
 
         return TorchCall(
-            self._run, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded
+            self.run_arrays, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded
         )
 
-    def _run(self, arrays: list[Any]) -> list[Any]:
+    def run_arrays(self, arrays: list[Any]) -> list[Any]:
+        """Run on the device's own arrays, unchecked: the caller knows that they are what ``inputs`` says."""
         if forks.threads_lost:
             forks.refuse_lost_threads()
         if self._long:

@@ -1,0 +1,174 @@
+"""An operator's call taken apart: the key of its program, the storages and the numbers that it runs on.
+
+The key is all that the program depends on: dtypes, geometry, which tensors share a storage, and the
+arguments that are part of the program. Values are not: those of tensors, those of 0-d tensors of the CPU,
+and the numbers that the operator takes as arguments (:mod:`.numbers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import UnsupportedDtype
+from .storage import DEVICE_TYPE, Box, box_of
+
+Tensor = torch.Tensor
+_KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
+_PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
+
+
+class Call:
+    """What one call consists of.
+
+    ``tensors`` are those of the device and 0-d ones of the CPU in the order of the arguments; ``places``
+    gives the box of each among ``boxes``, -1 for those of the CPU.
+    """
+
+    __slots__ = ("boxes", "generator", "key", "names", "numbers", "places", "tensors")
+
+    def __init__(self, numbers: frozenset[int | str] = frozenset()) -> None:
+        self.key: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.places: list[int] = []
+        self.boxes: list[Box] = []
+        self.numbers: list[tuple[float, DType]] = []
+        self.names = numbers
+        self.generator: torch.Generator | None = None
+
+    def describe(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Take all arguments; the key of the call."""
+        names = self.names
+        for position, value in enumerate(args):
+            if isinstance(value, Tensor):
+                self._tensor(value)
+            elif position in names and self.is_number(value):
+                self._number(value)
+            else:
+                self._other(value)
+        for name, value in kwargs.items():
+            self.key.append(name)
+            if isinstance(value, Tensor):
+                self._tensor(value)
+            elif name in names and self.is_number(value):
+                self._number(value)
+            else:
+                self._other(value)
+        return tuple(self.key)
+
+    def _tensor(self, tensor: Tensor) -> None:
+        if tensor.is_cpu:
+            self._host(tensor)
+            return
+        box = box_of(tensor)
+        boxes = self.boxes
+        place = boxes.index(box) if box in boxes else -1
+        if place < 0:
+            place = len(boxes)
+            boxes.append(box)
+            if box.array is None:
+                element = element_of(tensor.dtype)
+                if box.nbytes % element.itemsize == 0:
+                    box.dtype = element
+        self.tensors.append(tensor)
+        self.places.append(place)
+        self.key += (
+            tensor.dtype,
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset(),
+            place,
+            box.dtype.name,
+            box.nbytes,
+            tensor.is_neg() or (tensor.is_conj() and 2),
+        )
+
+    def _host(self, tensor: Tensor) -> None:
+        if tensor.dim():
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices,"
+                f" {DEVICE_TYPE}:0 and cpu! A tensor of shape {list(tensor.shape)} is on the CPU\n"
+                f'  next: move it with .to("{DEVICE_TYPE}"); only 0-d tensors may stay on the CPU'
+            )
+        self.tensors.append(tensor)
+        self.places.append(-1)
+        self.key += (tensor.dtype, "cpu")
+
+    def is_number(self, value: Any) -> bool:
+        """Whether ``value`` is an argument of the program: a number beside a floating-point tensor."""
+        return type(value) in _KINDS_OF_NUMBERS and bool(self.tensors) and _is_inexact(self.tensors[0].dtype)
+
+    def _number(self, value: float) -> None:
+        kind = _KINDS_OF_NUMBERS[type(value)]
+        self.numbers.append((value, kind))
+        self.key.append(kind.name)
+
+    def _other(self, value: Any) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            self.key.append(value)
+        elif kind in (list, tuple):
+            self.key += ("[", len(value))
+            for one in value:
+                if isinstance(one, Tensor):
+                    self._tensor(one)
+                else:
+                    self._other(one)
+        elif kind is torch.device:
+            check_device(value)
+        elif kind is torch.Generator:
+            self.generator = value
+        else:  # bool, float, complex: equal ones of different types or signs are different
+            self.key += (kind, repr(value))
+
+
+def _is_inexact(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def check_device(device: torch.device) -> None:
+    """Raises for a device that is not there."""
+    if device.type == DEVICE_TYPE and device.index not in (None, 0):
+        raise RuntimeError(
+            f'there is no device "{device}": PyTorch gives a device written in Python one index, 0\n'
+            f'  next: use "{DEVICE_TYPE}" or "{DEVICE_TYPE}:0"; config.device chooses which PJRT device it is'
+        )
+
+
+def element_of(dtype: torch.dtype) -> DType:
+    """The dtype of the array of a storage for tensors of ``dtype``: bytes where the engine has none."""
+    try:
+        found = dtypes.from_torch(dtype)
+    except UnsupportedDtype:
+        return dtypes.UINT8
+    return dtypes.UINT8 if found in dtypes.SUB_BYTE else found
+
+
+def substituted(
+    call: Call,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    tensor: Callable[[Tensor], Any],
+    number: Callable[[float], Any] | None = None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """The call's arguments for the CPU; tensors, and the program's numbers, are replaced in their order."""
+
+    def one(value: Any, name: int | str | None = None) -> Any:
+        if isinstance(value, Tensor):
+            return tensor(value)
+        if number is not None and name in call.names and call.is_number(value):
+            return number(value)
+        if type(value) in (list, tuple):
+            return [one(item) for item in value]
+        if isinstance(value, torch.device):
+            return torch.device("cpu") if value.type == DEVICE_TYPE else value
+        return None if isinstance(value, torch.Generator) else value
+
+    return (
+        [one(value, position) for position, value in enumerate(args)],
+        {name: one(value, name) for name, value in kwargs.items()},
+    )

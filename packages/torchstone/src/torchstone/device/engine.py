@@ -1,0 +1,116 @@
+"""The engine behind the device: its programs, its numbers, zeros and larger copies of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy
+import torch
+
+from .. import dtypes, hlo
+from ..config import config
+from ..dtypes import DType
+from ..hlo import Value
+from ..runtime import flat, get_engine
+from ..runtime.buffers import Device
+from . import layout
+
+Run = Callable[[list[Any]], list[Any]]
+
+_engine: Any = None
+
+
+def engine() -> Any:
+    """The engine that the configuration names when the device is first used; it stays for the process."""
+    global _engine
+    if _engine is None:
+        _engine = get_engine("pjrt", config.device)
+    return _engine
+
+
+def is_started() -> bool:
+    """Whether something has needed the engine."""
+    return _engine is not None
+
+
+def synchronize() -> None:
+    """Wait for the programs that are running: the device works in order, so for one that starts now."""
+    flat.wait(flat.from_number(place(), 0, dtypes.INT64.numpy))
+
+
+def place() -> Device:
+    """The engine's device."""
+    found: Device = engine().device
+    return found
+
+
+def compiled(
+    name: str,
+    arguments: Sequence[hlo.Argument],
+    body: Callable[[list[Value]], Sequence[Value]],
+) -> Run:
+    """A program as a function from arrays to arrays."""
+    module = hlo.Module(name)
+    module.build(arguments, body)
+    run: Run = engine().compile(module.serialize(hlo.resolve_version("current"))).run_arrays
+    return run
+
+
+def number(value: float, dtype: DType) -> Any:
+    """A 0-d array of a Python number."""
+    return _kept_number(value, dtype) if value else flat.from_number(place(), value, dtype.numpy)
+
+
+@lru_cache(maxsize=256)
+def _kept_number(value: float, dtype: DType) -> Any:
+    """Zeros are not kept: the negative one equals the other."""
+    return flat.from_number(place(), value, dtype.numpy)
+
+
+def value_of(array: Any) -> Any:
+    """The value of an array of one element."""
+    return flat.value_of(array)
+
+
+def seed(words: numpy.ndarray[Any, Any]) -> Any:
+    """The seed of one random operator: uint64 ``[2]``."""
+    return flat.from_words(place(), words)
+
+
+def from_host(given_away: torch.Tensor) -> Any:
+    """A flat array of the values of a contiguous CPU tensor that nobody else writes."""
+    return flat.from_torch(place(), given_away)
+
+
+def to_host(array: Any, dtype: DType) -> torch.Tensor:
+    """The flat CPU tensor of an array, for reading."""
+    return flat.to_torch(place(), array, dtype)
+
+
+def zeros(count: int, dtype: DType) -> Any:
+    """A flat array of zeros."""
+    return _filled(count, dtype)([])[0]
+
+
+@lru_cache(maxsize=256)
+def _filled(count: int, dtype: DType) -> Run:
+    return compiled("zeros", [], lambda _: [hlo.full((count,), 0, dtype)])
+
+
+def grown(array: Any, dtype: DType, nbytes: int) -> tuple[Any, DType]:
+    """``array`` with zeros behind it, up to ``nbytes``."""
+    count = len(array)
+    element = dtype if nbytes % dtype.itemsize == 0 else dtypes.UINT8
+    return _growing(count, dtype, nbytes // element.itemsize, element)([array])[0], element
+
+
+@lru_cache(maxsize=256)
+def _growing(count: int, dtype: DType, wanted: int, element: DType) -> Run:
+    def body(values: list[Value]) -> list[Value]:
+        held = layout.reinterpreted(values[0], element)
+        (length,) = held.shape
+        return [hlo.pad_axis(held, 0, 0, 0, wanted - length)]
+
+    return compiled("grow", [hlo.Argument((count,), dtype, "held")], body)

@@ -1,0 +1,160 @@
+"""Operators that no program can be made for: computed on the CPU, counted and warned about, or refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..config import config
+from ..errors import FallbackRefused, FallbackWarning
+from ..torch_internals import pytree
+from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.private_device import written_arguments
+from . import engine
+from .calls import Call, element_of, substituted
+from .storage import Box, new_storage, new_tensor, put_on, tensor_on
+
+counts: Counter[str] = Counter()
+"""How often each operator ran on the CPU."""
+_warned: set[str] = set()
+
+
+def fall_back(
+    overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], reason: str
+) -> Any:
+    """The call computed on the CPU.
+
+    What PyTorch raises there is raised, and then nothing was counted. Raises :class:`FallbackRefused`
+    under ``config.device_fallback = "error"``.
+    """
+    name = str(overload)
+    done = _OnCpu(overload, call, args, kwargs)
+    if config.device_fallback == "error":
+        raise FallbackRefused(
+            f"{name} cannot run on pjrt with {_signature(call)}: {reason}",
+            hint="register a lowering with torchstone.lowering.lowers (docs: Adding an operator),"
+            ' or set config.device_fallback = "warn" to compute it on the CPU',
+        )
+    result = done.brought_back()
+    counts[name] += 1
+    if config.device_fallback == "warn" and name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"{name} runs on the CPU, with copies both ways ({_signature(call)}): {reason}"
+            "\n  next: torch.pjrt.fallbacks() counts all such calls;"
+            ' config.device_fallback = "error" makes them errors',
+            FallbackWarning,
+            stacklevel=3,
+        )
+    return result
+
+
+def _signature(call: Call) -> str:
+    found = ", ".join(str(tensor.dtype).removeprefix("torch.") for tensor in call.tensors)
+    return f"dtypes {found}" if found else "no tensors"
+
+
+class _OnCpu:
+    """The operator's CPU kernel, run on copies of the storages; nothing comes back unasked."""
+
+    def __init__(
+        self, overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.call = call
+        names = written_arguments(overload)
+        hosts = [host_bytes(box, copied=bool(names)) for box in call.boxes]
+        self.given = [
+            tensor if place < 0 else _on_host(tensor, hosts[place])
+            for tensor, place in zip(call.tensors, call.places, strict=True)
+        ]
+        feed = iter(self.given)
+        cpu_args, cpu_kwargs = substituted(call, args, kwargs, lambda _: next(feed))
+        self.result = overload(*cpu_args, **cpu_kwargs)
+        schema = [one.name for one in schema_of(overload).arguments]
+        named = {**dict(zip(schema, cpu_args, strict=False)), **cpu_kwargs}
+        written = pytree.tree_leaves([named.get(name) for name in names])
+        self.written = {id(leaf) for leaf in written if isinstance(leaf, torch.Tensor)}
+
+    def brought_back(self) -> Any:
+        """What the operator returns, on the device; what it wrote is written there."""
+        tensors = list(zip(self.call.tensors, self.given, self.call.places, strict=True))
+        for tensor, cpu, place in tensors:
+            if id(cpu) in self.written and place >= 0:
+                _bring_back(tensor, cpu, self.call.boxes[place])
+        known = {id(cpu): tensor for tensor, cpu, _ in tensors}
+        homes = {
+            cpu.untyped_storage().data_ptr(): tensor
+            for tensor, cpu, place in tensors
+            if place >= 0 and cpu.untyped_storage().nbytes() and not self.written
+        }
+
+        def lifted(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if id(value) in known:
+                return known[id(value)]
+            home = homes.get(value.untyped_storage().data_ptr()) if value.layout is torch.strided else None
+            if home is None:
+                return to_device(value)
+            storage = home.untyped_storage()
+            return tensor_on(storage, value.dtype, value.shape, value.stride(), value.storage_offset())
+
+        return pytree.tree_map(lifted, self.result)
+
+
+def host_bytes(box: Box, *, copied: bool = False) -> torch.Tensor:
+    """The bytes of a storage in memory of the CPU: for reading, unless they are copied."""
+    held = engine.to_host(box.ready(), box.dtype)
+    if copied:
+        held = held.clone()
+    return held.view(torch.uint8)
+
+
+def _on_host(tensor: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
+    """A view of those bytes with the geometry of a tensor of the device."""
+    found = torch.empty(0, dtype=tensor.dtype, device="cpu")
+    found.set_(host.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    if tensor.is_conj():
+        found = found.conj()
+    return torch.ops.aten._neg_view(found) if tensor.is_neg() else found
+
+
+def _bring_back(tensor: torch.Tensor, cpu: torch.Tensor, box: Box) -> None:
+    """What was written, and perhaps reshaped, on the CPU."""
+    storage = cpu.untyped_storage()
+    whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+    element = element_of(tensor.dtype)
+    if len(whole) % element.itemsize == 0 and element is not element_of(torch.uint8):
+        whole = whole.view(element.torch)
+    else:
+        element = element_of(torch.uint8)
+    box.grow(len(whole) * element.itemsize, keep=False)
+    box.replace(engine.from_host(whole.clone()), element)
+    if cpu.shape != tensor.shape or cpu.stride() != tensor.stride():
+        home = tensor.untyped_storage()
+        if home.nbytes() < box.nbytes:
+            home = new_storage(box)
+        put_on(tensor, home, cpu.shape, cpu.stride(), cpu.storage_offset())
+
+
+def to_device(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of the device with the values, shape and strides of one of the CPU."""
+    if value.layout is not torch.strided or value.is_quantized:
+        raise NotImplementedError(
+            f"pjrt tensors are strided; this call returns one of layout {value.layout}, dtype {value.dtype}"
+            "\n  next: convert it on the CPU, or to a dense tensor first"
+        )
+    plain = value.detach().resolve_conj().resolve_neg()
+    element = element_of(plain.dtype)
+    end = 1 + sum((n - 1) * step for n, step in zip(plain.shape, plain.stride(), strict=True))
+    count = end if plain.numel() else 0
+    flat = torch.zeros(count, dtype=plain.dtype, device="cpu")
+    flat.as_strided(plain.shape, plain.stride()).copy_(plain)
+    if element.torch is not plain.dtype:
+        flat = flat.view(torch.uint8)
+    nbytes = count * plain.dtype.itemsize
+    return new_tensor(engine.from_host(flat), element, plain.dtype, nbytes, plain.shape, plain.stride())

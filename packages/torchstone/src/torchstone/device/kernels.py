@@ -1,0 +1,220 @@
+"""Kernels that are not programs: memory without values, views, other storages, questions to a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_internals import private_device
+from ..torch_internals.operators import namespace
+from ..torch_internals.private_device import redispatched
+from .calls import check_device, element_of
+from .operators import Operator
+from .storage import Box, box_of, new_storage, new_tensor, put_on
+from .transfers import copy_, equal, local_scalar_dense
+
+aten = namespace("aten")
+Tensor = torch.Tensor
+Kernel = Callable[..., Any]
+
+
+def _refuse_layout(layout: torch.layout | None) -> None:
+    if layout not in (None, torch.strided):
+        raise NotImplementedError(
+            f"pjrt tensors are strided; {layout} is not supported\n  next: make it on the CPU"
+        )
+
+
+def _empty(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> Tensor:
+    _refuse_layout(layout)
+    like = torch.empty(size, dtype=dtype, device="meta", memory_format=memory_format)
+    return _empty_strided(like.shape, like.stride(), dtype=like.dtype, device=device)
+
+
+def _empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor:
+    _refuse_layout(layout)
+    if device is not None:
+        check_device(device)
+    dtype = dtype or torch.get_default_dtype()
+    end = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else 0
+    nbytes = end * dtype.itemsize
+    return new_tensor(None, element_of(dtype), dtype, nbytes, tuple(size), tuple(stride))
+
+
+def _set_storage(
+    self: Tensor, source: torch.UntypedStorage, offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    if size is None:
+        size, stride = (source.nbytes() // self.dtype.itemsize,), (1,)
+    elif not stride:
+        stride = _contiguous(size)
+    _require_room(source, self.dtype, size, stride, offset)
+    return put_on(self, source, size, stride, offset)
+
+
+def _require_room(
+    storage: torch.UntypedStorage, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], offset: int
+) -> None:
+    if 0 in size:
+        return
+    end = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if end * dtype.itemsize > storage.nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize"
+            f" {dtype.itemsize} requiring a storage size of {end * dtype.itemsize} are out of bounds for"
+            f" storage of size {storage.nbytes()}"
+        )
+
+
+def _set_tensor(self: Tensor, source: Tensor) -> Tensor:
+    return put_on(self, source.untyped_storage(), source.shape, source.stride(), source.storage_offset())
+
+
+def _set_nothing(self: Tensor) -> Tensor:
+    return put_on(self, new_storage(Box(None, element_of(self.dtype), 0)), (0,), (1,), 0)
+
+
+def _contiguous(size: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(max(n, 1) for n in size[axis + 1 :]) for axis in range(len(size)))
+
+
+def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    """In place; a storage that is too small grows. Other tensors on it keep sharing what it holds."""
+    size = tuple(size)
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        if size == tuple(self.shape):
+            return self
+        stride = _contiguous(size)
+    else:
+        stride = torch.empty(size, device="meta", memory_format=memory_format).stride()
+    end = self.storage_offset() + math.prod(size)
+    nbytes = int(end) * self.dtype.itemsize if math.prod(size) else 0
+    storage, box = self.untyped_storage(), box_of(self)
+    if nbytes > storage.nbytes():
+        box.grow(nbytes)
+        storage = new_storage(box)
+    return put_on(self, storage, size, stride, self.storage_offset())
+
+
+def _is_set_to(self: Tensor, other: Tensor) -> bool:
+    return box_of(self) is box_of(other) and (self.shape, self.stride(), self.storage_offset()) == (
+        other.shape,
+        other.stride(),
+        other.storage_offset(),
+    )
+
+
+def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
+    return copy_(target, source)
+
+
+def _copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
+    target.resize_(source.shape)
+    return copy_(target, source)
+
+
+_STATISTICS = Operator("_native_batch_norm_legit")
+_NO_STATISTICS = Operator("_native_batch_norm_legit.no_stats")
+
+
+def _native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """The form whose schema says that it writes the running statistics."""
+    if running_mean is None or running_var is None:
+        return _NO_STATISTICS(input, weight, bias, training, momentum, eps)
+    return _STATISTICS(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+def _record_stream(self: Tensor, stream: torch.Stream) -> None:
+    """Storages live as long as a program that reads them."""
+
+
+def _choose_attention(*_: Any, **__: Any) -> int:
+    """Composed of other operators (``SDPBackend.MATH``)."""
+    return 0
+
+
+def _not_pinned(self: Tensor, device: torch.device | None = None) -> bool:
+    return False
+
+
+VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
+
+KERNELS: dict[str, Kernel] = {
+    **{name: redispatched(getattr(torch.ops.aten, name).default) for name in VIEWS},
+    "empty.memory_format": _empty,
+    "empty_strided": _empty_strided,
+    "set_.source_Storage": _set_storage,
+    "set_.source_Storage_storage_offset": _set_storage,
+    "set_.source_Tensor": _set_tensor,
+    "set_": _set_nothing,
+    "resize_": _resize,
+    "is_set_to": _is_set_to,
+    "copy_": copy_,
+    "_copy_from": _copy_from,
+    "_copy_from_and_resize": _copy_from_and_resize,
+    "_local_scalar_dense": local_scalar_dense,
+    "equal": equal,
+    "native_batch_norm": _native_batch_norm,
+    "record_stream": _record_stream,
+    "_fused_sdp_choice": _choose_attention,
+    "is_pinned": _not_pinned,
+}
+"""By operator name; everything else that PyTorch does not compose is a program."""
+
+LEFT_TO_PYTORCH = frozenset(
+    {
+        "_to_copy",
+        "empty_like",
+        "new_empty",
+        "new_empty_strided",
+        "empty_permuted",
+        "empty_quantized",
+        "_has_same_storage_numel",
+        "is_same_size",
+        "resize_as_",
+        "lift",
+        "lift_fresh",
+        "_pin_memory",
+        "q_scale",
+        "q_zero_point",
+        "qscheme",
+    }
+)
+"""Composed by PyTorch of kernels above: they make memory or move it, and compute nothing."""
+
+
+def is_program(name: str) -> bool:
+    """Whether the operator's kernel on the device is a program of its own.
+
+    Operators over lists of tensors are not: PyTorch calls the operator for one tensor on each.
+    """
+    listed = name in LEFT_TO_PYTORCH or name.startswith("_foreach_")
+    return not listed and private_device.computes(name)

@@ -1,0 +1,158 @@
+"""``torch.pjrt``: the device's own functions, under the names that ``torch.cuda`` gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..runtime import forks
+from . import engine, random
+from .calls import check_device
+from .fallback import counts
+from .storage import DEVICE_TYPE, memory
+
+# Devices ------------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    """True: the engine's CPU is always there."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether an engine was started."""
+    return engine.is_started()
+
+
+def init() -> None:
+    """Start the engine."""
+    engine.engine()
+
+
+def device_count() -> int:
+    """1: PyTorch gives a device written in Python one index."""
+    return 1
+
+
+def current_device() -> int:
+    """0."""
+    return 0
+
+
+def set_device(device: Any) -> None:
+    """Does nothing for the one device; raises for another."""
+    check_device(_as_device(device))
+
+
+def get_device_name(device: Any = None) -> str:
+    """The PJRT device behind it: ``cpu:0``."""
+    return engine.place().name
+
+
+def _as_device(device: Any) -> torch.device:
+    return torch.device(DEVICE_TYPE, device) if isinstance(device, int) else torch.device(device)
+
+
+def _is_in_bad_fork() -> bool:
+    return forks.threads_lost
+
+
+# Work ---------------------------------------------------------------------------------------
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for everything that was asked of the device."""
+    if engine.is_started():
+        engine.synchronize()
+
+
+# Random numbers --------------------------------------------------------------------------------
+
+
+def manual_seed(seed: int) -> None:
+    """Start the sequence of ``seed``; ``torch.manual_seed`` calls it."""
+    random.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """The same as :func:`manual_seed`."""
+    random.manual_seed(seed)
+
+
+def seed() -> None:
+    """Start a sequence that nobody knows."""
+    random.manual_seed(torch.Generator().seed())
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed of the sequence."""
+    return random.initial_seed()
+
+
+def get_rng_state(device: Any = DEVICE_TYPE) -> torch.Tensor:
+    """Where the sequence is."""
+    return random.get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: Any = DEVICE_TYPE) -> None:
+    """Go on from what :func:`get_rng_state` returned."""
+    random.set_state(new_state)
+
+
+# Memory ------------------------------------------------------------------------------------------
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes in storages."""
+    return memory.allocated
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that storages have held since the start or :func:`reset_peak_memory_stats`."""
+    return memory.peak
+
+
+memory_reserved = memory_allocated
+max_memory_reserved = max_memory_allocated
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Start :func:`max_memory_allocated` anew."""
+    memory.peak = memory.allocated
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """The counters under the names of ``torch.cuda.memory_stats``."""
+    return {
+        "allocated_bytes.all.current": memory.allocated,
+        "allocated_bytes.all.peak": memory.peak,
+        "allocation.all.allocated": memory.allocations,
+        "allocation.all.freed": memory.freed,
+        "allocation.all.current": memory.allocations - memory.freed,
+    }
+
+
+def empty_cache() -> None:
+    """Does nothing: storages are the engine's, and it frees what nobody holds."""
+
+
+# Fallbacks ------------------------------------------------------------------------------------------
+
+
+def fallbacks() -> dict[str, int]:
+    """How often each operator ran on the CPU, because no program could be made for it."""
+    return dict(counts)
+
+
+def reset_fallbacks() -> None:
+    """Start :func:`fallbacks` anew."""
+    counts.clear()
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Dtypes of ``torch.autocast("pjrt")``."""
+    return [torch.bfloat16, torch.float16]

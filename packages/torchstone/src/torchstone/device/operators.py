@@ -1,0 +1,90 @@
+"""Dispatch: from an operator's call to its plan, which is made once per key and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..config import config
+from ..errors import EngineError
+from ..torch_internals.operators import OpOverload
+from ..torch_internals.private_device import overload_named
+from . import numbers
+from .building import Unplanned, build
+from .calls import Call
+from .fallback import fall_back
+from .plans import Plan
+
+
+class Operator:
+    """The kernel of one ATen operator on the device."""
+
+    __slots__ = ("_numbers", "_overload", "_plans", "name")
+
+    def __init__(self, name: str, overload: OpOverload | None = None) -> None:
+        self.name = name
+        self._overload = overload
+        self._numbers = numbers.of(name)
+        self._plans: dict[tuple[Any, ...], Plan | str] = {}
+
+    @property
+    def overload(self) -> OpOverload:
+        """Looked up when it is first needed: there are thousands of operators."""
+        if self._overload is None:
+            self._overload = overload_named(self.name)
+        return self._overload
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = Call(self._numbers)
+        key = call.describe(args, kwargs)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._made(key, call, args, kwargs)
+        if type(plan) is Plan:
+            return plan(call)
+        return fall_back(self.overload, call, args, kwargs, str(plan))
+
+    def _made(
+        self, key: tuple[Any, ...], call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Plan | str:
+        """A plan, or why there is none; what PyTorch says against the arguments is raised."""
+        try:
+            plan: Plan | str = build(self.overload, call, args, kwargs)
+        except EngineError:
+            raise
+        except Unplanned as error:
+            plan = str(error)
+        except Exception as error:  # noqa: BLE001  # the CPU kernel knows whether the call is wrong
+            plan = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        _kept.keep(self._plans, key, plan)
+        return plan
+
+
+class _Kept:
+    """All plans in the order in which they were made, as many as ``config.device_plans``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._order: deque[tuple[dict[Any, Any], Any]] = deque()
+
+    def keep(self, plans: dict[Any, Any], key: Any, plan: Any) -> None:
+        with self._lock:
+            if key not in plans:
+                self._order.append((plans, key))
+            plans[key] = plan
+            while len(self._order) > max(1, config.device_plans):
+                old, forgotten = self._order.popleft()
+                old.pop(forgotten, None)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+_kept = _Kept()
+
+
+def plan_count() -> int:
+    """How many plans are kept."""
+    return len(_kept)

@@ -1,0 +1,133 @@
+"""A plan: what to do for all calls with one key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..compiler.checks import Check
+from ..dtypes import DType
+from ..errors import raise_failed_checks
+from . import engine, random
+from .calls import Call
+from .layout import Layout
+from .storage import box_of, new_storage, new_tensor, put_on
+
+Run = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A result on a storage of its own."""
+
+    layout: Layout
+    dtype: torch.dtype
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A written argument that gets another shape first: an ``out=`` tensor that is resized."""
+
+    tensor: int
+    nbytes: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """A program and how its arguments and results belong to a call.
+
+    Arguments: the arrays of the boxes in ``reads``, the numbers, the 0-d tensors of the CPU, the seed.
+    Results: one per box in ``writes``, those in ``new``, one per check. ``answer`` makes of the call's
+    tensors and of the new ones what the operator returns.
+    """
+
+    run: Run | None
+    reads: tuple[int, ...]
+    hosts: tuple[int, ...]
+    seeded: bool
+    writes: tuple[tuple[int, DType], ...]
+    new: tuple[New, ...]
+    answer: Callable[[list[torch.Tensor], list[torch.Tensor]], Any]
+    moved: tuple[Moved, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    def __call__(self, call: Call) -> Any:
+        if self.run is None:
+            return self.answer(call.tensors, [])
+        boxes = call.boxes
+        arrays = [boxes[place].ready() for place in self.reads]
+        for value, dtype in call.numbers:
+            arrays.append(engine.number(value, dtype))
+        for host in self.hosts:
+            arrays.append(engine.from_host(call.tensors[host].clone()))
+        if self.seeded:
+            arrays.append(engine.seed(random.draw(call.generator)))
+        results = self.run(arrays)
+        if self.checks:
+            results = self._checked(results)
+        if self.moved:
+            self._move(call)
+        position = 0
+        for place, element in self.writes:
+            boxes[place].replace(results[position], element)
+            position += 1
+        made = []
+        for one in self.new:
+            where = one.layout
+            made.append(
+                new_tensor(results[position], where.dtype, one.dtype, one.nbytes, where.size, where.stride)
+            )
+            position += 1
+        return self.answer(call.tensors, made)
+
+    def _checked(self, results: list[Any]) -> list[Any]:
+        """The results without the answers of the checks; nothing is written before all of them hold."""
+        count = len(results) - len(self.checks)
+        answers = [bool(engine.value_of(one)) for one in results[count:]]
+        if not all(answers):
+            raise_failed_checks(
+                (check.kind, check.text, holds) for check, holds in zip(self.checks, answers, strict=True)
+            )
+        return results[:count]
+
+    def _move(self, call: Call) -> None:
+        for one in self.moved:
+            tensor = call.tensors[one.tensor]
+            box = box_of(tensor)
+            storage = tensor.untyped_storage()
+            box.grow(one.nbytes, keep=False)
+            if storage.nbytes() < box.nbytes:
+                storage = new_storage(box)
+            put_on(tensor, storage, one.size, one.stride, tensor.storage_offset())
+
+
+def answer_of(template: Any) -> Callable[[list[torch.Tensor], list[torch.Tensor]], Any]:
+    """The function that makes an operator's result.
+
+    ``template`` is the result's structure with ``("argument", i)`` and ``("new", i)`` in place of tensors.
+    """
+    match template:
+        case ("new", 0):
+            return lambda _, made: made[0]
+        case ("argument", int(place)):
+            return lambda given, _: given[place]
+        case _:
+            return lambda given, made: _filled(template, given, made)
+
+
+def _filled(template: Any, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> Any:
+    match template:
+        case ("argument", int(place)):
+            return given[place]
+        case ("new", int(place)):
+            return made[place]
+        case ("value", value):
+            return value
+        case _:
+            return [_filled(one, given, made) for one in template]

@@ -1,0 +1,61 @@
+"""Registering the device with PyTorch, once per process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from ..errors import DeviceNotFound
+from ..torch_internals import private_device
+from . import kernels
+from .operators import Operator
+from .storage import DEVICE_TYPE, empty_storage
+from .transfers import STORAGE_METHODS
+
+_lock = threading.Lock()
+_registered: list[Any] = []
+
+
+def register() -> None:
+    """Make ``pjrt`` a device of this process and ``torch.pjrt`` its module; a second call does nothing.
+
+    Raises :class:`DeviceNotFound` where another package has taken PyTorch's place for a device of its own.
+    """
+    with _lock:
+        if _registered:
+            return
+        taken = private_device.backend_name()
+        if taken not in ("privateuseone", DEVICE_TYPE):
+            raise DeviceNotFound(
+                f'this process has the device "{taken}", and PyTorch has room for one device of its kind',
+                hint=f'use "{DEVICE_TYPE}" in a process of its own',
+            )
+        from . import module
+
+        private_device.setup(DEVICE_TYPE, module)
+        registrations = private_device.Registrations()
+        _registered.append(registrations)
+        _add_kernels(registrations)
+        private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
+
+
+def _add_kernels(registrations: private_device.Registrations) -> None:
+    registrations.add_for_the_rest(_any_operator)
+    registrations.add_for_the_rest(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for name in private_device.operator_names():
+        kernel = kernels.KERNELS.get(name)
+        if kernel is not None:
+            registrations.add(name, kernel)
+        elif kernels.is_program(name):
+            registrations.add(name, Operator(name).__call__)
+
+
+def _any_operator(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """Operators that are none of ATen's, and those that PyTorch would compose."""
+    operator = _others.setdefault(overload, Operator(overload.name(), overload))
+    return operator(*args, **kwargs)
+
+
+_others: dict[Any, Operator] = {}

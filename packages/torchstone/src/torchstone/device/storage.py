@@ -1,0 +1,147 @@
+"""Storages and tensors of the device.
+
+A storage is a :class:`Box` around one flat immutable array on the engine. PyTorch knows it as a storage
+without memory, of which the box is an attribute; a tensor is PyTorch's own (size, stride, offset) on it, so
+views, ``_base`` and version counters need nothing here. Writing replaces the box's array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import dtypes
+from ..dtypes import DType
+from ..torch_internals import private_device
+from . import engine
+
+DEVICE_TYPE = "pjrt"
+
+
+class Box:
+    """What one storage holds.
+
+    ``array`` is flat, with all ``nbytes`` as elements of ``dtype``; None as long as nothing was written,
+    which reads as zeros. ``writes`` counts the arrays that it has held.
+    """
+
+    __slots__ = ("array", "dtype", "nbytes", "writes")
+
+    def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
+        self.array = array
+        self.dtype = dtype
+        self.nbytes = nbytes
+        self.writes = 0
+        memory.allocated += nbytes
+        if memory.allocated > memory.peak:
+            memory.peak = memory.allocated
+        memory.allocations += 1
+
+    def __del__(self) -> None:
+        memory.allocated -= self.nbytes
+        memory.freed += 1
+
+    def replace(self, array: Any, dtype: DType) -> None:
+        """Hold what a program wrote."""
+        self.array = array
+        self.dtype = dtype
+        self.writes += 1
+
+    def ready(self) -> Any:
+        """The array; zeros are made first where nothing was written."""
+        if self.array is None:
+            self.array = engine.zeros(self.nbytes // self.dtype.itemsize, self.dtype)
+        return self.array
+
+    def grow(self, nbytes: int, *, keep: bool = True) -> None:
+        """Hold at least ``nbytes``; new ones are zero. Without ``keep`` the caller writes all of it next."""
+        if nbytes <= self.nbytes:
+            return
+        memory.allocated += nbytes - self.nbytes
+        memory.peak = max(memory.peak, memory.allocated)
+        if keep and self.array is not None:
+            self.array, self.dtype = engine.grown(self.array, self.dtype, nbytes)
+        self.nbytes = nbytes
+
+
+class Memory:
+    """Bytes in boxes, as an allocator would count them."""
+
+    def __init__(self) -> None:
+        self.allocated = 0
+        self.peak = 0
+        self.allocations = 0
+        self.freed = 0
+
+
+memory = Memory()
+
+_empty_tensor = private_device.empty_tensor.get()
+_storage_of_size = private_device.storage_of_size.get()
+_set_storage = private_device.set_storage()
+_CPU_KEYS = private_device.cpu_keys()
+_NOTHING = (0,)
+_device: Any = None
+
+
+def device() -> torch.device:
+    """The one device."""
+    global _device
+    if _device is None:
+        _device = torch.device(DEVICE_TYPE, 0)
+    return _device
+
+
+def new_storage(box: Box) -> torch.UntypedStorage:
+    """A storage that holds ``box``."""
+    storage = _storage_of_size(0, _device or device(), box.nbytes)
+    storage.box = box
+    return storage
+
+
+def empty_storage(nbytes: int) -> torch.UntypedStorage:
+    """A storage of ``nbytes`` without values."""
+    return new_storage(Box(None, dtypes.UINT8, nbytes))
+
+
+def new_tensor(
+    array: Any,
+    element: DType,
+    dtype: torch.dtype,
+    nbytes: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> torch.Tensor:
+    """A tensor on a storage of its own that holds ``array``."""
+    storage = _storage_of_size(0, _device or device(), nbytes)
+    storage.box = Box(array, element, nbytes)
+    return _set_storage(_CPU_KEYS, _empty_tensor(_NOTHING, dtype), storage, 0, size, stride)
+
+
+def tensor_on(
+    storage: torch.UntypedStorage, dtype: torch.dtype, size: Any, stride: Any, offset: Any
+) -> torch.Tensor:
+    """A tensor on a given storage."""
+    return _set_storage(_CPU_KEYS, _empty_tensor(_NOTHING, dtype), storage, offset, size, stride)
+
+
+def put_on(
+    tensor: torch.Tensor, storage: torch.UntypedStorage, size: Any, stride: Any, offset: Any
+) -> torch.Tensor:
+    """``tensor`` moved onto another storage."""
+    return _set_storage(_CPU_KEYS, tensor, storage, offset, size, stride)
+
+
+def box_of(tensor: torch.Tensor) -> Box:
+    """The box behind a tensor of the device."""
+    return box_in(tensor.untyped_storage())
+
+
+def box_in(storage: Any) -> Box:
+    """The box of a storage of the device; one that PyTorch made itself holds nothing yet."""
+    try:
+        return storage.box
+    except AttributeError:
+        storage.box = Box(None, dtypes.UINT8, storage.nbytes())
+        return storage.box

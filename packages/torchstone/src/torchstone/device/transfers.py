@@ -1,0 +1,143 @@
+"""Copies: between tensors of the device, from the CPU and to it, and single values to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..torch_internals.operators import namespace
+from . import engine
+from .calls import element_of
+from .fallback import host_bytes
+from .operators import Operator
+from .storage import Box, box_in, box_of
+
+aten = namespace("aten")
+
+_copy = Operator("copy_")
+_clone = Operator("clone")
+_CONTIGUOUS = {"memory_format": torch.contiguous_format}
+
+
+def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``self.copy_(src)`` where at least one of them is on the device."""
+    if self.is_cpu:
+        return self.copy_(to_cpu(src))
+    if not src.is_cpu:
+        return _copy(self, src)
+    from_cpu(self, src)
+    return self
+
+
+def from_cpu(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Write a tensor of the CPU into one of the device."""
+    wanted = source.detach()
+    if wanted.dtype is not target.dtype:
+        wanted = wanted.to(target.dtype)
+    wanted = wanted.resolve_conj().resolve_neg()
+    wanted = wanted.expand(target.shape)
+    box = box_of(target)
+    if _is_whole(target, box):
+        flat = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device="cpu")
+        flat.copy_(wanted)
+        replace(box, flat.as_strided((target.numel(),), (1,)))
+        return
+    _copy(target, placed(wanted.contiguous(), fresh=wanted.data_ptr() != source.data_ptr()))
+
+
+def placed(host: torch.Tensor, *, fresh: bool = False) -> torch.Tensor:
+    """A contiguous tensor of the device with the values of a contiguous one of the CPU."""
+    made = torch.empty(host.shape, dtype=host.dtype, device="pjrt")
+    replace(box_of(made), (host if fresh else host.clone()).reshape(-1))
+    return made
+
+
+def replace(box: Box, flat: torch.Tensor) -> None:
+    """Let ``box`` hold the elements of a flat CPU tensor that is given away."""
+    element = element_of(flat.dtype)
+    if element.torch is not flat.dtype:
+        flat = flat.view(torch.uint8)
+    box.replace(engine.from_host(flat), element)
+
+
+def _is_whole(tensor: torch.Tensor, box: Box) -> bool:
+    """Whether the tensor is all of its storage, each element once and as it is stored."""
+    if tensor.is_conj() or tensor.is_neg():
+        return False
+    return tensor.numel() * tensor.dtype.itemsize == box.nbytes and _is_dense(tensor)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    expected = 1
+    axes = sorted((step, n) for step, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1)
+    for step, n in axes:
+        if step != expected:
+            return False
+        expected *= n
+    return True
+
+
+def to_cpu(source: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor of the device in one of the CPU: for reading, it may be the device's memory."""
+    box = box_of(source)
+    if not engine.place().shares_host_memory and not _is_whole(source, box):
+        source = _clone(source, **_CONTIGUOUS)
+    found = torch.empty(0, dtype=source.dtype, device="cpu")
+    found.set_(
+        host_bytes(box_of(source)).untyped_storage(), source.storage_offset(), source.shape, source.stride()
+    )
+    if source.is_conj():
+        found = found.conj()
+    return aten._neg_view(found) if source.is_neg() else found
+
+
+def local_scalar_dense(self: torch.Tensor) -> Any:
+    """The value of a tensor of one element, for ``item()``."""
+    return to_cpu(self).item()
+
+
+def equal(self: torch.Tensor, other: torch.Tensor) -> bool:
+    """``torch.equal``."""
+    if self.device != other.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {self.device} and {other.device}!"
+        )
+    return torch.equal(to_cpu(self), to_cpu(other))
+
+
+# Storages ---------------------------------------------------------------------------------
+
+
+def _copy_storage(
+    self: torch.UntypedStorage, source: torch.UntypedStorage, non_blocking: bool | None = None
+) -> torch.UntypedStorage:
+    """``storage.copy_``: all bytes."""
+    if self.nbytes() != source.nbytes():
+        raise RuntimeError(
+            f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
+        )
+    if source.device.type == "cpu":
+        replace(box_in(self), torch.empty(0, dtype=torch.uint8, device="cpu").set_(source).clone())
+    elif self.device.type == "cpu":
+        held = host_bytes(box_in(source))
+        torch.empty(0, dtype=torch.uint8, device="cpu").set_(self).copy_(held[: self.nbytes()])
+    else:
+        box = box_in(source)
+        box_in(self).replace(box.ready(), box.dtype)
+    return self
+
+
+def _resize_storage(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+    """``storage.resize_``: PyTorch lets no device written in Python do it."""
+    if size == self.nbytes():
+        return self
+    raise RuntimeError(
+        f"a storage on pjrt keeps its size: {self.nbytes()} bytes, asked for {size}\n"
+        "  next: resize the tensor (tensor.resize_), which gets a larger storage with the same values"
+    )
+
+
+STORAGE_METHODS: dict[str, Callable[..., Any]] = {"copy_": _copy_storage, "resize_": _resize_storage}

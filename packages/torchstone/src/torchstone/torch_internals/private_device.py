@@ -1,0 +1,222 @@
+"""What PyTorch offers to a device that is written in Python (dispatch key PrivateUse1).
+
+A tensor of such a device is a plain ``torch.Tensor`` on a storage without memory: sizes, strides, offset,
+views and version counters are PyTorch's own, and what the storage holds is an attribute that the device
+puts on it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .dispatch import DispatchKey, has_kernel_for
+from .operators import OpOverload, overload_name, schema_of
+from .probing import Internal
+
+_DEVICE = "the pjrt device"
+setup = Internal("torch.utils.backend_registration._setup_privateuseone_for_python_backend", _DEVICE)
+backend_name = Internal("torch._C._get_privateuse1_backend_name", _DEVICE)
+empty_tensor = Internal("torch._C._acc.create_empty_tensor", _DEVICE)
+"""``(size, dtype) → tensor`` of the device, on a storage of no bytes."""
+storage_of_size = Internal("torch._C._construct_storage_from_data_pointer", _DEVICE)
+"""``(0, device, nbytes) → storage`` without memory."""
+_all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
+_tensor_str = Internal("torch._tensor_str", _DEVICE)
+
+KEY = "PrivateUse1"
+_CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
+
+
+def redispatched(overload: OpOverload) -> Callable[..., Any]:
+    """The CPU kernel of an operator that moves no data, for tensors of any device: for views and ``set_``."""
+    redispatch = overload.redispatch
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return redispatch(_CPU, *args, **kwargs)
+
+    return call
+
+
+def set_storage() -> Callable[..., torch.Tensor]:
+    """``(keys, tensor, storage, offset, size, stride)``, with :func:`cpu_keys`: no frame of its own."""
+    found: Callable[..., torch.Tensor] = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
+    return found
+
+
+def cpu_keys() -> Any:
+    return _CPU
+
+
+class Registrations:
+    """The kernels of a device; they hold for the rest of the process."""
+
+    def __init__(self) -> None:
+        self._aten: Any = torch.library.Library("aten", "IMPL")
+        self._anything = torch.library.Library("_", "IMPL")
+
+    def add(self, name: str, kernel: Callable[..., Any], key: str = KEY) -> None:
+        """``name`` without its namespace: ``add.Tensor``."""
+        self._aten.m.impl(name, key, kernel)
+
+    def add_for_the_rest(self, kernel: Callable[..., Any], key: str = KEY) -> None:
+        """``kernel(overload, *args, **kwargs)`` for what has no kernel."""
+        self._anything.fallback(kernel, key)
+
+
+def operator_names() -> Iterator[str]:
+    """ATen's operators (``add.Tensor``) that PyTorch does not compose where it differentiates."""
+    for schema in _all_schemas():
+        if not schema.name.startswith("aten::"):
+            continue
+        name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        try:
+            composed = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        except RuntimeError:  # TorchScript's own, which the dispatcher does not know
+            continue
+        if not composed:
+            yield name.removeprefix("aten::")
+
+
+def _schema(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return torch._C._get_schema(f"aten::{packet}", overload)
+
+
+def overload_named(name: str) -> OpOverload:
+    """``aten.add.Tensor`` for ``add.Tensor``."""
+    packet, _, overload = name.partition(".")
+    found: OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return found
+
+
+def is_view(overload: OpOverload) -> bool:
+    """Whether the operator's result is another look at the memory of an argument."""
+    infos = [one.alias_info for one in schema_of(overload).arguments]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def computes(name: str) -> bool:
+    """Whether an operator makes values: views, and changes of a tensor's own shape, do not."""
+    overload = _schema(name)
+    infos = [(one.alias_info, one.kwarg_only) for one in overload.arguments if one.alias_info is not None]
+    looks = any(not info.is_write for info, _ in infos)
+    return not looks and name.partition(".")[0] not in _SHAPE_CHANGES
+
+
+_SHAPE_CHANGES = frozenset(
+    {
+        "as_strided_",
+        "squeeze_",
+        "t_",
+        "transpose_",
+        "unsqueeze_",
+        "swapaxes_",
+        "swapdims_",
+        "detach_",
+        "rename_",
+        "set_",
+        "resize_",
+        "resize_as_",
+        "resize_as_sparse_",
+        "sparse_resize_",
+        "sparse_resize_and_clear_",
+    }
+)
+
+
+def written_arguments(overload: OpOverload) -> list[str]:
+    """The names of the arguments that the operator writes into."""
+    return [
+        one.name
+        for one in schema_of(overload).arguments
+        if one.alias_info is not None and one.alias_info.is_write
+    ]
+
+
+def functional_form(overload: OpOverload) -> OpOverload | None:
+    """What computes the values that ``overload`` writes: ``add.Tensor`` for ``add_.Tensor``, ``add.out``."""
+    written = written_arguments(overload)
+    if not written:
+        return overload
+    base = schema_of(overload).name.removeprefix("aten::")
+    wanted = [
+        one.name for one in schema_of(overload).arguments if not (one.kwarg_only and one.name in written)
+    ]
+    if base.endswith("_") and not base.endswith("__"):
+        packet = getattr(torch.ops.aten, base[:-1], None)
+        found = getattr(packet, overload_name(overload), None) if packet is not None else None
+        candidates = [found] if found is not None else []
+    else:
+        packet = getattr(torch.ops.aten, base)
+        candidates = [getattr(packet, name) for name in packet.overloads()]
+    for candidate in candidates:
+        if not written_arguments(candidate) and _parameters(candidate) == _parameters(overload, wanted):
+            return candidate
+    return None
+
+
+def parameters_of(overload: OpOverload) -> list[str]:
+    """The names of all arguments."""
+    return [one.name for one in schema_of(overload).arguments]
+
+
+def _parameters(overload: OpOverload, only: list[str] | None = None) -> list[tuple[str, str]]:
+    return [
+        (one.name, str(one.type)) for one in schema_of(overload).arguments if only is None or one.name in only
+    ]
+
+
+def is_random(overload: OpOverload) -> bool:
+    return torch.Tag.nondeterministic_seeded in overload.tags
+
+
+def has_cpu_kernel(overload: OpOverload) -> bool:
+    """Whether PyTorch can run the operator on the CPU."""
+    keys = (DispatchKey.CPU, DispatchKey.CompositeExplicitAutograd, DispatchKey.CompositeImplicitAutograd)
+    return any(has_kernel_for(overload, key) for key in keys)
+
+
+def storages_of(
+    device_type: str,
+    make: Callable[[int], torch.UntypedStorage],
+    methods: dict[str, Callable[..., Any]],
+) -> None:
+    """Let ``torch.UntypedStorage(nbytes, device=…)`` ask ``make``, and its storages use ``methods``.
+
+    PyTorch has no allocator to ask, and its own methods refuse storages without memory. Copies of storages
+    (``copy.deepcopy``, ``storage.clone()``, ``storage.cpu()``) are made that way.
+    """
+    plain: Callable[..., Any] = torch._C.StorageBase.__new__
+
+    def new(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is None:
+            return plain(cls, *args, **kwargs)
+        if torch.device(device).type != device_type:
+            return plain(cls, *args, device=device, **kwargs)
+        if args and not isinstance(args[0], int):
+            raise TypeError(
+                f"a storage of {device_type} is made with its size in bytes, not from a"
+                f" {type(args[0]).__name__}\n  next: make a tensor and move it"
+            )
+        return make(args[0] if args else 0)
+
+    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]
+    for name, method in methods.items():
+        _add_method(device_type, name, method)
+
+
+def _add_method(device_type: str, name: str, method: Callable[..., Any]) -> None:
+    theirs = getattr(torch.UntypedStorage, name)
+
+    @functools.wraps(theirs)
+    def chosen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = any(
+            isinstance(one, torch.UntypedStorage) and one.device.type == device_type for one in (self, *args)
+        )
+        return (method if ours else theirs)(self, *args, **kwargs)
+
+    setattr(torch.UntypedStorage, name, chosen)

@@ -1,0 +1,261 @@
+"""Operators: construction, copies, promotion, devices, errors, fallbacks, what PyTorch prints and copies."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.config import override
+from torchstone.device.operators import Operator, plan_count
+from torchstone.errors import FallbackRefused, FallbackWarning, IndexOutOfRange
+
+from .mirrored import DEVICE, EXACT, mirrored, refusals
+
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.float8_e4m3fn,
+)
+
+
+def test_construction() -> None:
+    def make(device: str) -> Any:
+        return {
+            "zeros": torch.zeros(2, 3, device=device),
+            "ones": torch.ones((), device=device),
+            "full": torch.full((2, 2), 1.5, device=device),
+            "full of bools": torch.full((2,), True, device=device),
+            "tensor": torch.tensor([[1, 2], [3, 4]], device=device),
+            "arange": torch.arange(2, 11, 3, device=device),
+            "linspace": torch.linspace(0, 1, 5, device=device),
+            "eye": torch.eye(3, device=device),
+            "zeros_like": torch.zeros_like(torch.ones(2, 3).t().to(device)),
+            "new_full": torch.ones(1, device=device).new_full((2,), 3),
+            "empty": torch.empty(0, 3, device=device),
+            "scalar": torch.scalar_tensor(2.5, device=device),
+            "tril_indices": torch.tril_indices(3, 3, device=device),
+            "strided": torch.empty_strided((2, 3), (1, 2), device=device).zero_(),
+        }
+
+    mirrored(make, **EXACT)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_go_there_and_back(dtype: torch.dtype) -> None:
+    values = torch.tensor([0, 1, 2, 3, 1, 0], dtype=torch.float32).to(dtype).view(2, 3)
+    there = values.to(DEVICE)
+    assert (there.dtype, there.device.type, there.device.index) == (dtype, DEVICE, 0)
+    for view in (lambda x: x, lambda x: x.t(), lambda x: x[:, 1:], lambda x: x[:, ::2]):
+        back = view(there).cpu()
+        assert back.dtype == dtype
+        assert back.tolist() == view(values).tolist()
+        assert view(values).to(DEVICE).cpu().tolist() == view(values).tolist()
+    into = torch.zeros(4, 3, dtype=dtype).to(DEVICE)
+    into[1:3] = values
+    assert into.cpu().tolist()[1:3] == values.tolist()
+
+
+def test_a_copy_from_the_cpu_is_a_copy() -> None:
+    host = torch.ones(3)
+    there = host.to(DEVICE)
+    host.zero_()
+    assert there.tolist() == [1, 1, 1]
+    back = there.cpu()
+    there.zero_()
+    assert back.tolist() == [1, 1, 1]
+    back.fill_(5)
+    assert there.tolist() == [0, 0, 0]
+
+
+def test_a_clone_is_its_own() -> None:
+    x = torch.ones(2, 2, device=DEVICE)
+    y = x.clone()
+    x.add_(1)
+    assert y.tolist() == [[1, 1], [1, 1]]
+
+
+def test_promotion() -> None:
+    def compute(device: str) -> Any:
+        i, f = torch.arange(3, device=device), torch.ones(3, device=device)
+        zero_d = torch.tensor(2.5, dtype=torch.float64, device=device)
+        half = torch.ones(3, dtype=torch.bfloat16, device=device)
+        flag = torch.tensor([True, False, True], device=device)
+        return [
+            i + 1,
+            i + 1.5,
+            i * f,
+            f + zero_d,
+            i + zero_d,
+            zero_d + 1,
+            half + f,
+            half * 0.1,
+            flag + flag,
+            flag + 1,
+            i / 2,
+            i // 2,
+            i < 1.5,
+            f == 1,
+            i.to(torch.uint8) - 3,
+            torch.where(flag, i, 0.5),
+            torch.cat([i, f]),
+            f**2,
+            2**f,
+            1 - f,
+            f.float().add(half, alpha=0.3),
+        ]
+
+    mirrored(compute, **EXACT)
+
+
+def test_numbers_are_arguments_of_one_program() -> None:
+    x = torch.arange(3.0, device=DEVICE)
+    x.mul_(2.0)
+    before = plan_count()
+    for value in (0.1, 0.2, -0.0, float("inf"), float("nan"), 1e-30):
+        expected = torch.arange(3.0).mul(value)
+        torch.testing.assert_close(x.mul(value).mul(1.0).cpu(), expected * 2, equal_nan=True)
+        assert torch.equal(torch.copysign(torch.ones(3), (x * value).cpu()), torch.ones(3).copysign(expected))
+    assert plan_count() <= before + 2
+
+
+def test_0d_tensors_of_the_cpu_take_part() -> None:
+    x = torch.ones(3, device=DEVICE)
+    number = torch.tensor(2.0, dtype=torch.float64)
+    assert (x * number).dtype == torch.float32
+    assert (number - x).tolist() == [1, 1, 1]
+    number.fill_(5)
+    assert (x * number).tolist() == [5, 5, 5]
+    x[1] = torch.tensor(9)
+    assert x.tolist() == [1, 9, 1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x + torch.ones(3),
+        lambda x: torch.ones(3) + x,
+        lambda x: torch.ones(3).add_(x),
+        lambda x: torch.cat([x, torch.ones(3)]),
+        lambda x: torch.mm(x.view(1, 3), torch.ones(3, 1)),
+        lambda x: torch.add(x, 1, out=torch.empty(3)),
+    ],
+)
+def test_mixed_devices_are_refused(call: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"same device.*pjrt:0 and cpu|cannot write into a tensor on"):
+        call(torch.ones(3, device=DEVICE))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x + torch.ones(5, device=x.device),
+        lambda x: x @ x,
+        lambda x: x.add_(1j),
+        lambda x: x.long().add_(0.5),
+        lambda x: torch.cat([x, torch.ones(2, 2, 2, device=x.device)]),
+        lambda x: x.sum(7),
+        lambda x: x.view(5),
+        lambda x: x.view(-1).as_strided((3,), (4,)),
+        lambda x: torch.add(x, 1, out=torch.empty(3, dtype=torch.int32, device=x.device)),
+        lambda x: x.index_select(0, torch.tensor([0.5], device=x.device)),
+    ],
+)
+def test_wrong_calls_raise_what_they_raise_on_the_cpu(call: Any) -> None:
+    cpu, device = refusals(lambda device: call(torch.ones(2, 3, device=device)))
+    assert type(device) is type(cpu)
+    assert str(device).replace("pjrt:0", "cpu") == str(cpu)
+
+
+def test_an_index_out_of_range_is_an_error_and_writes_nothing() -> None:
+    x = torch.arange(3.0, device=DEVICE)
+    where = torch.tensor([0, 3], device=DEVICE)
+    with pytest.raises(IndexOutOfRange, match="index out of range"):
+        x[where]
+    with pytest.raises(IndexOutOfRange, match="index out of range"):
+        x.index_add_(0, where, torch.ones(2, device=DEVICE))
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_another_index_is_refused() -> None:
+    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
+        torch.empty(2, device="pjrt:1")
+    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
+        torch.ones(2).to("pjrt:1")
+
+
+def test_printing_and_copying(falls_back: None) -> None:
+    x = torch.arange(4.0, device=DEVICE).view(2, 2)
+    assert repr(x) == "tensor([[0., 1.],\n        [2., 3.]], device='pjrt:0')"
+    assert repr(x.requires_grad_().sum()) == "tensor(6., device='pjrt:0', grad_fn=<SumBackward0>)"
+    y, z = copy.deepcopy([x, x.detach()[0]])
+    y.data.add_(1)
+    assert x.tolist() == [[0, 1], [2, 3]]
+    assert (y.tolist(), z.tolist()) == ([[1, 2], [3, 4]], [1, 2])
+    assert torch.arange(3, device=DEVICE).numpy(force=True).tolist() == [0, 1, 2]
+
+
+def test_a_missing_program_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(FallbackRefused) as caught:
+        torch.linalg.lstsq(torch.eye(3, device=DEVICE), torch.eye(3, device=DEVICE))
+    text = str(caught.value)
+    assert "aten.linalg_lstsq.default cannot run on pjrt with dtypes float32, float32" in text
+    assert 'config.device_fallback = "warn"' in text
+
+
+def test_a_fallback_computes_warns_once_and_is_counted(falls_back: None) -> None:
+    x = torch.tensor([[2.0, 0.0], [0.0, 4.0]], device=DEVICE)
+
+    def solve() -> list[Tensor]:
+        return [torch.linalg.lstsq(x, x[:, :1]).solution for _ in range(3)]
+
+    with override(device_fallback="warn"), pytest.warns(FallbackWarning, match="runs on the CPU") as caught:
+        solutions = solve()
+    assert len([one for one in caught if one.category is FallbackWarning]) == 1
+    assert solutions[2].tolist() == [[1], [0]]
+    assert torch.pjrt.fallbacks() == {"aten.linalg_lstsq.default": 3}
+
+
+def test_plans_are_bounded() -> None:
+    with override(device_plans=5):
+        for size in range(1, 12):
+            assert torch.ones(size, device=DEVICE).neg().sum().item() == -size
+        assert plan_count() <= 5
+
+
+def test_an_operator_looks_its_overload_up() -> None:
+    operator = Operator("add.Tensor")
+    assert operator.overload is torch.ops.aten.add.Tensor
+    assert torch.equal(operator(torch.ones(2, device=DEVICE), 1).cpu(), torch.full((2,), 2.0))
+
+
+def test_a_tensor_and_its_storage() -> None:
+    x: Tensor = torch.ones(2, 3, device=DEVICE)
+    assert x.untyped_storage().nbytes() == 24
+    assert torch.UntypedStorage(8, device=DEVICE).device == x.device
+    copied = x.untyped_storage().clone()
+    x.zero_()
+    assert torch.empty(0, device=DEVICE).set_(copied).tolist() == [1.0] * 6
+    assert copied.cpu().tolist() == torch.ones(6).untyped_storage().tolist()
+    with pytest.raises(RuntimeError, match="a storage on pjrt keeps its size: 24 bytes, asked for 8"):
+        x.untyped_storage().resize_(8)
+    assert x.is_contiguous()
+    assert not x.is_cpu
+    assert x.device == torch.device(DEVICE, 0)
+    assert x.new_zeros(2).device == x.device

@@ -1,0 +1,112 @@
+"""Autograd, modules and optimizers on the device give what they give on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .mirrored import DEVICE, mirrored
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 4)), (5, 6)),
+    "cnn": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16, 4),
+        ),
+        (5, 1, 10, 10),
+    ),
+}
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, 0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True, foreach=False),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.01),
+}
+
+
+def train(model: nn.Module, x: torch.Tensor, steps: int, make: Callable[[Any], torch.optim.Optimizer]) -> Any:
+    """Losses and what the model holds afterwards."""
+    optimizer = make(model.parameters())
+    targets = torch.arange(len(x), device=x.device) % 4
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses, [value.detach() for value in model.state_dict().values()]
+
+
+def check(model: Callable[[], nn.Module], size: tuple[int, ...], make: Callable[[Any], Any]) -> None:
+    def run(device: str) -> Any:
+        module, x = model(), torch.randn(size)
+        losses, state = train(module.to(device), x.to(device), 3, make)
+        return [*losses, *(value.clone() for value in state)]
+
+    mirrored(run, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_train(name: str) -> None:
+    model, size = MODELS[name]
+    check(model, size, OPTIMIZERS["sgd"])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_step(name: str) -> None:
+    check(lambda: nn.Linear(6, 4), (5, 6), OPTIMIZERS[name])
+
+
+def test_an_optimizer_compiles_nothing_new_in_later_steps() -> None:
+    from torchstone.device.operators import plan_count
+
+    model, x = nn.Linear(3, 4).to(DEVICE), torch.randn(5, 3).to(DEVICE)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    step()
+    step()
+    before = plan_count()
+    for _ in range(4):
+        step()
+    assert plan_count() == before
+
+
+def test_gradients_of_gradients() -> None:
+    def run(device: str) -> Any:
+        x = torch.linspace(0.1, 1, 6).to(device).requires_grad_()
+        (first,) = torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.exp().sum(), x)
+        return first.detach(), second.clone()  # how often autograd wrote into it is its own affair
+
+    mirrored(run)
+
+
+def test_hooks_and_accumulation() -> None:
+    def run(device: str) -> Any:
+        x = torch.ones(3).to(device).requires_grad_()
+        x.register_hook(lambda grad: grad * 2)
+        for _ in range(2):
+            (x * x).sum().backward()
+        return x.grad
+
+    mirrored(run)
