@@ -22,7 +22,7 @@ from ..compiler.checks import add_checks
 from ..compiler.expansion import traced
 from ..compiler.lower import lower_values
 from ..compiler.normalize import decompositions
-from ..compiler.support import find_unsupported, needs_seed, unsupported_reason
+from ..compiler.support import survey, unsupported_reason
 from ..dtypes import DType
 from ..hlo import Value
 from ..lowering import load
@@ -148,9 +148,6 @@ def _graph(
         if draft.call.numbers:
             raise Unplanned("its lowering takes numbers as parts of the program only")
         module = _decomposed(draft, written, args, kwargs)
-    unsupported = find_unsupported(module)
-    if unsupported:
-        raise Unplanned("; ".join(f"{one.overload}: {one.reason}" for one in unsupported))
     return module, new
 
 
@@ -299,7 +296,10 @@ class _Planner:
         self.new = [_new(fake) for fake in new]
         self.after = [_layout(fake) for fake in draft.fakes]
         self.lengths = self._lengths()
-        self.seeded = needs_seed(module)
+        found = survey(module)
+        if found.unsupported:
+            raise Unplanned("; ".join(f"{one.overload}: {one.reason}" for one in found.unsupported))
+        self.seeded = found.seeded
         self.module, self.checks = add_checks(module, indices=True, values=True)
         self.used = self._used()
         self.reads = self._reads()
