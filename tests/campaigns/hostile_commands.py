@@ -45,7 +45,8 @@ PATHS = (
     "/dev/full", "/", "/proc/self/mem", "/proc/version", "x" * 300, "a\nb", _ESCAPE, "\udcff", "$HOME",
     "%s", "--", "*", "C:\\x", "plan.yaml", "huge.yaml", "ring.yaml", "deep.yaml", "odd.yaml", "tags.yaml",
     "expectations.toml", "odd.toml", "ledger.sqlite", "in.npy", "in.npz", "objects.npy", "huge.npy",
-    "model.py:small", "snapshot.json", "odd.json", "none", f"postgresql://me:{_PASSWORD}@127.0.0.1:1/db",
+    "model.py:small", "snapshot.json", "odd.json", "none", "checkpoint", "damaged-checkpoint", "state.pt",
+    f"postgresql://me:{_PASSWORD}@127.0.0.1:1/db",
     "sqlite://", "sqlite:///dir", "mysql://x", "://", "x://",
 )  # fmt: skip
 TEXTS = (
@@ -116,6 +117,7 @@ _DEFAULTS = {
     "old": "snapshot.json", "new": "odd.json",
     "script": "script.py", "criterion": "audit", "words": "true", "gap_id": "G-0", "output": "written",
     "provider": "module:json=json", "url": "http://127.0.0.1:1", "evidence": "evidence.toml", "name": "plan",
+    "path": "checkpoint",
 }  # fmt: skip
 _ALWAYS: dict[str, tuple[str, ...]] = {
     "optest run": _RUN,
@@ -168,7 +170,7 @@ def prepare(seed: int, folder: Path) -> Tries:
 def _make_files() -> None:
     import torch
 
-    from torchstone import export
+    from torchstone import checkpoint, export
 
     for name, text in {**_PLANS, "model.py": _MODEL, "broken.py": "def f(:", "text.txt": "text\n"}.items():
         Path(name).write_text(text)
@@ -192,6 +194,11 @@ def _make_files() -> None:
     with zipfile.ZipFile("small.stone") as archive, zipfile.ZipFile("damaged.stone", "w") as damaged:
         for name in archive.namelist():
             damaged.writestr(name, archive.read(name)[:-1])
+    checkpoint.save("checkpoint", model=torch.nn.Linear(3, 2), note="\x1b[31mred")
+    shutil.copytree("checkpoint", "damaged-checkpoint")
+    for file in Path("damaged-checkpoint").rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-1])
+    torch.save({"weight": torch.ones(2)}, "state.pt")
     words = ["run", *_RUN[:-2], "--ledger", "ledger.sqlite"]
     subprocess.run([sys.executable, "-m", "optest", *words], check=True, stdout=subprocess.DEVNULL)
 

@@ -17,7 +17,7 @@ from . import errors
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import config, redirect
+    from . import checkpoint, config, redirect
     from .api import Program, explain, export, load
     from .compiler import bounds, capture_rule, graph_pass
     from .lowering import lowers
@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "bounds",
     "capture_rule",
+    "checkpoint",
     "config",
     "errors",
     "explain",
@@ -51,7 +52,7 @@ _LAZY = {
     "redirected": "redirect",
 }
 # Imported at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import.
-_LAZY_MODULES = frozenset({"config", "redirect"})
+_LAZY_MODULES = frozenset({"checkpoint", "config", "redirect"})
 
 
 def __getattr__(name: str) -> Any:

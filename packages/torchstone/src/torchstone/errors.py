@@ -142,6 +142,30 @@ class ArtifactVersionError(ArtifactError):
     """An artifact was written in a format that this version cannot read."""
 
 
+class CheckpointError(TorchstoneError):
+    """A checkpoint cannot be written, found or read."""
+
+
+class CheckpointDamaged(CheckpointError):
+    """What is at a path is not a checkpoint, or not what was saved: cut off, changed or incomplete."""
+
+
+class CheckpointVersionError(CheckpointError):
+    """A checkpoint was written in a format that this version cannot read."""
+
+
+class CheckpointMismatch(CheckpointError):
+    """A checkpoint does not fit what it is loaded into; nothing was changed."""
+
+
+class CheckpointBusy(CheckpointError):
+    """Another process is saving to the same path."""
+
+
+class CheckpointUnstorable(CheckpointError):
+    """A value would need pickle, or a tensor has no plain data; the message names its key."""
+
+
 class EngineError(TorchstoneError):
     """An engine could not compile or run a program."""
 
@@ -209,6 +233,10 @@ class RedirectTargetAbsent(RedirectTargetError):
 
 class RedirectUnsupported(RedirectError, RuntimeError):
     """Redirected code used a part of CUDA that has no meaning on the target (policy ``strict``)."""
+
+
+class CheckpointWarning(UserWarning):
+    """The newest checkpoint is damaged, and an older one was taken."""
 
 
 class CacheWarning(UserWarning):

@@ -7,6 +7,7 @@ import click
 from optest.console import Group
 
 from .._version import __version__
+from .checkpoint import checkpoint
 from .demo import demo
 from .doctor import doctor
 from .explain import explain
@@ -40,7 +41,7 @@ def cli(traceback: bool) -> None:
     """PyTorch on any accelerator that has a PJRT plugin, through StableHLO."""
 
 
-for _command in (demo, doctor, export, run, verify, ops, explain, redirect, gaps, faults):
+for _command in (demo, doctor, export, run, verify, ops, explain, checkpoint, redirect, gaps, faults):
     cli.add_command(_command)
 
 

@@ -43,6 +43,11 @@ def is_backend(argument: Any, backend: Callable[..., Any]) -> bool:
     return getattr(inner, "compiler_fn", inner) is backend
 
 
+def uncompiled(value: Any) -> Any:
+    """What ``torch.compile(module)`` stands for; anything else is itself."""
+    return getattr(value, "_orig_mod", value)
+
+
 def traced_instead(substitutes: Mapping[Callable[..., Any], Callable[..., Any]]) -> list[Patch]:
     """Lets Dynamo trace functions of ours in place of PyTorch's.
 

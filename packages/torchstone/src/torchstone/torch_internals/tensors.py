@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ __all__ = [
     "is_zero_tensor",
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
+    "module_versions",
     "neg_view",
     "overlaps",
     "pack_padded_sequence",
@@ -30,6 +32,7 @@ __all__ = [
     "submodules",
     "to_dlpack",
     "version_of",
+    "with_module_versions",
 ]
 
 # The C functions: the Python wrappers around them cost as much as an import.
@@ -81,3 +84,14 @@ def storage_identity(storage: torch.UntypedStorage) -> int:
 def submodules(module: torch.nn.Module) -> dict[str, Any]:
     """The dict in which ``module`` keeps its parts."""
     return module._modules
+
+
+def module_versions(state: Any) -> Mapping[str, Any] | None:
+    """The versions of modules that a state dict carries beside its entries, None if it carries none."""
+    return getattr(state, "_metadata", None)
+
+
+def with_module_versions(state: Any, versions: Mapping[str, Any]) -> Any:
+    """``state``, which a module then reads as what these versions of its parts wrote."""
+    state._metadata = OrderedDict(versions)
+    return state

@@ -1,0 +1,128 @@
+"""Checkpoints of others, read and written: ``torch.save``, safetensors, ``torch.distributed.checkpoint``.
+
+What is read runs no code: files of ``torch.save`` are read with ``weights_only``; for DCP see :mod:`.dcp`.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+import safetensors.torch
+import torch
+
+from optest.files import NewFile
+
+from ..errors import CheckpointDamaged, CheckpointError
+from . import dcp
+from .disk import sync_folder
+
+Format = Literal["torch", "safetensors", "dcp"]
+_SECTIONS: Mapping[str, str] = {
+    "model": "model",
+    "model_state_dict": "model",
+    "state_dict": "model",
+    "optimizer": "optimizer",
+    "optimizer_state_dict": "optimizer",
+    "optim": "optimizer",
+    "scheduler": "scheduler",
+    "scheduler_state_dict": "scheduler",
+    "lr_scheduler": "scheduler",
+    "scaler": "scaler",
+    "loader": "loader",
+    "rng": "rng",
+    "metadata": "metadata",
+}
+"""Names under which others keep the parts of a training state → ours."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A checkpoint of another kind as a whole in memory."""
+
+    kind: Format
+    sections: Mapping[str, Any]
+    step: int | None = None
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file of ``torch.save`` or safetensors, or a folder of DCP, is at ``path``."""
+    if path.is_dir():
+        return dcp.is_dcp(path)
+    return path.is_file() and (path.suffix == ".safetensors" or zipfile.is_zipfile(path))
+
+
+def read(path: Path) -> Foreign:
+    """What is at ``path``. Raises :class:`CheckpointDamaged` for what cannot be read without running code."""
+    kind: Format = "dcp" if path.is_dir() else "safetensors" if path.suffix == ".safetensors" else "torch"
+    try:
+        if kind == "safetensors":
+            return Foreign(kind, {"model": safetensors.torch.load_file(path)})
+        content = dcp.read(path) if kind == "dcp" else torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # each of these readers has exceptions of its own
+        raise CheckpointDamaged(
+            f"cannot read {path} as {_NAMES[kind]}: {str(error).strip().partition(chr(10))[0]}",
+            hint="it is damaged, or holds objects that only pickle could make: save plain values",
+        ) from error
+    return _as_sections(kind, content)
+
+
+_NAMES: Mapping[Format, str] = {
+    "torch": "a file of torch.save",
+    "safetensors": "a safetensors file",
+    "dcp": "a checkpoint of torch.distributed.checkpoint",
+}
+
+
+def _as_sections(kind: Format, content: Any) -> Foreign:
+    """The parts of a training state by the names that they usually have; else it is all the model's."""
+    if not isinstance(content, Mapping):
+        return Foreign(kind, {"metadata": {"value": content}})
+    known = {name for name in content if name in _SECTIONS and isinstance(content[name], Mapping | list)}
+    if not known:
+        return Foreign(kind, {"model": content})
+    sections = {_SECTIONS[name]: content[name] for name in content if name in known}
+    rest = {name: one for name, one in content.items() if name not in known and name != "step"}
+    sections["metadata"] = {**sections.get("metadata", {}), **rest}
+    step = content.get("step")
+    return Foreign(kind, sections, step if isinstance(step, int) else None)
+
+
+def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:
+    """Write sections to ``path``, whole or not at all; a file there is replaced, a folder is not."""
+    plain = _tensors_for_arrays(dict(content))
+    if to == "dcp":
+        dcp.write(path, plain)
+        return
+    if to == "safetensors":
+        if not all(isinstance(one, torch.Tensor) for one in plain["model"].values()):
+            raise CheckpointError(
+                "a safetensors file holds tensors only, and the model has other state too",
+                hint='use to="torch"',
+            )
+        tensors = {name: one.contiguous().clone() for name, one in plain["model"].items()}
+    with NewFile(path) as new:
+        if to == "torch":
+            torch.save(plain, new.file)
+        else:
+            new.file.write(safetensors.torch.save(tensors, {"format": "pt"}))
+    sync_folder(path.parent)
+
+
+def _tensors_for_arrays(value: Any) -> Any:
+    """The same with tensors and numbers in place of NumPy's, which ``weights_only`` refuses."""
+    if isinstance(value, numpy.ndarray):
+        return torch.from_numpy(value)
+    if isinstance(value, numpy.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: _tensors_for_arrays(one) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_tensors_for_arrays, value))
+    return value

@@ -1,0 +1,201 @@
+"""A folder of checkpoints: the newest is known, the best and the last ones are kept.
+
+Each checkpoint is a folder ``step-…``. The file ``latest`` names the newest; it moves after that is durable.
+Order is the order of saving, which a number in each manifest keeps: no clock is asked.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from optest.files import write_whole
+
+from ..errors import CheckpointDamaged, CheckpointError, CheckpointWarning
+from . import disk, manifest
+from .loading import LATEST, Checkpoint, load
+from .saving import State, collect, turns, write
+
+_STEP = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One complete checkpoint of a manager; ``metric`` is what it is judged by, None if not finite."""
+
+    path: Path
+    step: int
+    sequence: int
+    metric: float | None
+
+
+class Manager:
+    """Saves to ``folder``, one checkpoint a step, and removes what need not be kept.
+
+    The ``keep_last`` newest stay, and the ``keep_best`` best by the keyword ``metric`` of :meth:`save`
+    (the smallest, or with ``mode="max"`` the largest). The latest always stays. One process at a time may
+    save to a folder. Used in a ``with`` block, it waits at its end for what runs in the background.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        keep_last: int | None = 3,
+        keep_best: int = 0,
+        metric: str = "loss",
+        mode: Literal["min", "max"] = "min",
+    ) -> None:
+        if keep_last is not None and keep_last < 1:
+            raise CheckpointError(f"keep_last is {keep_last}", hint="keep at least 1, or None for all")
+        if keep_best < 0 or mode not in ("min", "max"):
+            raise CheckpointError(
+                f"keep_best is {keep_best} and mode {mode!r}",
+                hint="keep_best counts from 0; mode is min or max",
+            )
+        self.folder = Path(folder)
+        self.keep_last, self.keep_best, self.metric, self.mode = keep_last, keep_best, metric, mode
+        self._running: Future[Path] | None = None
+
+    def save(self, step: int, *, background: bool = False, rng: bool = True, **state: Any) -> Path:
+        """Save ``state`` as :func:`~torchstone.checkpoint.save` does, then move ``latest``; the path.
+
+        With ``background`` this returns when the state has been copied, and a later call raises what went
+        wrong. A checkpoint of the same step is replaced.
+        """
+        self.wait()
+        metric = state.get(self.metric)
+        if self.keep_best and not isinstance(metric, int | float):
+            raise CheckpointError(
+                f"{self.metric} is {metric!r}, and the best checkpoints are kept by it",
+                hint=f"pass {self.metric}= as a number",
+            )
+        objects = {
+            name: state.pop(name)
+            for name in ("model", "optimizer", "scheduler", "scaler", "loader")
+            if state.get(name) is not None
+        }
+        if step < 0:
+            raise CheckpointError(f"step is {step}", hint="count steps from 0")
+        collected = collect(objects, step=step, rng=rng, metadata=state)
+        collected.metric = _judged(metric)
+        path = self.folder / f"step-{step:08}"
+        if background:
+            copied = collected.copied()
+            self._running = turns.start(lambda: self._write(path, copied))
+            return path
+        return turns.run(lambda: self._write(path, collected))
+
+    def _write(self, path: Path, state: State) -> Path:
+        with disk.failures_of(f"save the checkpoint {path}"):
+            disk.make_folder(self.folder)
+            with disk.locked(self.folder) as alone:
+                before = self.saved()
+                state.sequence = 1 + max((one.sequence for one in before), default=0)
+                write(path, state)
+                write_whole(self.folder / LATEST, f"{path.name}\n".encode())
+                disk.sync_folder(self.folder)
+                if alone:
+                    self._clean(path)
+        return path
+
+    def _clean(self, latest: Path) -> None:
+        """Remove what need not be kept, and what saves that did not end have left."""
+        saved = self.saved()
+        last = saved if self.keep_last is None else saved[-self.keep_last :]
+        kept = {one.path for one in [*last, *self._by_metric(saved)[: self.keep_best]]} | {latest}
+        complete = {one.path for one in saved}
+        for path in self._folders():
+            if path in kept or (path not in complete and manifest.is_checkpoint(path)):
+                continue  # one that cannot be read is left to its owner
+            with disk.locked(path):
+                # First what makes it a checkpoint: half of one is none.
+                disk.remove(path / manifest.MANIFEST)
+                disk.remove(path)
+        for one in manifest.leftovers(self.folder, keep=None):
+            disk.remove(one)
+
+    def _by_metric(self, saved: list[Saved]) -> list[Saved]:
+        """Best first; of equal ones the newer first. What has no finite number is never the best."""
+        sign = 1.0 if self.mode == "min" else -1.0
+        judged = [one for one in saved if one.metric is not None]
+        return sorted(judged, key=lambda one: (sign * (one.metric or 0.0), -one.sequence))
+
+    def _folders(self) -> Iterator[Path]:
+        if self.folder.is_dir():
+            for path in sorted(self.folder.iterdir()):
+                if _STEP.fullmatch(path.name) and path.is_dir():
+                    yield path
+
+    def saved(self) -> list[Saved]:
+        """The complete checkpoints, in the order in which they were saved; damaged manifests are left out."""
+        found = []
+        for path in self._folders():
+            try:
+                read = manifest.read(path)
+            except (OSError, CheckpointError):
+                continue
+            found.append(Saved(path, read.step or 0, read.sequence, read.metric))
+        return sorted(found, key=lambda one: (one.sequence, one.step))
+
+    def latest(self) -> Path | None:
+        """The newest complete checkpoint, None if there is none."""
+        saved = [one.path for one in self.saved()]
+        try:
+            named = self.folder / (self.folder / LATEST).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            named = None
+        return named if named in saved else saved[-1] if saved else None
+
+    def best(self) -> Path | None:
+        """The best complete checkpoint by the metric, None if none has it."""
+        return next((one.path for one in self._by_metric(self.saved())), None)
+
+    def load(self, **targets: Any) -> Checkpoint | None:
+        """Load the newest intact checkpoint as :func:`~torchstone.checkpoint.load`; None if there is none.
+
+        A damaged one is passed over with a :class:`~torchstone.errors.CheckpointWarning`.
+        """
+        self.wait()
+        latest = self.latest()
+        if latest is None:
+            return None
+        older = [one.path for one in reversed(self.saved()) if one.path != latest]
+        for path in [latest, *older]:
+            try:
+                return load(path, **targets)
+            except CheckpointDamaged as error:
+                damage = error
+                warnings.warn(f"{error.message}; taking an older one", CheckpointWarning, stacklevel=2)
+        raise damage
+
+    def wait(self) -> None:
+        """Wait for the save in the background; raises what went wrong there."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.wait()
+        else:
+            turns.wait()
+
+
+def _judged(metric: Any) -> float | None:
+    """A metric that can be compared, None for anything else."""
+    usable = isinstance(metric, int | float) and not isinstance(metric, bool) and math.isfinite(metric)
+    return float(metric) if usable else None

@@ -1,0 +1,253 @@
+"""Saving: the state is taken, written beside what is there, and counts with the renaming of one small file.
+
+At every moment a path holds the checkpoint that was there or the new one, whole. See
+``docs/adr`` for why the manifest is what is renamed, and :mod:`.disk` for the single steps.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from optest.files import write_whole
+
+from .._version import __version__
+from ..errors import CheckpointError
+from . import disk, manifest
+from .manifest import Manifest
+from .shards import StoredFile, StoredTensor, Writer, plan
+from .states import present, random_state
+from .tree import Encoder
+
+T = TypeVar("T")
+
+SHARD_SIZE = 4 << 30
+"""Bytes of tensors in one file, unless a single tensor is larger."""
+
+
+def save(
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scaler: Any = None,
+    loader: Any = None,
+    step: int | None = None,
+    rng: bool = True,
+    shard_size: int = SHARD_SIZE,
+    **metadata: Any,
+) -> Path:
+    """Save to the folder ``path``, in place of the checkpoint there; durable when this returns.
+
+    Each of ``model``, ``optimizer``, ``scheduler``, ``scaler`` and ``loader`` has a ``state_dict`` or is
+    a state dict already, or is a dict or list of such objects, or a generator of random numbers. Other
+    keywords are stored as they are: tensors, NumPy arrays, numbers, strings, None, and lists, tuples and
+    dicts of these. With ``rng`` the global random generators of torch, NumPy and Python are stored too. A
+    file of tensors grows to ``shard_size`` bytes.
+
+    Raises :class:`~torchstone.errors.CheckpointUnstorable` for a value that would need pickle,
+    :class:`~torchstone.errors.CheckpointBusy` if another process saves there, and
+    :class:`~torchstone.errors.CheckpointError` where the disk refuses. What was there before then stays.
+    """
+    objects = present(model, optimizer, scheduler, scaler, loader)
+    state = collect(objects, step=step, rng=rng, metadata=metadata, shard_size=shard_size)
+    return turns.run(lambda: write(Path(path), state))
+
+
+def save_async(
+    path: str | os.PathLike[str],
+    *,
+    model: Any = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scaler: Any = None,
+    loader: Any = None,
+    step: int | None = None,
+    rng: bool = True,
+    shard_size: int = SHARD_SIZE,
+    **metadata: Any,
+) -> Future[Path]:
+    """As :func:`save`, but write in the background: the state is copied before this returns.
+
+    What happens to the model afterwards does not get into the checkpoint. One save runs at a time: this
+    waits for the one before, so that no more than one copy is in memory. The result of the future is the
+    path; it raises what :func:`save` raises. At its end the process waits for a save that runs.
+    """
+    turns.wait()
+    objects = present(model, optimizer, scheduler, scaler, loader)
+    state = collect(objects, step=step, rng=rng, metadata=metadata, shard_size=shard_size).copied()
+    return turns.start(lambda: write(Path(path), state))
+
+
+@dataclass
+class State:
+    """What is to be written: sections as JSON, and the tensors that they name."""
+
+    sections: dict[str, Any]
+    tensors: list[torch.Tensor]
+    places: list[tuple[str, ...]]
+    step: int | None
+    shard_size: int
+    sequence: int = 0
+    metric: float | None = None
+
+    def copied(self) -> State:
+        """The same in memory of its own, on the CPU."""
+        self.tensors = [one.resolve_conj().resolve_neg().to("cpu", copy=True) for one in self.tensors]
+        return self
+
+
+def collect(
+    objects: Mapping[str, Any],
+    *,
+    step: int | None,
+    rng: bool,
+    metadata: Mapping[str, Any],
+    shard_size: int = SHARD_SIZE,
+) -> State:
+    """The state of ``objects`` and of the random generators, without copies of tensors."""
+    if step is not None and (isinstance(step, bool) or not isinstance(step, int)):
+        raise CheckpointError(f"step is {step!r}, not an integer", hint="pass the number of the step")
+    if shard_size < 1:
+        raise CheckpointError(
+            f"shard_size is {shard_size}, not a positive number", hint="pass a number of bytes"
+        )
+    encoder = Encoder()
+    values = {**objects, **({"rng": random_state()} if rng else {}), "metadata": dict(metadata)}
+    sections = {name: encoder.encode(value, (name,)) for name, value in values.items()}
+    return State(sections, encoder.tensors, encoder.places, step, shard_size)
+
+
+def write(path: Path, state: State) -> Path:
+    """Write ``state`` to ``path``; see :func:`save` for what this raises."""
+    with disk.failures_of(f"save the checkpoint {path}"):
+        _check_place(path)
+        disk.make_folder(path)
+        with disk.locked(path) as alone:
+            data = path / manifest.new_folder_name()
+            try:
+                os.mkdir(data)
+                write_whole(path / manifest.MANIFEST, manifest.dumps(_write_data(data, state)))
+            except BaseException:
+                if not manifest.may_name(path, data.name):  # an interrupt may come right after the renaming
+                    disk.remove(data)
+                raise
+            disk.sync_folder(path)
+            if alone:
+                for one in manifest.leftovers(path, keep=data.name):
+                    disk.remove(one)
+    return path
+
+
+def _check_place(path: Path) -> None:
+    """Refuses to put a checkpoint among other things."""
+    if not path.exists() or manifest.is_checkpoint(path):
+        return
+    if path.is_dir() and {one.name for one in path.iterdir()} == {
+        one.name for one in manifest.leftovers(path, keep=None)
+    }:
+        return
+    raise CheckpointError(
+        f"cannot save the checkpoint {path}: something else is there",
+        hint="choose a path that does not exist, is empty or holds a checkpoint",
+    )
+
+
+def _write_data(data: Path, state: State) -> Manifest:
+    """Write every file of tensors, durable; the manifest that names them."""
+    sizes = [
+        (place[0], one.numel() * one.element_size())
+        for place, one in zip(state.places, state.tensors, strict=True)
+    ]
+    files: list[StoredFile] = []
+    tensors: dict[int, StoredTensor] = {}
+    planned = plan(sizes, state.shard_size)
+    counts: dict[str, int] = {}
+    totals: dict[str, int] = {}
+    for section, _ in planned:
+        totals[section] = totals.get(section, 0) + 1
+    keys = _keys(state.places)
+    with Writer() as writer:
+        for number, (section, members) in enumerate(planned):
+            counts[section] = counts.get(section, 0) + 1
+            name = f"{section}-{counts[section]:05}-of-{totals[section]:05}.safetensors"
+            chosen = [(keys[i], state.tensors[i]) for i in members]
+            file, found = writer.write(data / name, number, chosen)
+            files.append(file)
+            tensors |= {i: found[keys[i]] for i in members}
+    disk.sync_folder(data)
+    disk.sync_folder(data.parent)
+    return Manifest(
+        data=data.name,
+        sections=state.sections,
+        files=tuple(files),
+        tensors=tuple(tensors[i] for i in range(len(tensors))),
+        step=state.step,
+        sequence=state.sequence,
+        metric=state.metric,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        producer={"torchstone": __version__, "torch": str(torch.__version__)},
+    )
+
+
+def _keys(places: list[tuple[str, ...]]) -> list[str]:
+    """A name for each tensor in its file: its place in the section, as a model's own name where it is one."""
+    keys = ["/".join(one.replace("~", "~0").replace("/", "~1") for one in place[1:]) for place in places]
+    taken: set[tuple[str, str]] = set()
+    for i, (key, place) in enumerate(zip(keys, places, strict=True)):
+        encodable = key.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in key)
+        if not encodable or key in ("", "__metadata__") or (place[0], key) in taken:
+            keys[i] = f"~tensor-{i}"
+        taken.add((place[0], keys[i]))
+    return keys
+
+
+class _Turns:
+    """One save of this process at a time, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="torchstone-save")
+        self.last: Future[Any] | None = None
+
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of ``work``, once no other save runs."""
+        self.wait()
+        with self.lock:
+            return work()
+
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Run ``work`` in the background."""
+
+        def alone() -> T:
+            with self.lock:
+                return work()
+
+        future = self.thread.submit(alone)
+        self.last = future
+        return future
+
+    def wait(self) -> None:
+        """Wait until the background is idle; an error stays with its future."""
+        if self.last is not None:
+            self.last.exception()
+
+
+turns = _Turns()
+
+
+def _in_child() -> None:
+    global turns
+    turns = _Turns()  # the thread of the parent is not here, and its lock may be taken
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,318 @@
+"""Tensors in safetensors files: written in parallel with checksums on the way, read mapped or checked.
+
+The checksum of a tensor is a list of CRC-32, one for each :data:`CHUNK` bytes of its data, so that large ones
+are checked by several threads and small parts without the rest. The header of a file has one too: no byte of
+a file goes unchecked. They find damage, not forgery.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from safetensors import safe_open
+
+CHUNK = 8 << 20
+"""Bytes under one checksum: enough that the cost per call vanishes, few enough to stay in a cache."""
+_THREADS = min(4, os.cpu_count() or 1)
+_HEADER = 8
+"""Bytes of the length at the start of a safetensors file."""
+_ALIGNMENT = 64
+"""Of the data in a file: PyTorch's kernels may read mapped complex128 with instructions that need 16."""
+_CODES: Mapping[str, str] = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+}
+"""Of the dtypes that every safetensors since 0.5 reads; a tensor of another one is stored as its bytes."""
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor is, what it is, and the checksums of its bytes. ``strides`` are of a dense tensor
+    whose memory is not in the order of its dimensions."""
+
+    file: int
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a checkpoint: its name, its size, and the checksum of all that comes before the data."""
+
+    name: str
+    size: int
+    header_crc32: int
+
+
+class Damage(Exception):
+    """What is wrong with a file; becomes the one error that a reader gets."""
+
+
+def plan(sizes: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, list[int]]]:
+    """Which tensors share a file: ``(section, bytes)`` of each in, ``(section, numbers)`` of each file out.
+
+    A file holds tensors of one section, no more than ``limit`` bytes unless one tensor alone is larger.
+    """
+    files: list[tuple[str, list[int]]] = []
+    held: dict[str, int] = {}
+    place: dict[str, list[int]] = {}
+    for number, (section, size) in enumerate(sizes):
+        if section not in place or held[section] + size > limit:
+            place[section], held[section] = [], 0
+            files.append((section, place[section]))
+        place[section].append(number)
+        held[section] += size
+    return files
+
+
+class Writer:
+    """Writes files of tensors with a few threads: while one writes, others compute checksums."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="torchstone-checkpoint")
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def write(
+        self, path: Path, number: int, tensors: Sequence[tuple[str, torch.Tensor]]
+    ) -> tuple[StoredFile, dict[str, StoredTensor]]:
+        """Write ``(key, tensor)`` to the new file ``path``, the ``number``-th; durable when this returns."""
+        # The widest elements come first, so that every tensor in a mapped file is aligned.
+        ordered = sorted(tensors, key=lambda one: -one[1].element_size())
+        header, begin = _header(ordered)
+        found: dict[str, StoredTensor] = {}
+        sums: dict[str, list[Future[int]]] = {}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            _write_all(descriptor, memoryview(header), 0)
+            at = begin
+            for key, tensor in ordered:
+                data = _bytes_of(tensor)
+                sums[key] = [
+                    self._pool.submit(_write_chunk, descriptor, data[start : start + CHUNK], at + start)
+                    for start in range(0, len(data), CHUNK)
+                ]
+                if tensor.device.type != "cpu":
+                    for one in sums[key]:  # one copy of a device's tensor at a time
+                        one.result()
+                at += len(data)
+            for key, tensor in ordered:
+                found[key] = StoredTensor(
+                    number,
+                    key,
+                    str(tensor.dtype).removeprefix("torch."),
+                    tuple(tensor.shape),
+                    tuple(one.result() for one in sums[key]),
+                    _odd_strides(tensor),
+                )
+            os.fsync(descriptor)
+        finally:
+            # Nobody may still write when the number of the descriptor becomes another file's.
+            for one in (future for futures in sums.values() for future in futures):
+                if not one.cancel():
+                    one.exception()
+            os.close(descriptor)
+        return StoredFile(path.name, at, zlib.crc32(header)), found
+
+
+def _header(tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[bytes, int]:
+    """What stands before the data in a safetensors file, and its length."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for key, tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        code = _CODES.get(str(tensor.dtype).removeprefix("torch."))
+        entries[key] = {
+            "dtype": code or "U8",
+            "shape": list(tensor.shape) if code else [size],
+            "data_offsets": [at, at + size],
+        }
+        at += size
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(_HEADER + len(text)) % _ALIGNMENT)
+    return len(text).to_bytes(_HEADER, "little") + text, _HEADER + len(text)
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The elements in the order of the dimensions, without a copy where they lie so."""
+    host = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    raw: Any = host.reshape(-1).view(torch.uint8).numpy()
+    return memoryview(raw)
+
+
+def _odd_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of a dense tensor that is not contiguous, as channels last; None for others."""
+    odd = not tensor.is_contiguous() and _is_dense(tensor.shape, tensor.stride())
+    return tuple(tensor.stride()) if odd else None
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements lie side by side in some order."""
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _write_chunk(descriptor: int, data: memoryview, at: int) -> int:
+    total = zlib.crc32(data)
+    _write_all(descriptor, data, at)
+    return total
+
+
+def _write_all(descriptor: int, data: memoryview, at: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, at)
+        data, at = data[written:], at + written
+
+
+class Reader:
+    """The tensors of a checkpoint's files, open from the start: a replaced checkpoint stays readable."""
+
+    def __init__(self, folder: Path, files: Sequence[StoredFile], tensors: Sequence[StoredTensor]) -> None:
+        self._files, self._tensors = files, tensors
+        self._opened = [_open(folder / one.name, one) for one in files]
+        self._made: WeakValueDictionary[tuple[int, bool], torch.Tensor] = WeakValueDictionary()
+
+    def tensor(self, number: int, *, mapped: bool) -> torch.Tensor:
+        """One tensor on the CPU; the same object while it is in use, for tied weights."""
+        found = self._made.get((number, mapped))
+        if found is None:
+            found = self._made[number, mapped] = self._read(self._stored(number), mapped=mapped)
+        return found
+
+    def _stored(self, number: int) -> StoredTensor:
+        if not 0 <= number < len(self._tensors):
+            raise Damage(f"a value names the tensor {number}, which is not in the manifest")
+        return self._tensors[number]
+
+    def _read(self, stored: StoredTensor, *, mapped: bool) -> torch.Tensor:
+        dtype = getattr(torch, stored.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise Damage(f"{stored.key!r} has the dtype {stored.dtype}, which this PyTorch lacks")
+        try:
+            raw: torch.Tensor = self._opened[stored.file].tensors.get_tensor(stored.key)
+            raw = raw.reshape(-1).view(torch.uint8)
+            if stored.strides is not None:
+                return _laid_out(raw, dtype, stored)
+            # Of bytes, because not every dtype has a kernel that copies.
+            return (raw if mapped else raw.clone()).view(dtype).reshape(stored.shape)
+        except Exception as error:  # safetensors has one error class for everything
+            raise Damage(f"{stored.key!r} is not in the file as the manifest says: {error}") from error
+
+    def check(self, numbers: Iterable[int]) -> None:
+        """Compare the data of these tensors with their checksums. Raises :class:`Damage` for the first."""
+        chunks = [chunk for number in sorted(set(numbers)) for chunk in self._chunks(self._stored(number))]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="torchstone-checkpoint") as pool:
+            for damage in pool.map(_check_chunk, chunks):
+                if damage is not None:
+                    raise Damage(damage)
+
+    def _chunks(self, stored: StoredTensor) -> Iterator[tuple[int, str, str, int, int, int]]:
+        opened, name = self._opened[stored.file], self._files[stored.file].name
+        begin, end = opened.place_of(stored.key)
+        if len(stored.crc32) != -(-(end - begin) // CHUNK):
+            raise Damage(f"{stored.key!r} in {name} does not have the size that the manifest says")
+        for crc32, start in zip(stored.crc32, range(begin, end, CHUNK), strict=True):
+            yield opened.descriptor, name, stored.key, start, min(CHUNK, end - start), crc32
+
+    def close(self) -> None:
+        """Close the files; tensors that are mapped stay readable."""
+        for one in self._opened:
+            one.close()
+
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+
+
+def _laid_out(raw: torch.Tensor, dtype: torch.dtype, stored: StoredTensor) -> torch.Tensor:
+    """The tensor with its strides, in memory of its own."""
+    if stored.strides is None or not _is_dense(stored.shape, stored.strides):
+        raise Damage(f"{stored.key!r} cannot have the strides {stored.strides}")
+    word = _WORDS[dtype.itemsize]
+    made = torch.empty_strided(stored.shape, stored.strides, dtype=word)
+    return made.copy_(raw.view(word).reshape(stored.shape)).view(dtype)
+
+
+@dataclass
+class _Opened:
+    """A file of tensors, checked but for its data."""
+
+    tensors: Any
+    descriptor: int
+    header: Mapping[str, Any]
+    begin: int
+
+    def __post_init__(self) -> None:
+        self.close_descriptor = weakref.finalize(self, os.close, self.descriptor)
+
+    def place_of(self, key: str) -> tuple[int, int]:
+        try:
+            start, end = self.header[key]["data_offsets"]
+            return self.begin + start, self.begin + end
+        except (KeyError, TypeError, ValueError) as error:
+            raise Damage(f"{key!r} is not in the file that the manifest names") from error
+
+    def close(self) -> None:
+        self.close_descriptor()
+        self.tensors = None
+
+
+def _open(path: Path, stored: StoredFile) -> _Opened:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size != stored.size:
+            raise Damage(f"{stored.name} has {size:,} bytes instead of {stored.size:,}")
+        length = int.from_bytes(os.pread(descriptor, _HEADER, 0), "little")
+        if not 0 <= length <= size - _HEADER:
+            raise Damage(f"the header of {stored.name} is damaged")
+        head = os.pread(descriptor, _HEADER + length, 0)
+        if zlib.crc32(head) != stored.header_crc32:
+            raise Damage(f"the header of {stored.name} is damaged")
+        tensors = safe_open(path, framework="pt", device="cpu")
+        return _Opened(tensors, descriptor, json.loads(head[_HEADER:]), _HEADER + length)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_chunk(chunk: tuple[int, str, str, int, int, int]) -> str | None:
+    descriptor, name, key, at, size, crc32 = chunk
+    data = os.pread(descriptor, size, at)
+    whole = len(data) == size and zlib.crc32(data) == crc32
+    return None if whole else f"the data of {key!r} in {name} is damaged"

@@ -1,0 +1,114 @@
+"""What has state, and how it is taken and given back: modules, optimizers, generators of random numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+
+from ..errors import CheckpointMismatch, CheckpointUnstorable
+from ..torch_internals import dynamo
+
+
+def present(model: Any, optimizer: Any, scheduler: Any, scaler: Any, loader: Any) -> dict[str, Any]:
+    """The objects that were given, by the names of their sections."""
+    given = {
+        "model": model,
+        "optimizer": optimizer,
+        "scheduler": scheduler,
+        "scaler": scaler,
+        "loader": loader,
+    }
+    return {name: one for name, one in given.items() if one is not None}
+
+
+def state_of(value: Any) -> Any:
+    """The state of an object as plain values, None if it has none; a compiled module has its module's."""
+    if isinstance(value, torch.Generator):
+        return {"generator": value.get_state()}
+    if isinstance(value, numpy.random.Generator):
+        return {"numpy": value.bit_generator.state}
+    if isinstance(value, random.Random):
+        return {"python": value.getstate()}
+    if isinstance(value, torch.utils.data.DataLoader) and not hasattr(value, "state_dict"):
+        raise CheckpointUnstorable(
+            "a DataLoader does not know how far it has come",
+            hint="iterate over torchstone.checkpoint.ResumableLoader(loader), and save that",
+        )
+    if isinstance(value, type) or not callable(getattr(value, "state_dict", None)):
+        return None
+    return dynamo.uncompiled(value).state_dict()
+
+
+def has_state(value: Any) -> bool:
+    """Whether :func:`give_state` can give ``value`` a state."""
+    generators = (torch.Generator, numpy.random.Generator, random.Random)
+    return isinstance(value, generators) or callable(getattr(value, "load_state_dict", None))
+
+
+def give_state(target: Any, state: Any, name: str) -> None:
+    """Give an object, or each one in a dict or list, the state that :func:`state_of` took.
+
+    Raises :class:`CheckpointMismatch` for an object that does not take it.
+    """
+    if isinstance(target, Mapping) and not has_state(target):
+        for key, one in target.items():
+            give_state(one, state[key], f"{name}[{key!r}]")
+        return
+    if isinstance(target, list | tuple):
+        for i, (one, part) in enumerate(zip(target, state, strict=True)):
+            give_state(one, part, f"{name}[{i}]")
+        return
+    try:
+        if isinstance(target, torch.Generator):
+            target.set_state(state["generator"])
+        elif isinstance(target, numpy.random.Generator):
+            target.bit_generator.state = state["numpy"]
+        elif isinstance(target, random.Random):
+            target.setstate(state["python"])
+        elif isinstance(module := dynamo.uncompiled(target), torch.nn.Module):
+            module.load_state_dict(state, strict=False)  # what it lacks has been accepted
+        else:
+            target.load_state_dict(state)
+    except (ValueError, TypeError, LookupError, RuntimeError, AttributeError) as error:
+        raise CheckpointMismatch(
+            f"the {type(target).__name__} {name} does not take the state in the checkpoint: {error}",
+            hint="make it as it was made when the checkpoint was saved",
+        ) from error
+
+
+def random_state() -> dict[str, Any]:
+    """The state of the global generators: torch's (CPU and accelerator in use), NumPy's and Python's."""
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": numpy.random.get_state(legacy=False),
+        "python": random.getstate(),
+    }
+    device = _accelerator()
+    if device is not None:
+        state["accelerator"] = {"type": device[0], "states": list(device[1].get_rng_state_all())}
+    return state
+
+
+def give_random_state(state: Mapping[str, Any]) -> None:
+    """Set the global generators to what :func:`random_state` took; what this process lacks is left out."""
+    torch.set_rng_state(state["torch"].clone())
+    numpy.random.set_state(state["numpy"])
+    random.setstate(state["python"])
+    device, saved = _accelerator(), state.get("accelerator")
+    if device is not None and saved is not None and saved["type"] == device[0]:
+        count = device[1].device_count()
+        device[1].set_rng_state_all([one.clone() for one in saved["states"][:count]])
+
+
+def _accelerator() -> tuple[str, Any] | None:
+    """The type and module of the accelerator in use, if its generators can be read."""
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        return None
+    module = torch.get_device_module(device)
+    in_use = getattr(module, "is_initialized", lambda: True)()
+    return (device.type, module) if in_use and hasattr(module, "get_rng_state_all") else None
