@@ -104,9 +104,8 @@ The weights of `cov`, the lengths of `segment_reduce` and `pack_padded_sequence`
 [0, 1] and negative variances of `gaussian_nll_loss` are checked by assertions (`_assert_async`) that
 stand in the graph beside what these are expanded to.
 
-Three kinds of refusals are not reported. `linalg.eigh`, and `linalg.svd` of infinite values, fail
-where LAPACK does, which depends on the size of the matrix. `torch.compile` expands `one_hot` and
-`quantile` before they are lowered, and does not check them. Neither are the windows of `istft`.
+Two kinds of refusals are not reported. `linalg.eigh`, and `linalg.svd` of infinite values, fail
+where LAPACK does, which depends on the size of the matrix. The windows of `istft` are not checked.
 
 {values}"""
 

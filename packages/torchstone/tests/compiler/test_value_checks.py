@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,6 +251,13 @@ COMPILED = [
     "multinomial below zero",
     "binary_cross_entropy",
     "assert",
+    "one_hot below zero",
+    "one_hot beyond",
+    "quantile",
+    "nanquantile",
+    "gaussian_nll_loss",
+    "cov's fweights",
+    "segment_reduce of negative lengths",
 ]
 
 
@@ -284,6 +292,31 @@ def test_compiled_functions_with_symbolic_sizes_raise() -> None:
         compiled(torch.ones(size, dtype=torch.int64), torch.ones(size, dtype=torch.int64))
         with pytest.raises(InvalidValue, match="ZeroDivisionError"):
             compiled(torch.ones(size, dtype=torch.int64), torch.arange(size))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (torch.linalg.inv, _SINGULAR),
+        (lambda a: torch.ones(4).quantile(1 - a.flatten()), "q values must be in the range [0, 1]"),
+        (lambda a: F.gaussian_nll_loss(a, a, 1 - 2 * a), "var has negative entry/entries"),
+    ],
+    ids=["inv", "quantile", "gaussian_nll_loss"],
+)
+def test_operators_without_results_are_checked_with_symbolic_sizes(
+    function: Callable[..., Any], words: str
+) -> None:
+    """They were dropped when a graph was specialized: PyTorch makes sizes symbolic at the second call."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda a: function(a), backend="torchstone", options={"check_values": True})
+    for size in (2, 3, 4):
+        good, bad = (torch.eye(size), torch.zeros(size, size))
+        if function is not torch.linalg.inv:
+            good, bad = bad, good * 2
+        torch.testing.assert_close(compiled(good), function(good))
+        with pytest.raises(InvalidValue, match=re.escape(words)):
+            compiled(bad)
+    torch._dynamo.reset()
 
 
 def test_nothing_is_checked_without_the_setting() -> None:

@@ -141,7 +141,10 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
         else:
             values, options = pytree.tree_map_only(Node, value_of, (args, dict(kwargs)))
             value = node.target(*values, **options)
-            if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
+            of_tensors = any(isinstance(made[one], Node) for one in node.all_input_nodes)
+            if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)) and not (
+                value is None and of_tensors  # an assertion
+            ):
                 made[node] = value
                 continue
             copy = graph.call_function(node.target, args, kwargs)

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch.nn import functional as F
 
+from .checks import require
+
 Tensor = torch.Tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -111,6 +113,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
+    require(lambda: var >= 0, "var has negative entry/entries")
     var = var.clone()
     with torch.no_grad():
         var.clamp_(min=eps)

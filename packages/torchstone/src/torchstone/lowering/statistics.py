@@ -1,16 +1,18 @@
-"""Covariances and correlations as formulas that can be traced.
+"""Covariances, correlations and quantiles as PyTorch could trace them.
 
-PyTorch checks weights before it computes. Here an assertion checks them, if values are checked.
+PyTorch checks weights and quantiles before it computes. Here an assertion checks them, if values are checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..dtypes import scalar_type
-from ..torch_internals.operators import namespace
+from ..torch_internals.dispatch import DispatchKey, call_compiled
+from ..torch_internals.operators import OpOverload, namespace
 from .checks import require
 
 aten = namespace("aten")
@@ -92,5 +94,28 @@ def _require_weights(name: str, weights: Tensor | None, observations: int, kind:
     require(lambda: weights >= 0, f"cov(): {name} cannot be negative")
 
 
-EXPANSIONS = {aten.cov.default: cov, aten.corrcoef.default: corrcoef}
+def require_quantiles(q: Tensor) -> None:
+    require(lambda: (q >= 0) & (q <= 1), "quantile() q values must be in the range [0, 1]")
+
+
+def _quantile(overload: OpOverload) -> Callable[..., Tensor]:
+    """PyTorch's own, which looks at ``q`` only where it is not traced. Exports have a capture rule for it."""
+
+    def expansion(self: Tensor, q: Tensor, *rest: Any, **options: Any) -> Tensor:
+        if not torch.compiler.is_exporting():
+            require_quantiles(q)
+        found: Tensor = call_compiled(
+            overload, DispatchKey.CompositeImplicitAutograd, self, q, *rest, **options
+        )
+        return found
+
+    return expansion
+
+
+EXPANSIONS: dict[OpOverload, Callable[..., Tensor]] = {
+    aten.cov.default: cov,
+    aten.corrcoef.default: corrcoef,
+    aten.quantile.default: _quantile(aten.quantile.default),
+    aten.nanquantile.default: _quantile(aten.nanquantile.default),
+}
 """Maps ATen's composite operators to their expansions."""

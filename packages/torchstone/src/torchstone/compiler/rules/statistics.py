@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from ...lowering import statistics
-from ...lowering.checks import require
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -25,7 +24,7 @@ capture_rule(torch.corrcoef, torch.Tensor.corrcoef)(statistics.corrcoef)
 def quantile(input: Tensor, q: Tensor | float, *rest: Any, **options: Any) -> Any:
     """PyTorch's own, which looks at ``q`` only where it is not traced."""
     if isinstance(q, Tensor):
-        require(lambda: (q >= 0) & (q <= 1), "quantile() q values must be in the range [0, 1]")
+        statistics.require_quantiles(q)
     return NotImplemented
 
 
