@@ -35,9 +35,10 @@ from optest import driver_settings  # noqa: E402
 from optest.plan import schema as plan_schema  # noqa: E402
 from torchstone import config, dtypes, errors, lowering  # noqa: E402
 from torchstone.backend.passes import DIVIDING, compiling  # noqa: E402
+from torchstone.compiler.operators import registry  # noqa: E402
 from torchstone.compiler.pipeline import PROPERTIES, Pass  # noqa: E402
 from torchstone.compiler.program import export_pipeline  # noqa: E402
-from torchstone.compiler.value_checks import ASSERTIONS  # noqa: E402
+from torchstone.compiler.records import dtype_names, record, refused_values, value_rules  # noqa: E402
 from torchstone.dtypes import DType  # noqa: E402
 from torchstone.lowering import Lowering  # noqa: E402
 
@@ -60,10 +61,6 @@ def dtype_text(found: Iterable[DType]) -> str:
         present = group & left
         words += [name] if present == group else dtype_names(present)
     return " ".join(words)
-
-
-def dtype_names(found: Iterable[DType]) -> list[str]:
-    return [d.name for d in sorted(found, key=lambda d: (d.kind, d.bits, d.name))]
 
 
 # Operators --------------------------------------------------------------------------
@@ -157,10 +154,10 @@ def index_table() -> str:
 
 def value_table() -> str:
     """Every operator that refuses values, and PyTorch's words."""
-    rules = [(entry.name, rule) for entry in lowering.load() for rule in entry.values]
-    rules += [(str(overload), rule) for overload, rule in ASSERTIONS.items()]
+    known = map(record, [*lowering.load().overloads(), *registry.table("assertion")])
+    rules = [(one.name, rule) for one in known for rule in value_rules(one)]
     rows = [
-        (f"`{name.removeprefix('aten.')}`", lowered_samples.refused_values(rule))
+        (f"`{name.removeprefix('aten.')}`", refused_values(rule))
         for name, rule in sorted(rules, key=lambda one: one[0])
     ]
     return table(("overload", "what PyTorch says"), rows)

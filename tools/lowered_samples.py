@@ -22,12 +22,12 @@ from torch.fx import Graph, GraphModule, Node
 
 from operator_samples import Sample, load_samples
 from torchstone import dtypes, hlo, lowering
-from torchstone.compiler.normalize import mended_operators
+from torchstone.compiler.operators.tracing import mended_operators
 from torchstone.compiler.passes import lowered
 from torchstone.compiler.pipeline import Unit
+from torchstone.compiler.records import described, record
 from torchstone.compiler.support import unsupported_reason
 from torchstone.lowering import Lowering
-from torchstone.lowering.checks import ValueRule
 
 COMPOSITES = """\
 # Composites
@@ -109,7 +109,7 @@ def collect_composites() -> dict[tuple[str, int], Composite]:
 
 
 def operator_records() -> str:
-    """Every overload as JSON: what it is, takes, lacks and is lowered to."""
+    """The record of every overload as JSON, and what it is lowered to."""
     emitted: Mapping[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for entry, operations, _ in lowered_samples():
         plain, composites = emitted[entry.name]
@@ -118,38 +118,16 @@ def operator_records() -> str:
                 composites.add(operation.attributes["name"].value)
             elif operation.name not in _STRUCTURE:
                 plain.add(operation.name)
-    records = {
-        entry.name: {
-            "family": entry.family,
-            "schema": str(entry.overload._schema),
-            "documentation": entry.documentation,
-            "dtypes": [d.name for d in sorted(entry.dtypes, key=lambda d: (d.kind, d.bits, d.name))],
-            "gaps": {dtype.name: reason for dtype, reason in sorted(entry.gaps.items(), key=str)},
-            "lowered_to": sorted(emitted[entry.name][0]),
-            "composites": sorted(emitted[entry.name][1]),
-            "indices": index_behavior(entry),
-            "values": [refused_values(rule) for rule in entry.values],
-        }
+    shown = {
+        entry.name: described(record(entry.overload))
+        | {"lowered_to": sorted(emitted[entry.name][0]), "composites": sorted(emitted[entry.name][1])}
         for entry in lowering.load()
     }
-    lines = (f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in records.items())
+    lines = (f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in shown.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 _STRUCTURE = {"func.return", "stablehlo.return"}
-
-
-def index_behavior(entry: Lowering) -> dict[str, Any] | None:
-    """What the overload does with indices that are out of range; None if it takes none."""
-    rule = entry.indices
-    if rule is None:
-        return None
-    return {"operand": rule.operand, "from_the_end": rule.negative, "out_of_range": rule.effect}
-
-
-def refused_values(rule: ValueRule) -> str:
-    """What PyTorch says to the values that a rule refuses."""
-    return rule.says if isinstance(rule.says, str) else "the message of the call"
 
 
 @cache

@@ -22,7 +22,7 @@ PYTHONS = frozenset({"_exit", "_fields", "_getframe", "_ParameterKind"})
 ALLOWED = {
     "gaps/readers.py": "names of classes in PyTorch's stub files, which are read as text",
     "gaps/stubs.py": "names of PyTorch's stub files, which are read as text",
-    "lowering/aten/chunked_loss.py": "custom operators, which PyTorch registers under private names",
+    "compiler/operators/chunked_loss.py": "custom operators, which PyTorch registers under private names",
     "parity/inventory/calls/call.py": "methods of the modules that are called",
     "redirect/areas/graphs.py": "an attribute that a graph of PyTorch's has and ours must have",
     "runtime/buffers.py": "the module in which PyTorch defines Tensor",

@@ -48,19 +48,25 @@ def _page(packet: str, overloads: Mapping[str, Mapping[str, Any]]) -> Iterator[s
         yield record["documentation"].replace("``", "`") + "\n"
         yield f"```text\n{record['schema']}\n```\n"
         yield f"- **dtypes**: {_code(record['dtypes'])}"
-        for dtype, reason in record["gaps"].items():
+        for dtype, reason in record.get("gaps", {}).items():
             yield f"- **gap** `{dtype}`: {reason}"
         if record["composites"]:
             links = ", ".join(f"[`{name}`](../composites.md)" for name in record["composites"])
             yield f"- **composites**: {links}"
         if record["lowered_to"]:
             yield f"- **operations**: {_code(record['lowered_to'])}"
-        if indices := record["indices"]:
+        yield f"- **derivative**: {_formula(record['derivative'])}"
+        if indices := record.get("indices"):
             counting = " They may count from the end." if indices["from_the_end"] else ""
             effect = f"{indices['out_of_range']}.{counting}"
             yield f"- **indices out of range** in `{indices['operand']}`: {effect}"
-        for words in record["values"]:
+        for words in record.get("values", ()):
             yield f"- **refused values** with `check_values`: {words}"
+        for part in ("decomposition", "traced_as", "shapes"):
+            if part in record:
+                yield f"- **{part.replace('_', ' ')}**: {_code(_listed(record[part]))}"
+        if rules := record.get("capture_rules"):
+            yield f"- **captured by a rule** instead of {_code(list(rules))}"
         yield ""
 
 
@@ -70,3 +76,13 @@ def _bare(packet: str) -> str:
 
 def _code(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _formula(text: str) -> str:
+    """A derivative, whose formula is code."""
+    kind, comma, formula = text.partition(", ")
+    return f"{kind}, `{formula}`" if kind == "PyTorch's" and comma else text
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 import torchstone
 from torchstone.backend.records import GraphRecord, recorded
-from torchstone.lowering.recurrent_operators import STAND_INS
+from torchstone.lowering.own import STAND_INS
 
 INPUTS, HIDDEN, TIME, BATCH = 3, 5, 4, 2
 LAYER, BACKWARD = "torchstone.rnn_layer.default", "torchstone.rnn_layer_backward.default"

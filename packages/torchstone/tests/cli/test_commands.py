@@ -316,6 +316,22 @@ def test_ops_lists_the_registry(torchstone: Torchstone) -> None:
     assert "while_loop" in table
 
 
+def test_ops_of_an_operator_prints_its_record(torchstone: Torchstone) -> None:
+    found = torchstone("ops", "aten.index_put.default", "--json").json["operators"]
+    assert [one["operator"] for one in found] == ["aten.index_put.default"]
+    assert found[0]["indices"]["out_of_range"] == "nothing is written"
+    text = torchstone("ops", "aten.gelu").stdout
+    assert "PyTorch's, self: gelu_backward(grad, self, approximate)" in text
+    assert "replaced by its functional form" in text  # aten.gelu.out
+
+
+def test_ops_of_an_operator_that_is_not_there(torchstone: Torchstone) -> None:
+    done = torchstone("ops", "aten.sinhh.default")
+    assert done.code == 2
+    assert "PyTorch has no operator aten.sinhh.default" in done.stderr
+    assert "write one as in aten.add.Tensor; near it: aten.sinh.default" in done.stderr
+
+
 def test_ops_of_a_model_says_what_is_missing(torchstone: Torchstone, models: Path) -> None:
     done = torchstone("ops", f"{models}:unsupported")
     assert done.code == 1
@@ -415,7 +431,7 @@ def test_what_this_pytorch_does_not_allow_is_listed(
     torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     registry = lowering.load()
-    monkeypatch.setitem(registry.unavailable, "aten.gone.default", "PyTorch 9.9 has no such overload")
+    monkeypatch.setitem(registry.lost_families, "aten.gone.default", "PyTorch 9.9 has no such overload")
     text = torchstone(command).stdout
     assert "not available with this PyTorch" in text
     assert "aten.gone.default" in text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.lowering.aten.chunked_loss import in_one_piece
+from torchstone.compiler.operators.chunked_loss import in_one_piece
 
 module = pytest.importorskip("torch.nn.modules.linear_cross_entropy")
 chunked: Any = module._linear_cross_entropy_batch_chunked

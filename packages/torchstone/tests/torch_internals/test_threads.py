@@ -24,9 +24,8 @@ from torch.nn import functional as F
 import torchstone
 from torchstone.compiler import normalize
 from torchstone.compiler.capture import capture
-from torchstone.compiler.normalize import mended_operators, passing_value_checks
+from torchstone.compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from torchstone.compiler.overrides import overriding, quick_overrides
-from torchstone.lowering.operators import standing_in
 from torchstone.torch_internals.patches import tracing
 
 aten = torch.ops.aten

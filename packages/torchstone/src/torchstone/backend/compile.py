@@ -16,9 +16,8 @@ from torch.fx import GraphModule
 from ..compiler.normalize import (
     decompositions,
     factorization_checks,
-    mended_operators,
-    passing_value_checks,
 )
+from ..compiler.operators.tracing import mended_operators, passing_value_checks
 from ..torch_internals.dynamo import (
     OutputType,
     SubclassCreationMeta,

@@ -19,19 +19,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
-from ..compiler.normalize import mended_operators
-from ..compiler.rules import losses, statistics
-from ..lowering.operators import standing_in
+from ..compiler.operators.tracing import mended_operators, standing_in
+from ..compiler.rules import RULES
 from ..torch_internals import dynamo
 from ..torch_internals.patches import attributes, patched
-
-_TRACED_INSTEAD: dict[Callable[..., Any], Callable[..., Any]] = {
-    F.gaussian_nll_loss: losses.gaussian_nll_loss,
-    torch.combinations: statistics.combinations,
-}
-"""Functions that look at values, and their capture rules."""
 
 
 def keep_whole(backend: Callable[..., Any]) -> None:
@@ -56,7 +48,7 @@ def _traced_whole() -> Iterator[None]:
         mended_operators(),
         patched(
             attributes(torch.nn.RNNBase, check_forward_args=_check_forward_args),
-            *dynamo.traced_instead(_TRACED_INSTEAD),
+            *dynamo.traced_instead(RULES.dynamo),
         ),
     ):
         yield

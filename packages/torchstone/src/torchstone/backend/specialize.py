@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ..compiler.graphs import settle_inplace_views
-from ..compiler.normalize import mended_operators
+from ..compiler.operators.tracing import mended_operators
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensorMode
 from ..torch_internals.patches import tracing

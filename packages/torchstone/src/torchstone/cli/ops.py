@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optest.console import FAILURES, OK, echo, print_json, print_table
+from optest.names import near_misses
 
 from .command import command
 from .output import progress
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @command("ops")
-@click.argument("model", metavar="[MODEL]", required=False)
+@click.argument("name", metavar="[MODEL|OPERATOR]", required=False)
 @click.option(
     "--inventory",
     is_flag=True,
@@ -30,14 +31,18 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where --run records it (default: in the package).",
 )
-def ops(model: str | None, inventory: bool, again: bool, output: Path | None, as_json: bool) -> int:
+def ops(name: str | None, inventory: bool, again: bool, output: Path | None, as_json: bool) -> int:
     """List the operators that can be lowered; with MODEL, those it needs and which are missing.
+
+    With OPERATOR (aten.add.Tensor, or aten.add for all of its overloads), print all that is known of
+    it: what it becomes, its dtypes and gaps, its derivative, what is checked, and what is traced or
+    captured in its place.
 
     Nothing is compiled, except with --run, which takes some twenty minutes; interrupted, it goes on
     where it stopped when it is started again. Exits with 1 if MODEL needs an operator that is
     missing, or if --run finds that something in the inventory is not equal to eager PyTorch.
     """
-    if inventory and model is not None:
+    if inventory and name is not None:
         raise click.UsageError("--inventory takes no MODEL: give one of them")
     if again and not inventory:
         raise click.UsageError("--run is for the inventory: write --inventory --run")
@@ -45,7 +50,9 @@ def ops(model: str | None, inventory: bool, again: bool, output: Path | None, as
         raise click.UsageError("--output says where --run writes: write --inventory --run --output FILE")
     if inventory:
         return _inventory(output, again, as_json)
-    return _registry(as_json) if model is None else _needs(model, as_json)
+    if name is None:
+        return _registry(as_json)
+    return _known(name, as_json) if _is_operator(name) else _needs(name, as_json)
 
 
 def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
@@ -122,6 +129,43 @@ def _registry(as_json: bool) -> int:
         print_table(("not available with this PyTorch", "why"), list(registry.unavailable.items()))
     echo(f"{len(lowerings)} overloads and {len(higher_order)} higher-order operators")
     return OK
+
+
+def _is_operator(name: str) -> bool:
+    """Models have a colon (``module:factory``)."""
+    return ":" not in name and name.partition(".")[0] in _NAMESPACES
+
+
+_NAMESPACES = ("aten", "higher_order", "prims", "quantized", "quantized_decomposed", "torchstone")
+
+
+def _known(name: str, as_json: bool) -> int:
+    from ..compiler import records
+
+    found = [records.described(records.record(one)) for one in records.find_operators(name)]
+    if not found:
+        near = near_misses(name, (one.name for one in records.load()))
+        raise click.UsageError(
+            f"PyTorch has no operator {name}\n"
+            f"  next: write one as in aten.add.Tensor; near it: {', '.join(near) or 'nothing'}"
+        )
+    if as_json:
+        print_json({"operators": found})
+        return OK
+    for one in found:
+        rows = [(part.replace("_", " "), _text(part, value)) for part, value in one.items()]
+        print_table(("operator", rows[0][1]), rows[1:])
+    return OK
+
+
+def _text(part: str, value: Any) -> str:
+    from .. import dtypes
+
+    if part == "dtypes":
+        return _short({dtypes.by_name(name) for name in value})
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {one}" for name, one in value.items())
+    return "; ".join(value) if isinstance(value, list) else str(value)
 
 
 def _needs(model: str, as_json: bool) -> int:

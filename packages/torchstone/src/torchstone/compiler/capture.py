@@ -13,12 +13,11 @@ from torch.export import ExportedProgram
 
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
-from ..lowering.checks import asserting
-from ..lowering.operators import standing_in
 from ..torch_internals import pytree
 from ..torch_internals.export import exporting_here
 from ..torch_internals.patches import patched, tracing
-from .normalize import mended_operators
+from .assertions import asserting
+from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
 

@@ -20,7 +20,8 @@ from ..torch_internals.dispatch import is_composite_implicit
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.tracing import aot_export_joint_simple
 from .graphs import bind_schema, fake_arguments
-from .normalize import decompositions, mended_operators
+from .normalize import decompositions
+from .operators.tracing import mended_operators
 from .overrides import overriding
 
 _KEPT = "torchstone_expansion"

@@ -16,24 +16,13 @@ from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedNode
 from ..lowering import load
 from ..lowering.registry import EXPANSIONS, Registry
-from ..torch_internals import tensors, tracing
-from ..torch_internals.operators import HigherOrderOperator, OpOverload, namespace
+from ..torch_internals import tracing
+from ..torch_internals.operators import HigherOrderOperator, OpOverload
 from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
+from .operators import registry
 
-aten = namespace("aten")
-
-NO_EFFECT = {
-    aten._assert_async.msg,
-    aten._assert_scalar.default,
-    aten._assert_tensor_metadata.default,
-    aten._linalg_check_errors.default,  # a program cannot raise: its results are NaN or infinite instead
-    aten.sym_constrain_range.default,
-    aten.sym_constrain_range_for_size.default,
-    tensors.check.find(),
-    torch.sym_constrain_range,
-}
-_MAKE_NUMBERS = {aten._local_scalar_dense.default, aten.item.default}
+NO_EFFECT, EXCLUDED = frozenset(registry.table("no_effect")), registry.table("excluded")
 SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.find()
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
@@ -81,11 +70,8 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     target = node.target
     if target in NO_EFFECT or target is operator.getitem:
         return None
-    if target in _MAKE_NUMBERS:
-        return (
-            "it turns a tensor's value into a Python number, and a program is made before values are known;"
-            " compute with the tensor itself: index_select, torch.where, arithmetic with a 0-d tensor"
-        )
+    if target in EXCLUDED:
+        return str(EXCLUDED[target])
     if is_symbolic_number(node):
         return None
     if target in (SAVE_RNG, REPLAY_RNG):

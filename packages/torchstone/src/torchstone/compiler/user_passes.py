@@ -20,7 +20,7 @@ from ..errors import PassError
 from ..torch_internals.fake import detect_fake_mode
 from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
 from .graphs import location_text, output_values
-from .normalize import mended_operators
+from .operators.tracing import mended_operators
 from .pipeline import Pass, Unit
 from .support import survey
 

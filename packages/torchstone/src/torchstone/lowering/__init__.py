@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 
 from ..torch_internals import versions
 from .factories import lowers_binary, lowers_compare, lowers_predicate, lowers_reduction, lowers_unary
-from .registry import Lowering, Registry, Spec, decomposes, lowers, lowers_higher_order, registry
+from .record import Lowering, Record
+from .registry import Registry, Spec, decomposes, lowers, lowers_higher_order, registry
 
 __all__ = [
     "Lowering",
+    "Record",
     "Registry",
     "Spec",
     "decomposes",
     "families",
+    "import_parts",
     "load",
     "lowers",
     "lowers_binary",
@@ -39,16 +43,23 @@ def families() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(aten.__path__))
 
 
+def import_parts(package: str, names: Iterable[str]) -> None:
+    """Import modules that declare operators.
+
+    A change in an untested PyTorch disables only the operators that it affects.
+    """
+    for name in names:
+        try:
+            importlib.import_module(f"{package}.{name}")
+        except Exception as error:
+            if versions.is_tested():
+                raise
+            registry.lost_families[f"the rest of {name}"] = f"{type(error).__name__}: {error}"
+
+
 @cache
 def load() -> Registry:
     """Import every family and return the registry; warns if this PyTorch version is untested."""
     versions.warn_if_untested()
-    for family in families():
-        try:
-            importlib.import_module(f"{__name__}.aten.{family}")
-        except Exception as error:
-            if versions.is_tested():
-                raise
-            # A change in an untested PyTorch disables only the operators that it affects.
-            registry.unavailable[f"the rest of {family}"] = f"{type(error).__name__}: {error}"
+    import_parts(f"{__name__}.aten", families())
     return registry

@@ -7,15 +7,11 @@ result of the program (``compiler.checks``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from ..torch_internals.tensors import assert_async
 
 Arguments = Mapping[str, Any]
 Axes = tuple[str, Sequence[int]]
@@ -78,25 +74,3 @@ class ValueRule:
 
     says: str | Callable[[Arguments], str]
     holds: Callable[..., torch.Tensor | None]
-
-
-_ASSERTING: ContextVar[bool] = ContextVar("asserting", default=False)
-
-
-@contextmanager
-def asserting(on: bool) -> Iterator[None]:
-    """Inside, what :func:`require` is told becomes part of the traced graph if ``on``."""
-    token = _ASSERTING.set(on)
-    try:
-        yield
-    finally:
-        _ASSERTING.reset(token)
-
-
-def require(holds: Callable[[], torch.Tensor], says: str) -> None:
-    """Trace an assertion if values are checked: for expansions of operators that look at values.
-
-    Dynamo, which traces capture rules itself, takes none.
-    """
-    if not torch.compiler.is_dynamo_compiling() and _ASSERTING.get():
-        assert_async(holds().all(), says)

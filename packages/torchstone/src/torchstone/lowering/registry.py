@@ -1,4 +1,4 @@
-"""The registry of lowerings: the only list of what can be lowered.
+"""The registry: the only list of what can be lowered, and of all else that is known of operators.
 
 A lowering is a pure function from values to values. It is named by the ATen
 overloads that it implements and has their schema's parameter names, which are
@@ -28,7 +28,7 @@ import dis
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -39,6 +39,7 @@ from ..errors import LoweringDefinitionError
 from ..torch_internals import versions
 from ..torch_internals.operators import HigherOrderOperator, MissingOverload, OpOverload, schema_of
 from .checks import IndexRule, ValueRule
+from .record import Check, HigherOrderLowering, Lowering, Record
 
 SPECIAL = frozenset({"out", "rng", "meta", "expand", "expand_wide"})
 EXPANSIONS = frozenset({"expand", "expand_wide"})
@@ -48,8 +49,6 @@ IGNORED = frozenset(
 """Schema parameters that say nothing about the values of the result."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Refusal = Callable[[Mapping[str, Any]], str | None]
-"""From a call's arguments (fake tensors, by schema name) to why it cannot be lowered; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -60,115 +59,89 @@ class Spec:
     dtype: DType
 
 
-@dataclass(frozen=True)
-class Lowering:
-    """How one overload is lowered.
-
-    ``dtypes`` are those of its first tensor operand (of the result, if it has
-    none); ``gaps`` gives the reason for each dtype that PyTorch's CPU kernels
-    take and this lowering does not. ``refuses`` says why a call with the given
-    arguments cannot be lowered, or None. ``indices`` and ``values`` are what eager PyTorch
-    asks of them when a call runs.
-    """
-
-    overload: OpOverload
-    function: Callable[..., Any]
-    family: str
-    dtypes: frozenset[DType]
-    gaps: Mapping[DType, str] = field(default_factory=dict)
-    refuses: Refusal | None = None
-    indices: IndexRule | None = None
-    values: tuple[ValueRule, ...] = ()
-    special: frozenset[str] = frozenset()
-    parameters: tuple[str, ...] = ()
-    respelled: Mapping[str, str] = field(default_factory=dict)
-    """A parameter's name in this PyTorch's schema → the name that the lowering gives it, if they differ."""
-
-    @property
-    def name(self) -> str:
-        return str(self.overload)
-
-    @property
-    def documentation(self) -> str:
-        """The first line of the lowering's docstring."""
-        return _first_line(self.function)
-
-
-@dataclass(frozen=True)
-class HigherOrderLowering:
-    """How one higher-order operator is lowered; its subgraphs have dtypes of their own."""
-
-    operator: HigherOrderOperator
-    function: Callable[..., Any]
-    family: str
-
-    @property
-    def name(self) -> str:
-        return str(self.operator)
-
-    @property
-    def documentation(self) -> str:
-        """The first line of the lowering's docstring."""
-        return _first_line(self.function)
-
-
-def _first_line(function: Callable[..., Any]) -> str:
-    return (inspect.getdoc(function) or "").partition("\n")[0]
-
-
 class Registry:
-    """Overload → lowering. :data:`registry` is the process's own."""
+    """Operator → record. :data:`registry` is the process's own."""
 
     def __init__(self) -> None:
-        self._lowerings: dict[Any, Lowering] = {}
-        self._higher_order: dict[Any, HigherOrderLowering] = {}
-        self.decompositions: dict[OpOverload, Callable[..., Any]] = {}
-        """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
-        self.unavailable: dict[str, str] = {}
-        """Overloads that this PyTorch lacks or declares otherwise than the lowering does, and what it is."""
+        self._records: dict[Any, Record] = {}
+        self.lost_families: dict[str, str] = {}
+        """Families that an untested PyTorch keeps from loading as a whole, and why."""
 
     def __contains__(self, operator: object) -> bool:
-        return operator in self._lowerings or operator in self._higher_order
+        found = self.record(operator)
+        return (found.lowering or found.higher_order) is not None
 
     def __iter__(self) -> Iterator[Lowering]:
-        return iter(sorted(self._lowerings.values(), key=lambda lowering: lowering.name))
+        return iter(sorted(self.table("lowering").values(), key=lambda lowering: lowering.name))
 
     def __len__(self) -> int:
-        return len(self._lowerings)
+        return len(self.table("lowering"))
+
+    def record(self, operator: Any) -> Record:
+        """What is known of ``operator``; an empty record if nothing is."""
+        return self._records.get(operator) or Record(operator)
+
+    def declare(self, operator: Any, **parts: Any) -> None:
+        """Fill in parts of an operator's record.
+
+        Raises :class:`LoweringDefinitionError` for a part that is declared already.
+        """
+        record = self._records.setdefault(operator, Record(operator))
+        for part, value in parts.items():
+            if getattr(record, part) is not None:
+                raise LoweringDefinitionError(f"{record.name} has its {part} declared twice")
+            setattr(record, part, value)
+
+    def table(self, part: str) -> dict[Any, Any]:
+        """One part of all records that have it, by operator."""
+        found = {operator: getattr(record, part) for operator, record in self._records.items()}
+        return {operator: value for operator, value in found.items() if value is not None}
+
+    def add_rule(self, operator: Any, replaced: Any, rule: Callable[..., Any]) -> None:
+        """Note in a record what is called instead of ``replaced`` while a model is captured."""
+        self._records.setdefault(operator, Record(operator)).rules[replaced] = rule
 
     def get(self, overload: Any) -> Lowering | None:
-        return self._lowerings.get(overload)
+        return self.record(overload).lowering
 
     def higher_order(self, operator: Any) -> Callable[..., Any] | None:
         """The lowering of a higher-order operator; its subgraphs arrive as callables of values."""
-        found = self._higher_order.get(operator)
+        found = self.record(operator).higher_order
         return None if found is None else found.function
 
     def higher_order_lowerings(self) -> list[HigherOrderLowering]:
         """All lowerings of higher-order operators, by name."""
-        return sorted(self._higher_order.values(), key=lambda lowering: lowering.name)
+        return sorted(self.table("higher_order").values(), key=lambda lowering: lowering.name)
 
     def overloads(self) -> frozenset[Any]:
-        return frozenset(self._lowerings)
+        return frozenset(self.table("lowering"))
 
-    def add(self, lowering: Lowering) -> None:
-        """Raises :class:`LoweringDefinitionError` if the overload has a lowering already."""
-        if lowering.overload in self._lowerings:
-            other = self._lowerings[lowering.overload].function
-            raise LoweringDefinitionError(
-                f"{lowering.name} is lowered twice: by {_place(other)} and by {_place(lowering.function)}"
-            )
-        self._lowerings[lowering.overload] = lowering
+    @property
+    def decompositions(self) -> dict[OpOverload, Callable[..., Any]]:
+        """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
+        return self.table("decomposition")
 
-    def add_higher_order(self, lowering: HigherOrderLowering) -> None:
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """What is not lowered since this PyTorch lacks it or declares it otherwise, and why."""
+        lacking = self.table("unavailable").items()
+        return {str(operator): reason for operator, reason in lacking} | self.lost_families
+
+    def add(self, lowering: Lowering | HigherOrderLowering) -> None:
         """Raises :class:`LoweringDefinitionError` if the operator has a lowering already."""
-        if lowering.operator in self._higher_order:
-            raise LoweringDefinitionError(f"{lowering.name} is lowered twice")
-        self._higher_order[lowering.operator] = lowering
+        part = "lowering" if isinstance(lowering, Lowering) else "higher_order"
+        known = getattr(self.record(lowering.operator), part)
+        if known is not None:
+            places = _place(known.function), _place(lowering.function)
+            raise LoweringDefinitionError(
+                f"{lowering.name} is lowered twice: by {places[0]} and by {places[1]}"
+            )
+        self.declare(lowering.operator, **{part: lowering})
 
     def remove(self, overload: Any) -> None:
         """Forget a lowering (for tests and for users who replace one)."""
-        self._lowerings.pop(overload, None)
+        if overload in self._records:
+            self._records[overload].lowering = None
 
 
 registry = Registry()
@@ -179,7 +152,7 @@ def lowers(
     dtypes: frozenset[DType] = STANDARD,
     gaps: Mapping[DType, str] | None = None,
     ignores: Iterable[str] = (),
-    refuses: Refusal | None = None,
+    refuses: Check | None = None,
     indices: IndexRule | None = None,
     values: Iterable[ValueRule] = (),
     renamed: Mapping[str, str] | None = None,
@@ -205,33 +178,35 @@ def lowers(
         family = _family(function)
         for overload in overloads:
             if isinstance(overload, MissingOverload):
-                into.unavailable[str(overload)] = f"PyTorch {versions.version()} has no such overload"
+                _unavailable(into, overload, f"PyTorch {versions.version()} has no such overload")
                 continue
             try:
                 special, parameters, respelled = _check(function, overload, frozenset(ignores), renamed or {})
             except LoweringDefinitionError as error:
                 if versions.is_tested() or not function.__module__.startswith(f"{__package__}."):
                     raise
-                into.unavailable[str(overload)] = (
+                _unavailable(
+                    into,
+                    overload,
                     f"its schema in PyTorch {versions.version()} is not the one that the lowering was"
-                    f" written for: {error.message}"
+                    f" written for: {error.message}",
                 )
                 continue
-            into.add(
-                Lowering(
-                    overload=overload,
-                    function=function,
-                    family=family,
-                    dtypes=frozenset(dtypes),
-                    gaps=dict(gaps or {}),
-                    refuses=refuses,
-                    indices=indices,
-                    values=tuple(values),
-                    special=special,
-                    parameters=parameters,
-                    respelled=respelled,
-                )
+            lowering = Lowering(
+                overload=overload,
+                function=function,
+                family=family,
+                dtypes=frozenset(dtypes),
+                gaps=dict(gaps or {}),
+                refuses=refuses,
+                indices=indices,
+                values=tuple(values),
+                special=special,
+                parameters=parameters,
+                renamed=dict(renamed or {}),
+                respelled=respelled,
             )
+            into.add(lowering)
         return function
 
     return register
@@ -247,7 +222,7 @@ def lowers_higher_order(
     """
 
     def register(function: Function) -> Function:
-        into.add_higher_order(HigherOrderLowering(operator, function, _family(function)))
+        into.add(HigherOrderLowering(operator=operator, function=function, family=_family(function)))
         return function
 
     return register
@@ -262,12 +237,15 @@ def decomposes(*overloads: OpOverload, into: Registry = registry) -> Callable[[F
 
     def register(function: Function) -> Function:
         for overload in (one for one in overloads if not isinstance(one, MissingOverload)):
-            if overload in into.decompositions:
-                raise LoweringDefinitionError(f"{overload} is decomposed twice")
-            into.decompositions[overload] = function
+            into.declare(overload, decomposition=function)
         return function
 
     return register
+
+
+def _unavailable(into: Registry, overload: Any, reason: str) -> None:
+    if into.record(overload).unavailable is None:
+        into.declare(overload, unavailable=reason)
 
 
 def _family(function: Callable[..., Any]) -> str:

@@ -29,9 +29,8 @@ from ..artifact import load_artifact, save_artifact
 from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import (
     decompositions,
-    mended_operators,
-    passing_value_checks,
 )
+from ..compiler.operators.tracing import mended_operators, passing_value_checks
 from ..compiler.program import lower_program, normalize
 from ..compiler.rules import replacing
 from ..config import override

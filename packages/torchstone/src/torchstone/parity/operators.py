@@ -21,7 +21,8 @@ from optest.core.comparison import Comparison
 
 from .. import dtypes, hlo
 from ..compiler.graphs import output_values, to_numpy
-from ..compiler.normalize import decompositions, mended_operators
+from ..compiler.normalize import decompositions
+from ..compiler.operators.tracing import mended_operators
 from ..compiler.passes import lowered, settle_views
 from ..compiler.pipeline import Unit
 from ..runtime import get_engine

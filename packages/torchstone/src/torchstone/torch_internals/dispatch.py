@@ -75,6 +75,15 @@ def has_own_kernel(name: str, key: Any) -> bool:
     return bool(_has_kernel_for(name, key))
 
 
+def is_dispatched(overload: OpOverload) -> bool:
+    """False for overloads of TorchScript alone, which no graph contains."""
+    try:
+        has_kernel_for(overload, DispatchKey.CPU)
+    except RuntimeError:
+        return False
+    return True
+
+
 def is_composite_implicit(overload: OpOverload) -> bool:
     """Whether PyTorch's own code expands ``overload`` wherever it differentiates."""
     return has_kernel_for(overload, DispatchKey.CompositeImplicitAutograd)

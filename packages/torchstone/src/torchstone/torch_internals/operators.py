@@ -73,6 +73,10 @@ class Packet:
         self.__dict__[overload] = found
         return found
 
+    def overloads(self) -> list[str]:
+        """The names of the overloads that there are."""
+        return [] if self._theirs is None else list(self._theirs.overloads())
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return (self._theirs or self.default)(*args, **kwargs)
 

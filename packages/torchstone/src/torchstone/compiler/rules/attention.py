@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ...lowering.implicit_operators import own
+from ...lowering.own import own
 from .registry import capture_rule
 
 Tensor = torch.Tensor
 
 
-@capture_rule(F.multi_head_attention_forward)
+@capture_rule(F.multi_head_attention_forward, of=[own.multi_head_attention])
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

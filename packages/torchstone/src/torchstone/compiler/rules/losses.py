@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from ...lowering.checks import require
-from ...lowering.implicit_operators import own
+from ...lowering.own import own
+from ..assertions import require
 from .registry import capture_rule
 
 Tensor = torch.Tensor
 
 
-@capture_rule(F.gaussian_nll_loss)
+@capture_rule(F.gaussian_nll_loss, of=[own.gaussian_nll_loss], in_dynamo=True)
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -31,7 +31,7 @@ def gaussian_nll_loss(
     return loss
 
 
-@capture_rule(F.multilabel_soft_margin_loss)
+@capture_rule(F.multilabel_soft_margin_loss, of=[own.multilabel_soft_margin_loss])
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...lowering import masked_updates
+from ..operators import masked_updates
 from .registry import capture_rule
 
 

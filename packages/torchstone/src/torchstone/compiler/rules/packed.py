@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ...lowering.checks import require
-from ...lowering.implicit_operators import own
+from ...lowering.own import own
 from ...torch_internals import tensors
+from ..assertions import require
 from .registry import StandIn, capture_rule
 
 Tensor = torch.Tensor
@@ -41,7 +41,7 @@ class BatchSizes(StandIn):
         return self.sizes
 
 
-@capture_rule(tensors.pack_padded_sequence)
+@capture_rule(tensors.pack_padded_sequence, of=[own.pack_padded_sequence])
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, BatchSizes]:
     """Rows of all sequences step by step; ``lengths`` are in descending order."""
     require(lambda: lengths > 0, "Length of all samples has to be greater than 0")
@@ -50,7 +50,7 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> t
     return data, BatchSizes(sizes, input.shape[0 if batch_first else 1])
 
 
-@capture_rule(tensors.pad_packed_sequence)
+@capture_rule(tensors.pad_packed_sequence, of=[own.pad_packed_sequence])
 def pad_packed_sequence(
     data: Tensor, batch_sizes: Any, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,8 @@ from torch.ao.nn.intrinsic import quantized as fused
 from torch.ao.nn.quantized import dynamic
 
 from ...errors import CaptureError
-from ...lowering.quantized_operators import STORAGE, own
+from ...lowering.own import own
+from ..operators.quantized import STORAGE
 from .registry import StandIn, capture_rule
 
 Tensor = torch.Tensor
@@ -135,7 +136,7 @@ def _storage(dtype: torch.dtype) -> torch.dtype:
         raise CaptureError(f"{dtype} has no capture rule", hint=f"quantized dtypes: {known}") from None
 
 
-@capture_rule(torch.quantize_per_tensor)
+@capture_rule(torch.quantize_per_tensor, of=[own.quantize])
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> Quantized:
     """Scale and zero point are numbers, or tensors whose values the program is made for."""
     scale, zero_point = _number(scale), int(_number(zero_point))
@@ -143,7 +144,7 @@ def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: torch
     return Quantized(made, [scale], [zero_point], -1, dtype)
 
 
-@capture_rule(torch.quantize_per_channel)
+@capture_rule(torch.quantize_per_channel, of=[own.quantize])
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype
 ) -> Quantized:
@@ -166,7 +167,7 @@ def _numbers(values: Tensor) -> list[float]:
     return values.detach().double().flatten().tolist()
 
 
-@capture_rule(torch.dequantize, torch.Tensor.dequantize)
+@capture_rule(torch.dequantize, torch.Tensor.dequantize, of=[own.dequantize])
 def dequantize(self: Any) -> Any:
     """Floating point again."""
     return self.dequantize() if isinstance(self, Quantized) else NotImplemented
@@ -193,7 +194,7 @@ def q_zero_point(self: Any) -> Any:
 # Elementwise --------------------------------------------------------------------------
 
 
-@capture_rule(torch.relu, torch.Tensor.relu, torch.nn.functional.relu)
+@capture_rule(torch.relu, torch.Tensor.relu, torch.nn.functional.relu, of=[own.quantized_relu])
 def relu(input: Any, inplace: bool = False) -> Any:
     """ReLU of a quantized tensor."""
     return input.relu() if isinstance(input, Quantized) else NotImplemented
@@ -208,7 +209,7 @@ def _pairwise(name: str, *, relu: bool) -> None:
         return Quantized(made, [float(scale)], [int(zero_point)], -1, x.dtype)
 
     original = getattr(torch.ops.quantized, f"{name}_relu" if relu else name)
-    capture_rule(original, original.default)(combined)
+    capture_rule(original, original.default, of=[operator])(combined)
 
 
 for _pair in ("add", "mul"):
@@ -235,7 +236,7 @@ def _normalized(rank: int, *, relu: bool) -> None:
 
     original = getattr(torch.ops.quantized, f"batch_norm{rank}d{'_relu' * relu}", None)
     if original is not None:
-        capture_rule(original, original.default)(batch_norm)
+        capture_rule(original, original.default, of=[own.quantized_batch_norm])(batch_norm)
 
 
 for _rank in (2, 3):
@@ -246,14 +247,14 @@ for _rank in (2, 3):
 # Modules ------------------------------------------------------------------------------
 
 
-@capture_rule(quantized.Quantize)
+@capture_rule(quantized.Quantize, of=[own.quantize])
 def quantize_module(module: quantized.Quantize) -> Any:
     """Scale and zero point are buffers of the module: the program is made for their values."""
     scale, zero_point, dtype = float(module.scale), int(module.zero_point), module.dtype
     return lambda x: quantize_per_tensor(x, scale, zero_point, dtype)
 
 
-@capture_rule(quantized.DeQuantize)
+@capture_rule(quantized.DeQuantize, of=[own.dequantize])
 def dequantize_module(module: quantized.DeQuantize) -> Any:
     """Floating point again."""
     return lambda x: x.dequantize()
@@ -308,7 +309,8 @@ class _Layer(_Weights):
 
 
 def _layer(kind: type[torch.nn.Module], *, relu: bool) -> None:
-    capture_rule(kind)(lambda module: _Layer(module, relu=relu))
+    operator = own.quantized_linear if "Linear" in kind.__name__ else own.quantized_conv
+    capture_rule(kind, of=[operator])(lambda module: _Layer(module, relu=relu))
 
 
 for _kind in (quantized.Linear, quantized.Conv1d, quantized.Conv2d, quantized.Conv3d):
@@ -342,8 +344,9 @@ def _dynamic_linear(module: dynamic.Linear, *, relu: bool) -> Any:
     return torch.nn.Sequential(plain, torch.nn.ReLU()) if relu else plain
 
 
-capture_rule(dynamic.Linear)(lambda module: _dynamic_linear(module, relu=False))
-capture_rule(fused.dynamic.LinearReLU)(lambda module: _dynamic_linear(module, relu=True))
+_DYNAMIC = [own.quantized_linear_dynamic]
+capture_rule(dynamic.Linear, of=_DYNAMIC)(lambda module: _dynamic_linear(module, relu=False))
+capture_rule(fused.dynamic.LinearReLU, of=_DYNAMIC)(lambda module: _dynamic_linear(module, relu=True))
 
 
 @capture_rule(dynamic.LSTM, dynamic.GRU, dynamic.LSTMCell, dynamic.GRUCell, dynamic.RNNCell)

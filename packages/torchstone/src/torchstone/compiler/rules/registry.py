@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,26 +17,35 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import CaptureError
 from ...torch_internals import pytree
+from ...torch_internals.operators import OpOverload, OpOverloadPacket
 from ...torch_internals.patches import functions, patched, tracing
 from ...torch_internals.probing import Internal
 from ...torch_internals.tensors import submodules, version_of
+from ..operators import registry
+from ..operators.declaring import overloads
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass
 class Rules:
-    """Rules by what they replace: functions, classes of modules, and attributes of classes and modules."""
+    """Rules by what they replace: functions, classes of modules, and attributes of classes and modules.
+
+    ``dynamo`` has those functions that ``torch.compile`` replaces too.
+    """
 
     calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     modules: dict[type[torch.nn.Module], Callable[[Any], Callable[..., Any]]] = field(default_factory=dict)
     attributes: dict[tuple[Any, str], Callable[..., Any]] = field(default_factory=dict)
+    dynamo: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
 
 RULES = Rules()
 
 
-def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Function]:
+def capture_rule(
+    *targets: Any, of: Iterable[Any] = (), in_dynamo: bool = False, into: Rules = RULES
+) -> Callable[[Function], Function]:
     """Register a function to be called instead of ``targets`` while a model is captured.
 
     A target is one of these; a later rule for the same target replaces the earlier one:
@@ -49,14 +58,20 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
     - a class of modules: the rule gets an instance, and returns what is called in its place.
     - ``(owner, "name")``, an attribute that is looked up when it is called: the
       rule stands there meanwhile, in this thread.
+
+    A rule is noted in the records of ATen's operators of the target's name, and of those that it is
+    a rule ``of``, because it calls them. ``in_dynamo`` is for functions that look at values: where
+    ``torch.compile`` would end a graph, Dynamo traces the rule.
     """
 
     def register(function: Function) -> Function:
-        for target in targets:
-            if isinstance(target, Internal):
-                if target.find() is not None:
-                    into.calls[target.get()] = function
-            elif isinstance(target, tuple):
+        found = (target.find() if isinstance(target, Internal) else target for target in targets)
+        for target in (one for one in found if one is not None):
+            for operator in overloads(*of, *_namesakes(target)) if into is RULES else ():
+                registry.add_rule(operator, target, function)
+            if in_dynamo:
+                into.dynamo[target] = function
+            if isinstance(target, tuple):
                 into.attributes[target] = function
             elif isinstance(target, type) and issubclass(target, torch.nn.Module):
                 into.modules[target] = function
@@ -65,6 +80,16 @@ def capture_rule(*targets: Any, into: Rules = RULES) -> Callable[[Function], Fun
         return function
 
     return register
+
+
+def _namesakes(target: Any) -> list[Any]:
+    """What PyTorch calls for ``target``: itself if it is an operator, else ATen's operator of its name."""
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
+        return [target]
+    name = getattr(target, "__name__", "")
+    return (
+        [getattr(torch.ops.aten, name)] if inspect.isroutine(target) and hasattr(torch.ops.aten, name) else []
+    )
 
 
 class StandIn:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ...lowering.implicit_operators import own, selected_rows
+from ...lowering.own import own
+from ..operators.implicit import selected_rows
 from .registry import bound, capture_rule, copy_of_view
 
 Tensor = torch.Tensor
@@ -26,7 +27,7 @@ def _room() -> int:
     return bound("selected", "the number of elements that a mask selects", 0)
 
 
-@capture_rule(torch.masked_select, torch.Tensor.masked_select)
+@capture_rule(torch.masked_select, torch.Tensor.masked_select, of=[own.masked_select])
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """As many elements as are declared (``selected``): those that the mask selects, then zeros."""
     if not _room():
@@ -35,7 +36,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return selected
 
 
-@capture_rule(torch.Tensor.__getitem__)
+@capture_rule(torch.Tensor.__getitem__, of=[torch.ops.aten.index.Tensor])
 def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
     """``x[mask]``, as :func:`masked_select`; every other index as PyTorch has it."""
     if not isinstance(index, Tensor) or index.dtype != torch.bool or not index.ndim or not _room():
@@ -43,7 +44,7 @@ def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
     return selected_rows(self.flatten(0, index.ndim - 1), index.flatten(), _room())
 
 
-@capture_rule(torch.nonzero, torch.Tensor.nonzero)
+@capture_rule(torch.nonzero, torch.Tensor.nonzero, of=[torch.ops.aten.nonzero_static])
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """As many places as are declared (``selected``); those that are not there are −1."""
     if not _room():

@@ -12,7 +12,7 @@ import torch
 from torch.sparse import SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS
 
 from ...errors import CaptureError
-from ...lowering.sparse_operators import own
+from ...lowering.own import own
 from ...torch_internals import tensors
 from .registry import StandIn, bound, capture_rule
 from .sparse_values import Compressed, Coordinates, SemiStructured, Sparse
@@ -62,13 +62,13 @@ for _name in ("csr", "csc", "bsr", "bsc"):
     capture_rule(getattr(torch, f"sparse_{_name}_tensor"))(_constructor(getattr(torch, f"sparse_{_name}")))
 
 
-@capture_rule(torch.Tensor.to_sparse_coo)
+@capture_rule(torch.Tensor.to_sparse_coo, of=[own.to_sparse_coo])
 def to_sparse_coo(self: Any) -> Any:
     """Dense to COO, with as many entries as are declared, or as there are elements."""
     return to_sparse(self)
 
 
-@capture_rule(torch.Tensor.to_sparse)
+@capture_rule(torch.Tensor.to_sparse, of=[own.to_sparse_coo])
 def to_sparse(
     self: Any, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, **_: Any
 ) -> Any:
@@ -123,7 +123,9 @@ _CONVERSIONS: dict[torch.layout, Callable[..., Compressed]] = {
 
 
 @capture_rule(
-    (SparseSemiStructuredTensorCUTLASS, "from_dense"), (SparseSemiStructuredTensorCUSPARSELT, "from_dense")
+    (SparseSemiStructuredTensorCUTLASS, "from_dense"),
+    (SparseSemiStructuredTensorCUSPARSELT, "from_dense"),
+    of=[own.to_sparse_semi_structured],
 )
 def semi_structured(original_tensor: Tensor, *_: Any, **__: Any) -> SemiStructured:
     """2:4 sparsity, which PyTorch itself has on accelerators only."""
@@ -136,7 +138,10 @@ def semi_structured(original_tensor: Tensor, *_: Any, **__: Any) -> SemiStructur
 # Operations ---------------------------------------------------------------------------
 
 
-@capture_rule(torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__)
+_PRODUCTS = (torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__)
+
+
+@capture_rule(*_PRODUCTS, of=[own.sparse_mm, own.semi_structured_to_dense])
 def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
     """A sparse matrix times a dense one, or a dense one times a sparse one."""
     if isinstance(self, SemiStructured):
@@ -148,7 +153,7 @@ def multiplied(self: Any, mat2: Any, *rest: Any) -> Any:
     return self.times(mat2)
 
 
-@capture_rule(torch.sparse.mm)
+@capture_rule(torch.sparse.mm, of=[own.sparse_mm])
 def sparse_mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     """A product with a sparse matrix, or the mean or an extreme of the terms of each sum."""
     if reduce == "sum":
@@ -178,7 +183,7 @@ def _extreme_terms(x: Coordinates, mat2: Tensor, reduce: str) -> Tensor:
     return torch.where(best.isnan(), best, found)[:-1]
 
 
-@capture_rule(torch.add, torch.Tensor.add)
+@capture_rule(torch.add, torch.Tensor.add, of=[own.sparse_to_dense])
 def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """A dense tensor plus a sparse one."""
     if not isinstance(other, Sparse) or not isinstance(input, Tensor):
@@ -186,7 +191,7 @@ def added(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return torch.add(input, other.to_dense(), alpha=alpha)
 
 
-@capture_rule(torch.sparse.addmm, torch.addmm)
+@capture_rule(torch.sparse.addmm, torch.addmm, of=[own.sparse_addmm])
 def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * self + alpha * mat1 @ mat2`` with a sparse ``mat1``."""
     if not isinstance(mat1, Sparse):
@@ -195,7 +200,7 @@ def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any =
     return own.sparse_addmm(self, x._indices(), x._values(), x.sparse_shape, mat2, beta=beta, alpha=alpha)
 
 
-@capture_rule(torch.sparse.sampled_addmm)
+@capture_rule(torch.sparse.sampled_addmm, of=[own.sparse_sampled_addmm])
 def sampled_addmm(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * self + alpha * mat1 @ mat2`` at the entries of a CSR matrix."""
     if not isinstance(self, Compressed):
@@ -205,7 +210,7 @@ def sampled_addmm(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha
     return Compressed(self.layout, self._pointers, self._others, made, self.shape, self._count)
 
 
-@capture_rule(tensors.sparse_sum)
+@capture_rule(tensors.sparse_sum, of=[own.sparse_sum])
 def sparse_sum(self: Any, dim: Any = None, *, dtype: torch.dtype | None = None) -> Any:
     """The sum over all dimensions, or over some of the sparse and dense ones."""
     if not isinstance(self, Sparse):
@@ -241,11 +246,11 @@ def _softmax(log: bool) -> Any:
     return softmax
 
 
-capture_rule(torch.sparse.softmax)(_softmax(False))
-capture_rule(torch.sparse.log_softmax)(_softmax(True))
+capture_rule(torch.sparse.softmax, of=[own.sparse_softmax])(_softmax(False))
+capture_rule(torch.sparse.log_softmax, of=[own.sparse_softmax])(_softmax(True))
 
 
-@capture_rule(torch.nn.functional.linear)
+@capture_rule(torch.nn.functional.linear, of=[own.sparse_mm, own.semi_structured_to_dense])
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """A linear layer with 2:4 sparse, or sparse, weights."""
     if isinstance(weight, SemiStructured):

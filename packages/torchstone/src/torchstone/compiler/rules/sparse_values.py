@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...errors import CaptureError
-from ...lowering.sparse_operators import own
+from ...lowering.own import own
 from .registry import StandIn
 
 Tensor = torch.Tensor

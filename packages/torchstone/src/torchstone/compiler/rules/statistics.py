@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...lowering import statistics
+from ..operators import statistics
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -28,7 +28,7 @@ def quantile(input: Tensor, q: Tensor | float, *rest: Any, **options: Any) -> An
     return NotImplemented
 
 
-@capture_rule(torch.combinations)
+@capture_rule(torch.combinations, in_dynamo=True)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All r-tuples of a vector's elements: how many there are follows from its length."""
     if not r:

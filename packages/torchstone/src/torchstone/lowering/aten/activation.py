@@ -13,8 +13,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, FLOAT32, FLOATING, REAL
 from ...hlo import Value
@@ -23,7 +21,7 @@ from ..composites import Optional, composed
 from ..factories import lowers_unary
 from ..precise import expm1
 from ..promotion import broadcast, opmath
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 from ..series import choose, polynomial, table
 
 aten = namespace("aten")
@@ -63,21 +61,6 @@ def threshold_backward(grad_output: Value, self: Value, threshold: Any, out: Spe
     """``grad_output`` where ``self`` is greater than ``threshold`` (or NaN), else 0."""
     grad, x = _wide(out, grad_output, self)
     return _done(hlo.select(x <= threshold, 0, grad), out)
-
-
-@decomposes(aten.glu_backward.default)
-def glu_backward(grad_output: torch.Tensor, self: torch.Tensor, dim: int) -> torch.Tensor:
-    """The gradient of ``a * sigmoid(b)``, where ``a`` and ``b`` are the halves of ``self``.
-
-    Eager rounds float16 after each operation. There ``sigmoid(-20)`` is 0, so an infinite ``a`` has a NaN
-    gradient.
-    """
-    wide = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
-    a, b = self.to(wide).chunk(2, dim)
-    grad = grad_output.to(wide)
-    gate = torch.sigmoid(b)
-    slope = (1.0 - gate) * gate * a * grad
-    return torch.cat([gate * grad, slope], dim).to(self.dtype)
 
 
 # Composites -------------------------------------------------------------------------

@@ -11,9 +11,6 @@ head (grouped queries).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import torch
 
 from ... import hlo
 from ...dtypes import FLOATING, INT64
@@ -22,8 +19,8 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import restore
 from ..composites import Expand, Optional, Specs, composed, expanded
-from ..implicit_operators import own
-from ..registry import Spec, decomposes, lowers
+from ..own import own
+from ..registry import Spec, lowers
 
 aten = namespace("aten")
 
@@ -131,26 +128,6 @@ def scaled_dot_product_attention(
     attributes = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
     inputs = [query, key, value, attn_mask]
     return composed("scaled_dot_product_attention", inputs, kernel, out, attributes)
-
-
-@decomposes(aten.scaled_dot_product_attention.default)
-def attention_with_dropout(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """Separate softmax, dropout and products, so that ``native_dropout`` draws the mask."""
-    if not dropout_p:
-        return NotImplemented
-    return aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )[0]
 
 
 # The CPU's flash attention accepts only a dropout of 0.

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOAT16, FLOAT32, FLOAT64, NUMERIC, STANDARD, UNSIGNED
 from ...hlo import Value
-from ...torch_internals.decompositions import decomposition_table
 from ...torch_internals.operators import namespace
 from ..common import cast
 from ..composites import composed_whole
 from ..factories import lowers_unary
 from ..promotion import broadcast, opmath
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 
 aten = namespace("aten")
 
@@ -90,18 +87,6 @@ lowers_unary(
     dtypes=NUMERIC,
     gaps=dict.fromkeys(COPYABLE - NUMERIC, "PyTorch marks such a tensor as negative but cannot read it"),
 )
-
-
-@decomposes(aten.nan_to_num.default)
-def nan_to_num(
-    self: torch.Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> torch.Tensor:
-    """As PyTorch expands it; of a complex tensor, which it does not, both parts."""
-    if not self.is_complex():
-        expanded: torch.Tensor = decomposition_table.get()[aten.nan_to_num.default](self, nan, posinf, neginf)
-        return expanded
-    parts = (torch.nan_to_num(part, nan, posinf, neginf) for part in (self.real, self.imag))
-    return torch.complex(*parts)
 
 
 @lowers(aten.angle.default, dtypes=STANDARD | UNSIGNED)

@@ -12,7 +12,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, IndexRule, classes
 from ..composites import Expand, Optional, expanded
-from ..implicit_operators import own
+from ..own import own
 from ..registry import Spec, lowers
 from .loss import reduction_name
 

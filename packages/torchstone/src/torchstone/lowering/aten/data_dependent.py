@@ -15,7 +15,7 @@ from ...torch_internals.operators import namespace
 from ..common import is_empty
 from ..composites import Expand, expanded
 from ..conditions import REPEATS
-from ..implicit_operators import own
+from ..own import own
 from ..registry import Spec, lowers
 from .masking import ordinal
 from .searching import insertion_points

@@ -1,6 +1,6 @@
 """Dynamic quantization: a linear layer that quantizes its input by its minimum and maximum.
 
-The schema is in :mod:`..quantized_operators`. Step sizes and rounding follow PyTorch's
+The schema is in :mod:`..own`. Step sizes and rounding follow PyTorch's
 x86 kernels (``quant_utils.h``, FBGEMM's ``QuantizeAvx2``), so the integers are equal.
 Not here: layers between quantized tensors (``quantization``), dynamic quantization in
 exported graphs (``exported_quantization``).
@@ -13,11 +13,9 @@ import numpy
 from ... import hlo
 from ...dtypes import EVERY, FLOAT32, FLOAT64, INT32
 from ...hlo import Value
-from .. import quantized_operators
 from ..composites import Optional, composed
+from ..own import own
 from ..registry import Spec, lowers
-
-own = quantized_operators.own
 
 _SMALLEST = float(numpy.float32(6.1e-5))
 """The scale that replaces any smaller one (``SMALL_SCALE_THRESHOLD``)."""

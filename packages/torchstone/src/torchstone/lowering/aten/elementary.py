@@ -16,14 +16,13 @@ import torch
 from ... import hlo
 from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
-from ...torch_internals import decompositions
 from ...torch_internals.operators import namespace
 from .. import infinities
 from ..common import truncate
 from ..factories import lowers_unary
 from ..precise import expm1
 from ..promotion import broadcast, opmath
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 
 aten = namespace("aten")
 
@@ -65,22 +64,6 @@ lowers_unary(aten.log.default, kernel=infinities.log, dtypes=_ALL)
 lowers_unary(aten.log2.default, kernel=_log2, dtypes=_ALL)
 lowers_unary(aten.log10.default, kernel=_log10, dtypes=_ALL)
 lowers_unary(aten.log1p.default, kernel=hlo.log_plus_one, dtypes=_ALL)
-
-
-def _decomposes_in_double(reference: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """PyTorch's decomposition, with float32 operands computed in float64."""
-
-    def function(*operands: torch.Tensor) -> torch.Tensor:
-        if not all(operand.dtype == torch.float32 for operand in operands):
-            return reference(*operands)
-        return reference(*(operand.double() for operand in operands)).float()
-
-    return function
-
-
-# The sum cancels to almost zero, and the sine of a large angle depends on digits that π has lost.
-decomposes(aten.logaddexp.default)(_decomposes_in_double(decompositions.logaddexp))
-decomposes(aten.sinc.default)(_decomposes_in_double(decompositions.sinc))
 
 
 # Roots and powers ----------------------------------------------------------------------------

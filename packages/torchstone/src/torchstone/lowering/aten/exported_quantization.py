@@ -9,9 +9,6 @@ or group (``group_quantization``), PyTorch's quantized tensors and layers (``qua
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import torch
 
 from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, DType
@@ -21,7 +18,7 @@ from ...torch_internals.operators import namespace
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..promotion import opmath
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 from .quantization import quotient
 
 quantized_decomposed.get()
@@ -234,9 +231,3 @@ def choose_qparams_symmetric(
         "zero_point": middle,
     }
     return composed("choose_symmetric_quantization", [input], kernel, out, attributes)
-
-
-@decomposes(decomposed.convert_element_type.no_fuse)
-def convert_element_type(input: torch.Tensor, dtype: torch.dtype) -> Any:
-    """A conversion that PyTorch's own compiler does not fuse with its neighbors."""
-    return torch.ops.prims.convert_element_type.default(input, dtype)

@@ -7,17 +7,12 @@ tensor or a channel (``exported_quantization``), packed weights (``packed_weight
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-
 from ... import hlo
 from ...dtypes import DType
 from ...hlo import Value
-from ...torch_internals.decompositions import quantized_decomposed
 from ..composites import Optional, composed
 from ..promotion import promote_dtypes
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 from .exported_quantization import INPUTS, NOT_QUANTIZED, NOT_STORED, STORED, decomposed
 
 _FAR = 2.0**40
@@ -47,16 +42,6 @@ def _restored(x: Value, scales: Value, zero_points: Value | None, narrow: DType)
 
 
 # Tokens -------------------------------------------------------------------------------
-
-decomposes(decomposed.choose_qparams_per_token_asymmetric.default)(
-    quantized_decomposed.get().choose_qparams_per_token_asymmetric
-)
-
-
-@decomposes(decomposed.choose_qparams_per_token.default)
-def choose_qparams_per_token(input: torch.Tensor, dtype: torch.dtype) -> Any:
-    """PyTorch's formula. Its kernel returns other dtypes than its shape rule promises."""
-    return quantized_decomposed.get().choose_qparams_per_token(input, dtype)
 
 
 @lowers(

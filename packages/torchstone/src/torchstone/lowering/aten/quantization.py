@@ -1,6 +1,6 @@
 """Quantization: to and from integers, quantized layers in integer arithmetic, and simulated quantization.
 
-Schemas of the operators on integers are in :mod:`..quantized_operators`; each is a
+Schemas of the operators on integers are in :mod:`..own`; each is a
 composite with scale, zero point and axis as attributes. Products are summed in
 int32. Only the last step, from the exact sum to the result's integers, is in
 floating point, in the order of PyTorch's kernels (FBGEMM's
@@ -19,15 +19,14 @@ from ... import hlo
 from ...dtypes import BOOL, EVERY, FLOAT32, FLOAT64, FLOATING, INT8, INT32, UINT8, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from .. import quantized_operators
 from ..common import axis_of
 from ..composites import Optional, composed
 from ..conditions import ZERO_POINTS
+from ..own import own
 from ..precise import in_double
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
-own = quantized_operators.own
 
 _BYTES = frozenset({INT8, UINT8})
 _STORAGE = _BYTES | {INT32}

@@ -2,8 +2,8 @@
 
 Each is one composite. Its decomposition has one loop over time per layer and
 direction, whatever the length of the sequence. So does a layer that keeps what its
-gradient needs, and so does the gradient. ATen's operators become the operators of
-``lowering.recurrent_operators``. Not here: single cells, which PyTorch
+gradient needs, and so does the gradient. ATen's operators are traced as Torchstone's
+(``compiler.operators.recurrent``). Not here: single cells, which PyTorch
 decomposes.
 """
 
@@ -15,13 +15,12 @@ from typing import Any
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOATING, INTEGRAL, DType
 from ...hlo import Value
-from ...torch_internals.operators import OpOverload, namespace
+from ...torch_internals.operators import namespace
 from ..cells import CELLS, Cell
 from ..composites import Expand, Optional, composed, expanded
-from ..implicit_operators import own
+from ..own import STAND_INS, own
 from ..recurrence import Input, Packed, Padded, Rows, Weights, differentiate_layer, run_layer
-from ..recurrent_operators import STAND_INS, expansion
-from ..registry import Spec, decomposes, lowers
+from ..registry import Spec, lowers
 
 aten = namespace("aten")
 
@@ -90,13 +89,6 @@ def _composite(
     attributes = {**options, "batch_first": batch_first}
     return composed(name, [x, *packed, *hx, *params], kernel, out, attributes)
 
-
-def _expand(original: OpOverload) -> None:
-    decomposes(original)(expansion(original))
-
-
-for _original in STAND_INS:
-    _expand(_original)
 
 # The weights determine the number of layers. In training, dropout has already been expanded.
 _IGNORED = ("num_layers", "dropout", "train")

@@ -1,6 +1,6 @@
 """Sparse tensors by their dense parts: conversion, coalescing, products, softmax, 2:4 sparsity.
 
-Schemas and semantics are in :mod:`..sparse_operators`. Each is a composite. An
+Schemas are in :mod:`..own`, semantics in ``compiler.operators.sparse``. Each is a composite. An
 entry whose index lies past the end is padding: scatter drops it, and gather replaces
 it with zero.
 """
@@ -13,14 +13,13 @@ from typing import Any
 from ... import hlo
 from ...dtypes import COMPLEX, EVERY, FLOATING, INT8, INT64, INTEGRAL, NUMERIC, STANDARD
 from ...hlo import Value
-from .. import sparse_operators
 from ..common import is_empty
 from ..composites import Optional, composed
+from ..own import own
 from ..registry import Spec, lowers
 from .masking import ordinal
 from .scattering import add, assign
 
-own = sparse_operators.own
 Specs = Sequence[Spec]
 
 _INDICES = frozenset({INT64})

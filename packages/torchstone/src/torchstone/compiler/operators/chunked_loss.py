@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ...lowering import decomposes
 from ...torch_internals.operators import overload_of_custom_operator
-from ..registry import decomposes
 
 Tensor = torch.Tensor
 

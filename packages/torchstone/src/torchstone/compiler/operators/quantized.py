@@ -1,4 +1,4 @@
-"""Operators on the integers of quantized tensors: schemas, shape rules, CPU kernels.
+"""Operators on the integers of quantized tensors: shape rules, CPU kernels.
 
 A quantized tensor is represented by its integers (int8, uint8 or int32), with scale
 and zero point as Python numbers: one of each, or one for each index along ``axis``
@@ -9,27 +9,20 @@ the rules that replace PyTorch's calls (``compiler.rules.quantized``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..torch_internals.tensors import make_per_channel_quantized, make_per_tensor_quantized
+from ...torch_internals.tensors import make_per_channel_quantized, make_per_tensor_quantized
+from .declaring import implement
 
 Tensor = torch.Tensor
-own = torch.ops.torchstone
-
-_library = torch.library.Library("torchstone", "FRAGMENT")
 _TYPES = {torch.int8: torch.qint8, torch.uint8: torch.quint8, torch.int32: torch.qint32}
+_implement = partial(implement, no_gradient="as in PyTorch, operators on quantized tensors have none")
 STORAGE = {quantized: integer for integer, quantized in _TYPES.items()}
 """PyTorch's quantized dtype → the dtype of its integers."""
-
-
-def _operator(schema: str, kernel: Callable[..., Any], shapes: Callable[..., Any]) -> None:
-    name = schema.partition("(")[0]
-    _library.define(schema)
-    _library.impl(name, kernel, "CPU")
-    torch.library.register_fake(f"torchstone::{name}", shapes, lib=_library)
 
 
 def _per_tensor(integers: Tensor, scale: float, zero_point: int) -> Tensor:
@@ -56,13 +49,13 @@ def _quantize(
     return torch.quantize_per_channel(self, scales, zeros, axis, _TYPES[dtype]).int_repr()
 
 
-_operator(
-    "quantize(Tensor self, float[] scale, int[] zero_point, int axis, ScalarType dtype) -> Tensor",
+_implement(
+    "quantize",
     _quantize,
     lambda self, scale, zero_point, axis, dtype: torch.empty_like(self, dtype=dtype),
 )
-_operator(
-    "dequantize(Tensor self, float[] scale, int[] zero_point, int axis) -> Tensor",
+_implement(
+    "dequantize",
     lambda *given: _tensor(*given).dequantize(),
     lambda self, scale, zero_point, axis: torch.empty_like(self, dtype=torch.float32),
 )
@@ -159,28 +152,23 @@ def _batch_norm(
     return run(quantized, weight, bias, mean, var, eps, out_scale, out_zero_point).int_repr()
 
 
-_operator(
-    "quantized_linear(Tensor self, float scale, int zero_point, Tensor weight, float[] weight_scale, "
-    "int[] weight_zero_point, Tensor? bias, float out_scale, int out_zero_point, bool relu) -> Tensor",
+_implement(
+    "quantized_linear",
     _linear,
     lambda self, _, __, weight, *rest: self.new_empty((*self.shape[:-1], weight.shape[0])),
 )
-_operator(
-    "quantized_linear_dynamic(Tensor self, Tensor weight, float[] weight_scale, int[] weight_zero_point, "
-    "Tensor? bias, bool relu, bool reduce_range) -> Tensor",
+_implement(
+    "quantized_linear_dynamic",
     _linear_dynamic,
     lambda self, weight, *rest: self.new_empty((*self.shape[:-1], weight.shape[0])),
 )
-_operator(
-    "quantized_conv(Tensor self, float scale, int zero_point, Tensor weight, float[] weight_scale, "
-    "int[] weight_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, "
-    "float out_scale, int out_zero_point, bool relu) -> Tensor",
+_implement(
+    "quantized_conv",
     _conv,
     _conv_shape,
 )
-_operator(
-    "quantized_batch_norm(Tensor self, float scale, int zero_point, Tensor weight, Tensor bias, "
-    "Tensor mean, Tensor var, float eps, float out_scale, int out_zero_point, bool relu) -> Tensor",
+_implement(
+    "quantized_batch_norm",
     _batch_norm,
     lambda self, *rest: torch.empty_like(self),
 )
@@ -205,9 +193,8 @@ def _pairwise(name: str) -> None:
         x, y = _per_tensor(self, scale, zero_point), _per_tensor(other, other_scale, other_zero_point)
         return run(x, y, out_scale, out_zero_point).int_repr()
 
-    _operator(
-        f"quantized_{name}(Tensor self, float scale, int zero_point, Tensor other, float other_scale, "
-        "int other_zero_point, float out_scale, int out_zero_point, bool relu) -> Tensor",
+    _implement(
+        f"quantized_{name}",
         kernel,
         lambda self, _, __, other, *rest: self.new_empty(torch.broadcast_shapes(self.shape, other.shape)),
     )
@@ -215,8 +202,8 @@ def _pairwise(name: str) -> None:
 
 _pairwise("add")
 _pairwise("mul")
-_operator(
-    "quantized_relu(Tensor self, float scale, int zero_point) -> Tensor",
+_implement(
+    "quantized_relu",
     lambda self, scale, zero_point: torch.relu(_per_tensor(self, scale, zero_point)).int_repr(),
     lambda self, scale, zero_point: torch.empty_like(self),
 )

@@ -17,26 +17,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..torch_internals.dispatch import any_requires_grad, below_autograd
-from ..torch_internals.operators import OpOverload, namespace, overload_name, schema_of
-from ..torch_internals.tensors import check
-from .cells import CELLS, lstm_exposed
-
-aten = namespace("aten")
+from ...lowering.cells import CELLS, lstm_exposed
+from ...lowering.own import STAND_INS, library
+from ...torch_internals.dispatch import any_requires_grad, below_autograd
+from ...torch_internals.operators import OpOverload, overload_name, schema_of
+from ...torch_internals.tensors import check
+from .declaring import COMPOSITE, declare, differentiate, implement
 
 Tensor = torch.Tensor
 Tensors = list[torch.Tensor]
-
-_library = torch.library.Library("torchstone", "FRAGMENT")
-
-_LAYER = (
-    "rnn_layer(Tensor gates, Tensor[] hx, Tensor weight, Tensor? bias, Tensor? projection,"
-    " Tensor? batch_sizes, str mode, bool reverse) -> Tensor[]"
-)
-_LAYER_BACKWARD = (
-    "rnn_layer_backward(Tensor grad_output, Tensor[] grad_last, Tensor[] saved, Tensor weight,"
-    " Tensor? projection, Tensor? batch_sizes, str mode, bool reverse) -> Tensor[]"
-)
 
 
 class _TensorMaths:
@@ -206,13 +195,14 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
     return *found, of_projection[0] if of_projection else None, None, None, None
 
 
-_library.define(_LAYER)
-_library.impl("rnn_layer", _layer_kernel, "CPU")
-torch.library.register_fake("torchstone::rnn_layer", _layer_shapes, lib=_library)
-torch.library.register_autograd("torchstone::rnn_layer", _differentiate, setup_context=_save, lib=_library)
-_library.define(_LAYER_BACKWARD)
-_library.impl("rnn_layer_backward", _backward_kernel, "CPU")
-torch.library.register_fake("torchstone::rnn_layer_backward", _backward_shapes, lib=_library)
+implement("rnn_layer", _layer_kernel, _layer_shapes)
+differentiate("rnn_layer", _differentiate, _save, through="rnn_layer_backward")
+implement(
+    "rnn_layer_backward",
+    _backward_kernel,
+    _backward_shapes,
+    no_gradient="a compiled function is differentiated once",
+)
 
 
 # Whole networks --------------------------------------------------------------
@@ -300,36 +290,26 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     return shapes
 
 
-def _stand_in(original: OpOverload) -> OpOverload:
-    name = schema_of(original).name.removeprefix("aten::")
-    own = f"{name}_packed" if overload_name(original) == "data" else name
-    layered = _layered(original)
+def _stand_in(original: OpOverload, own: OpOverload) -> None:
+    """Trace a network as Torchstone's operator, or as layers if there is dropout between them."""
+    name, layered = schema_of(own).name.partition("::")[2], _layered(original)
+    padded = overload_name(original) == "input"
 
     def differentiable(*arguments: Any) -> Any:
         if torch.is_grad_enabled() and any_requires_grad(*arguments):
             return layered(*arguments)
         with below_autograd():
-            return overload(*arguments)
-
-    _library.define(str(schema_of(original)).replace(f"aten::{name}.{overload_name(original)}", own))
-    _library.impl(own, lambda *arguments: original(*arguments), "CPU")
-    _library.impl(own, differentiable, "Autograd")
-    torch.library.register_fake(f"torchstone::{own}", _shapes(original), lib=_library)
-    overload: OpOverload = getattr(torch.ops.torchstone, own).default
-    return overload
-
-
-_ORIGINALS = [getattr(getattr(aten, mode), overload) for mode in CELLS for overload in ("input", "data")]
-STAND_INS = {one: _stand_in(one) for one in _ORIGINALS if isinstance(one, OpOverload)}
-"""Maps ATen's overloads to Torchstone's."""
-
-
-def expansion(original: OpOverload) -> Callable[..., Any]:
-    """``original`` in Torchstone's operators: its stand-in, or layers with dropout between them."""
-    own, layered = STAND_INS[original], _layered(original)
+            return own(*arguments)
 
     def expanded(*arguments: Any) -> Any:
-        layers, dropout, train = arguments[4:7] if overload_name(original) == "input" else arguments[5:8]
+        layers, dropout, train = arguments[4:7] if padded else arguments[5:8]
         return (layered if layers > 1 and dropout and train else own)(*arguments)
 
-    return expanded
+    implement(name, lambda *arguments: original(*arguments), _shapes(original))
+    library.impl(name, differentiable, "Autograd")
+    declare(own, derivative="its own, through rnn_layer_backward")
+    declare(original, stand_in={COMPOSITE: expanded}, decomposition=expanded)
+
+
+for _original, _own in STAND_INS.items():
+    _stand_in(_original, _own)

@@ -1,4 +1,4 @@
-"""Operators on the dense parts of sparse tensors: schemas, shape rules, CPU kernels, derivatives.
+"""Operators on the dense parts of sparse tensors: shape rules, CPU kernels, derivatives.
 
 A sparse tensor is int64 ``indices`` ``[sparse dims, n]`` and ``values`` ``[n, …]``.
 The number of entries n is part of the shape. Padding entries have an index one past
@@ -11,27 +11,15 @@ Most CPU kernels call PyTorch's own sparse operators. Not here: the lowerings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ...lowering.own import own
+from .declaring import differentiate, implement
+
 Tensor = torch.Tensor
-own = torch.ops.torchstone
-
-_library = torch.library.Library("torchstone", "FRAGMENT")
-
-
-def _operator(schema: str, kernel: Callable[..., Any], shapes: Callable[..., Any]) -> None:
-    name = schema.partition("(")[0]
-    _library.define(schema)
-    _library.impl(name, kernel, "CPU")
-    torch.library.register_fake(f"torchstone::{name}", shapes, lib=_library)
-
-
-def _derivative(name: str, backward: Callable[..., Any], keep: Callable[..., Any]) -> None:
-    """``backward(ctx, *gradients)``; ``keep(ctx, inputs, output)`` stores what it needs."""
-    torch.library.register_autograd(f"torchstone::{name}", backward, setup_context=keep, lib=_library)
 
 
 def _there(indices: Tensor, size: Sequence[int]) -> Tensor:
@@ -77,18 +65,18 @@ def _take(self: Tensor, indices: Tensor) -> Tensor:
     return torch.where(there.reshape(-1, *[1] * (found.ndim - 1)), found, 0)
 
 
-_operator(
-    "to_sparse_coo(Tensor self, int sparse_dim, int bound) -> (Tensor, Tensor, Tensor)",
+implement(
+    "to_sparse_coo",
     _to_coo,
     _to_coo_shapes,
 )
-_operator(
-    "sparse_to_dense(Tensor indices, Tensor values, int[] size) -> Tensor",
+implement(
+    "sparse_to_dense",
     _to_dense,
     lambda indices, values, size: values.new_empty((*size, *values.shape[1:])),
 )
-_operator(
-    "sparse_take(Tensor self, Tensor indices) -> Tensor",
+implement(
+    "sparse_take",
     _take,
     lambda self, indices: self.new_empty((indices.shape[1], *self.shape[indices.shape[0] :])),
 )
@@ -99,15 +87,17 @@ def _keep_coo(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.size = inputs[0].shape[: inputs[1]]
 
 
-_derivative(
+differentiate(
     "to_sparse_coo",
     lambda ctx, _, grad, __: (own.sparse_to_dense(ctx.saved_tensors[0], grad, ctx.size), None, None),
     _keep_coo,
+    through="sparse_to_dense",
 )
-_derivative(
+differentiate(
     "sparse_to_dense",
     lambda ctx, grad: (None, own.sparse_take(grad, ctx.saved_tensors[0]), None),
     lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    through="sparse_take",
 )
 
 
@@ -116,10 +106,11 @@ def _keep_take(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.size = inputs[0].shape[: inputs[1].shape[0]]
 
 
-_derivative(
+differentiate(
     "sparse_take",
     lambda ctx, grad: (own.sparse_to_dense(ctx.saved_tensors[0], grad, ctx.size), None),
     _keep_take,
+    through="sparse_to_dense",
 )
 
 
@@ -158,18 +149,25 @@ def _spread(ctx: Any, _: Any, grad: Tensor, *__: Any) -> Tensor:
     return grad.index_select(0, ctx.saved_tensors[0])
 
 
-_operator(
-    "sparse_coalesce(Tensor indices, Tensor values, int[] size) -> (Tensor, Tensor, Tensor, Tensor)",
+implement(
+    "sparse_coalesce",
     _coalesce,
     lambda indices, values, size: _sum_shapes(indices, values, size, []),
 )
-_operator(
-    "sparse_sum(Tensor indices, Tensor values, int[] size, int[] dim) -> (Tensor, Tensor, Tensor, Tensor)",
+implement(
+    "sparse_sum",
     _sum,
     _sum_shapes,
 )
-_derivative("sparse_coalesce", lambda *given: (None, _spread(*given), None), _keep_places)
-_derivative("sparse_sum", lambda *given: (None, _spread(*given), None, None), _keep_places)
+differentiate(
+    "sparse_coalesce", lambda *given: (None, _spread(*given), None), _keep_places, through="index_select"
+)
+differentiate(
+    "sparse_sum",
+    lambda *given: (None, _spread(*given), None, None),
+    _keep_places,
+    through="index_select",
+)
 
 
 # Products -----------------------------------------------------------------------------
@@ -201,25 +199,23 @@ def _sampled_addmm(
     return beta * self + alpha * _sampled(indices, mat1, mat2)
 
 
-_operator(
-    "sparse_mm(Tensor indices, Tensor values, int[] size, Tensor mat2) -> Tensor",
+implement(
+    "sparse_mm",
     _mm,
     lambda indices, values, size, mat2: mat2.new_empty((size[0], mat2.shape[1])),
 )
-_operator(
-    "sparse_sampled_mm(Tensor indices, Tensor mat1, Tensor mat2) -> Tensor",
+implement(
+    "sparse_sampled_mm",
     _sampled,
     lambda indices, mat1, mat2: mat1.new_empty((indices.shape[1],)),
 )
-_operator(
-    "sparse_addmm(Tensor self, Tensor indices, Tensor values, int[] size, Tensor mat2, *, Scalar beta=1, "
-    "Scalar alpha=1) -> Tensor",
+implement(
+    "sparse_addmm",
     _addmm,
     lambda self, indices, values, size, mat2, beta=1, alpha=1: mat2.new_empty((size[0], mat2.shape[1])),
 )
-_operator(
-    "sparse_sampled_addmm(Tensor self, Tensor indices, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
-    "Scalar alpha=1) -> Tensor",
+implement(
+    "sparse_sampled_addmm",
     _sampled_addmm,
     lambda self, indices, mat1, mat2, beta=1, alpha=1: torch.empty_like(self),
 )
@@ -287,12 +283,20 @@ def _sampled_addmm_backward(ctx: Any, grad: Tensor) -> Any:
     return grad * beta, None, *_gradients_of_sampled(indices, mat1, mat2, grad * alpha)
 
 
-_derivative("sparse_mm", _mm_backward, _keep_mm)
-_derivative("sparse_addmm", _addmm_backward, _keep_addmm)
-_derivative(
-    "sparse_sampled_mm", _sampled_backward, lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+differentiate("sparse_mm", _mm_backward, _keep_mm, through="sparse_sampled_mm and sparse_mm")
+differentiate(
+    "sparse_addmm",
+    _addmm_backward,
+    _keep_addmm,
+    through="sparse_sampled_mm and sparse_mm",
 )
-_derivative("sparse_sampled_addmm", _sampled_addmm_backward, _keep_sampled_addmm)
+differentiate(
+    "sparse_sampled_mm",
+    _sampled_backward,
+    lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    through="sparse_mm",
+)
+differentiate("sparse_sampled_addmm", _sampled_addmm_backward, _keep_sampled_addmm, through="sparse_mm")
 
 
 # Softmax over the entries -------------------------------------------------------------
@@ -328,16 +332,16 @@ def _sums_of_groups(terms: Tensor, group: Tensor, groups: int) -> Tensor:
     return terms.new_zeros((groups, *terms.shape[1:])).index_add_(0, group, terms)[group]
 
 
-_operator(
-    "sparse_softmax(Tensor indices, Tensor values, int[] size, int dim, bool log) -> Tensor",
+implement(
+    "sparse_softmax",
     _softmax,
     lambda indices, values, *_: torch.empty_like(values),
 )
-_operator(
-    "sparse_softmax_backward(Tensor grad, Tensor output, Tensor indices, int[] size, int dim, bool log) "
-    "-> Tensor",
+implement(
+    "sparse_softmax_backward",
     _softmax_backward,
     lambda grad, *_: torch.empty_like(grad),
+    no_gradient="a compiled function is differentiated once",
 )
 
 
@@ -350,10 +354,13 @@ def _softmax_gradient(ctx: Any, grad: Tensor) -> Any:
     return None, own.sparse_softmax_backward(grad, *ctx.saved_tensors, *ctx.options), None, None, None
 
 
-_derivative("sparse_softmax", _softmax_gradient, _keep_softmax)
+differentiate("sparse_softmax", _softmax_gradient, _keep_softmax, through="sparse_softmax_backward")
 
 
 # 2:4 sparsity -------------------------------------------------------------------------
+
+
+_NO_PRUNED_GRADIENT = "2:4 sparse weights are for inference"
 
 
 def _to_semi_structured(self: Tensor) -> tuple[Tensor, Tensor]:
@@ -369,16 +376,18 @@ def _from_semi_structured(values: Tensor, places: Tensor) -> Tensor:
     return values.new_zeros((values.shape[0], columns)).scatter_(1, base + places.long(), values)
 
 
-_operator(
-    "to_sparse_semi_structured(Tensor self) -> (Tensor values, Tensor places)",
+implement(
+    "to_sparse_semi_structured",
     _to_semi_structured,
     lambda self: (
         self.new_empty((self.shape[0], self.shape[1] // 2)),
         self.new_empty((self.shape[0], self.shape[1] // 2), dtype=torch.int8),
     ),
+    no_gradient=_NO_PRUNED_GRADIENT,
 )
-_operator(
-    "semi_structured_to_dense(Tensor values, Tensor places) -> Tensor",
+implement(
+    "semi_structured_to_dense",
     _from_semi_structured,
     lambda values, places: values.new_empty((values.shape[0], values.shape[1] * 2)),
+    no_gradient=_NO_PRUNED_GRADIENT,
 )

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from ..torch_internals.dispatch import DispatchKey, call_compiled
-from ..torch_internals.operators import OpOverload, namespace, schema_of
+from ...torch_internals.dispatch import call_compiled
+from ...torch_internals.operators import OpOverload, namespace, schema_of
+from .declaring import AUTOGRAD, declare
 
 aten = namespace("aten")
 
@@ -63,26 +64,23 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return torch.where(held.reshape(shape), value.to(self.dtype), self)
 
 
-_FORMS: dict[OpOverload, Callable[..., Tensor]] = {
-    aten.index_put.default: index_put,
-    aten.index_put_.default: index_put,
-    aten.index_fill.int_Tensor: index_fill,
-    aten.index_fill_.int_Tensor: index_fill,
-}
-
-
-def _kernel(overload: OpOverload, form: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The form as a kernel with a derivative, falling back to PyTorch's own kernel."""
+def _stand_in(overload: OpOverload, form: Callable[..., Tensor]) -> None:
+    """Trace the form, whose derivative PyTorch can trace too; else PyTorch's own kernel."""
 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = form(self, *args, **kwargs)
         if result is not NotImplemented:
             return self.copy_(result) if schema_of(overload).is_mutable else result
-        own: Tensor = call_compiled(overload, DispatchKey.Autograd, self, *args, **kwargs)
+        own: Tensor = call_compiled(overload, AUTOGRAD, self, *args, **kwargs)
         return own
 
-    return kernel
+    declare(overload, stand_in={AUTOGRAD: kernel})
 
 
-KERNELS = {overload: _kernel(overload, form) for overload, form in _FORMS.items()}
-"""For the dispatch key ``Autograd``: kernels that PyTorch traces instead of its own."""
+for _overload, _form in (
+    (aten.index_put.default, index_put),
+    (aten.index_put_.default, index_put),
+    (aten.index_fill.int_Tensor, index_fill),
+    (aten.index_fill_.int_Tensor, index_fill),
+):
+    _stand_in(_overload, _form)

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from ...lowering import decomposes
 from ...torch_internals.operators import namespace
-from ..checks import require
-from ..registry import decomposes
+from ..assertions import require
 
 Tensor = torch.Tensor
 aten = namespace("aten")

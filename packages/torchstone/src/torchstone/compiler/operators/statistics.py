@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from ..dtypes import scalar_type
-from ..torch_internals.dispatch import DispatchKey, call_compiled
-from ..torch_internals.operators import OpOverload, namespace
-from .checks import require
+from ...dtypes import scalar_type
+from ...torch_internals.dispatch import call_compiled
+from ...torch_internals.operators import OpOverload, namespace
+from ..assertions import require
+from .declaring import COMPOSITE, declare
 
 aten = namespace("aten")
 
@@ -104,18 +105,13 @@ def _quantile(overload: OpOverload) -> Callable[..., Tensor]:
     def expansion(self: Tensor, q: Tensor, *rest: Any, **options: Any) -> Tensor:
         if not torch.compiler.is_exporting():
             require_quantiles(q)
-        found: Tensor = call_compiled(
-            overload, DispatchKey.CompositeImplicitAutograd, self, q, *rest, **options
-        )
+        found: Tensor = call_compiled(overload, COMPOSITE, self, q, *rest, **options)
         return found
 
     return expansion
 
 
-EXPANSIONS: dict[OpOverload, Callable[..., Tensor]] = {
-    aten.cov.default: cov,
-    aten.corrcoef.default: corrcoef,
-    aten.quantile.default: _quantile(aten.quantile.default),
-    aten.nanquantile.default: _quantile(aten.nanquantile.default),
-}
-"""Maps ATen's composite operators to their expansions."""
+declare(aten.cov.default, stand_in={COMPOSITE: cov})
+declare(aten.corrcoef.default, stand_in={COMPOSITE: corrcoef})
+for _overload in (aten.quantile.default, aten.nanquantile.default):
+    declare(_overload, stand_in={COMPOSITE: _quantile(_overload)})

@@ -1,32 +1,20 @@
-"""Help for tracing operators: shape rules that PyTorch lacks, and stand-ins for what it would unroll.
+"""``ctc_loss`` and ``linalg_lstsq``: shape rules that PyTorch lacks, and an expansion that it can trace.
 
-:func:`standing_in` makes PyTorch trace recurrent networks as the operators of
-``lowering.recurrent_operators``, covariances without their checks of values, and masked writes
-as ``lowering.masked_updates``. :func:`traced_losses_and_solvers` gives ``_ctc_loss`` a shape
-rule: the width of its second result depends on the values of lengths, and here a shape bounds
-it. It also gives ``ctc_loss`` with Python lengths an expansion that reads no memory, and
-``linalg_lstsq`` a shape rule for matrices of full rank.
+The width of ``_ctc_loss``'s second result depends on the values of lengths; here a shape bounds it.
+Whether ``linalg_lstsq`` returns residuals depends on the rank; here it is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..torch_internals.dispatch import DispatchKey, kernels
-from ..torch_internals.fake import rules
-from ..torch_internals.operators import OpOverload, namespace
-from ..torch_internals.patches import Patch, patched, tracing
-from . import masked_updates, statistics
-from .recurrent_operators import STAND_INS, expansion
+from ...torch_internals.operators import OpOverload, namespace
+from .declaring import AUTOGRAD, COMPOSITE, declare
 
 aten = namespace("aten")
-
-_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 Tensor = torch.Tensor
 
@@ -104,31 +92,9 @@ def _lstsq_shapes(
         )
 
 
-_RULES: dict[OpOverload, Callable[..., Any]] = {
-    aten.linalg_lstsq.default: _lstsq_shapes,
-    aten._ctc_loss.default: _ctc_loss_shapes,
-    aten._ctc_loss.Tensor: _ctc_loss_shapes,
-}
-
-
-@cache
-def _stand_ins() -> dict[OpOverload, dict[Any, Callable[..., Any]]]:
-    """Kernels by operator and dispatch key."""
-    return {
-        **{original: {_COMPOSITE: expansion(original)} for original in STAND_INS},
-        **{original: {_COMPOSITE: function} for original, function in statistics.EXPANSIONS.items()},
-        **{original: {DispatchKey.Autograd: kernel} for original, kernel in masked_updates.KERNELS.items()},
-    }
-
-
-@contextmanager
-def standing_in() -> Iterator[None]:
-    """Make this thread trace stand-ins for operators that PyTorch would unroll or could not trace."""
-    with tracing(), patched(*(kernels(original, found) for original, found in _stand_ins().items())):
-        yield
-
-
-def traced_losses_and_solvers() -> list[Patch]:
-    """The patches with which PyTorch can trace ``ctc_loss`` and ``linalg_lstsq``."""
-    ctc_loss = dict.fromkeys((_COMPOSITE, DispatchKey.Autograd), _ctc_loss_of_lists)
-    return [kernels(aten.ctc_loss.IntList, ctc_loss), *rules(_RULES)]
+declare(aten._ctc_loss.default, aten._ctc_loss.Tensor, shapes=_ctc_loss_shapes)
+declare(aten.linalg_lstsq.default, shapes=_lstsq_shapes)
+declare(
+    aten.ctc_loss.IntList,
+    mended=lambda: dict.fromkeys((COMPOSITE, AUTOGRAD), _ctc_loss_of_lists),
+)

@@ -1,4 +1,4 @@
-"""Functions without an operator in PyTorch, as composite-implicit operators of Torchstone.
+"""Functions without an operator in PyTorch: the expansions of Torchstone's operators for them.
 
 PyTorch traces ``multi_head_attention_forward``, packing and some losses as the operators
 that they call, and it has no ``masked_select`` with a given size. During export, capture
@@ -10,37 +10,17 @@ and AOTAutograd look through it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import torch
 from torch.nn import functional as F
 
-from .checks import require
+from ..assertions import require
+from .declaring import implicit
 
 Tensor = torch.Tensor
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-own = torch.ops.torchstone
-_library = torch.library.Library("torchstone", "FRAGMENT")
 
 
-def _implicit(schema: str) -> Callable[[Function], Function]:
-    def register(function: Function) -> Function:
-        _library.define(schema)
-        _library.impl(schema.partition("(")[0], function, "CompositeImplicitAutograd")
-        return function
-
-    return register
-
-
-@_implicit(
-    "multi_head_attention(Tensor query, Tensor key, Tensor value, Tensor? in_proj_weight,"
-    " Tensor? in_proj_bias, Tensor? q_proj_weight, Tensor? k_proj_weight, Tensor? v_proj_weight,"
-    " Tensor? bias_k, Tensor? bias_v, Tensor out_proj_weight, Tensor? out_proj_bias,"
-    " Tensor? key_padding_mask, Tensor? attn_mask, int num_heads, bool add_zero_attn, bool need_weights,"
-    " bool average_attn_weights, bool is_causal) -> Tensor[]"
-)
+@implicit
 def multi_head_attention(
     query: Tensor,
     key: Tensor,
@@ -91,10 +71,7 @@ def multi_head_attention(
     return [output] if weights is None else [output, weights]
 
 
-@_implicit(
-    "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full, float eps, str reduction)"
-    " -> Tensor"
-)
+@implicit
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool, eps: float, reduction: str
 ) -> Tensor:
@@ -123,9 +100,7 @@ def gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-@_implicit(
-    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight, str reduction) -> Tensor"
-)
+@implicit
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str
 ) -> Tensor:
@@ -133,10 +108,7 @@ def multilabel_soft_margin_loss(
     return F.multilabel_soft_margin_loss(input, target, weight, reduction=reduction)
 
 
-@_implicit(
-    "pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first)"
-    " -> (Tensor data, Tensor batch_sizes)"
-)
+@implicit
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """The rows of all sequences step by step, zeros after the last, and how many reach each step.
 
@@ -151,10 +123,7 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> t
     return room.index_copy(0, rows.flatten(), x.flatten(0, 1))[:-1], sizes
 
 
-@_implicit(
-    "pad_packed_sequence(Tensor data, Tensor batch_sizes, SymInt batch, bool batch_first,"
-    " float padding_value, SymInt total_length) -> (Tensor padded, Tensor lengths)"
-)
+@implicit
 def pad_packed_sequence(
     data: Tensor,
     batch_sizes: Tensor,
@@ -183,7 +152,7 @@ def _rows(sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
     return there, torch.where(there, first[:, None] + member, steps * batch)
 
 
-@_implicit("masked_select(Tensor self, Tensor mask, int size) -> Tensor")
+@implicit
 def masked_select(self: Tensor, mask: Tensor, size: int) -> Tensor:
     """The first ``size`` elements that ``mask`` selects, then zeros; both are broadcast."""
     x, chosen = torch.broadcast_tensors(self, mask)

@@ -1,0 +1,32 @@
+"""Assertions about values that become part of a traced graph, with ``config.check_values``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+
+from ..torch_internals.tensors import assert_async
+
+_ASSERTING: ContextVar[bool] = ContextVar("asserting", default=False)
+
+
+@contextmanager
+def asserting(on: bool) -> Iterator[None]:
+    """Inside, what :func:`require` is told becomes part of the traced graph if ``on``."""
+    token = _ASSERTING.set(on)
+    try:
+        yield
+    finally:
+        _ASSERTING.reset(token)
+
+
+def require(holds: Callable[[], torch.Tensor], says: str) -> None:
+    """Trace an assertion if values are checked: for expansions of operators that look at values.
+
+    Dynamo, which traces capture rules itself, takes none.
+    """
+    if not torch.compiler.is_dynamo_compiling() and _ASSERTING.get():
+        assert_async(holds().all(), says)

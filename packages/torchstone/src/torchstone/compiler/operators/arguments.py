@@ -1,0 +1,141 @@
+"""Arguments that operators refuse in eager PyTorch and take when they are traced.
+
+PyTorch's shape functions check less than its kernels. What they miss is here, operator by operator: each
+check says what PyTorch says, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...dtypes import scalar_type
+from ...torch_internals.operators import namespace
+from .declaring import declare
+
+aten = namespace("aten")
+Arguments = Mapping[str, Any]
+
+_CPP_TYPES = {
+    torch.bool: "bool",
+    torch.uint8: "unsigned char",
+    torch.int8: "signed char",
+    torch.int16: "short int",
+    torch.int32: "int",
+    torch.int64: "long int",
+    torch.float16: "c10::Half",
+    torch.bfloat16: "c10::BFloat16",
+    torch.float32: "float",
+    torch.float64: "double",
+}
+
+
+def _aminmax(given: Arguments) -> str | None:
+    wanted = given["self"].dtype
+    for out in (given.get("min"), given.get("max")):
+        if out is not None and out.dtype != wanted:
+            return (
+                f"Expected out tensor to have dtype {_CPP_TYPES[wanted]},"
+                f" but got {_CPP_TYPES.get(out.dtype, out.dtype)} instead"
+            )
+    return None
+
+
+def _bernoulli(given: Arguments) -> str | None:
+    p = given.get("p")
+    if isinstance(p, (int, float)) and not 0 <= p <= 1:
+        return f"bernoulli_ expects p to be in [0, 1], but got p={p:g}"
+    return None
+
+
+def _boundaries(given: Arguments) -> str | None:
+    rank = given["boundaries"].dim()
+    return None if rank == 1 else f"boundaries tensor must be 1 dimension, but got dim({rank})"
+
+
+def _complex_parts(given: Arguments) -> str | None:
+    first, second = list(given.values())[:2]
+    if first.dtype != second.dtype:
+        return (
+            f"Expected object of scalar type {scalar_type(first.dtype)}"
+            f" but got scalar type {scalar_type(second.dtype)} for second argument"
+        )
+    out = given.get("out")
+    if out is not None and out.dtype != first.dtype.to_complex():
+        return (
+            f"Expected object of scalar type {scalar_type(first.dtype.to_complex())}"
+            f" but got scalar type {scalar_type(out.dtype)} for argument 'out'"
+        )
+    return None
+
+
+def _dropout(given: Arguments) -> str | None:
+    p, train = given["p"], given["train"]
+    if train is False or 0 <= p <= 1:
+        return None
+    return f"dropout probability has to be between 0 and 1, but got {p:g}"
+
+
+def _masked_scatter(given: Arguments) -> str | None:
+    mask = given["mask"].dtype
+    if mask == torch.bool:
+        return None
+    return f"masked_scatter_ only supports boolean masks, but got mask with dtype {scalar_type(mask)}"
+
+
+def _multinomial(given: Arguments) -> str | None:
+    """By aten/src/ATen/native/Distributions.cpp; the number of dimensions is the shape function's matter."""
+    weights, count, out = given["self"], given["num_samples"], given.get("out")
+    if not weights.is_floating_point():
+        name = scalar_type(weights.dtype)
+        return f"multinomial only supports floating-point dtypes for input, got: {name}"
+    if out is not None and out.dtype != torch.int64:
+        return f"multinomial expects Long tensor out, got: {scalar_type(out.dtype)}"
+    if not isinstance(count, int) or not isinstance(weights.shape[-1], int):
+        return None
+    if count <= 0:
+        return "cannot sample n_sample <= 0 samples"
+    if count > weights.shape[-1] and not given["replacement"]:
+        return "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+    return "number of categories cannot exceed 2^24" if weights.shape[-1] > 2**24 else None
+
+
+def _slices(given: Arguments) -> str | None:
+    into, source, dim = given["self"].shape, given["source"].shape, given["dim"]
+    sizes = [list(shape) for shape in (into, source)]
+    for one in sizes:
+        if one:
+            del one[dim]
+    if not all(isinstance(size, int) for one in sizes for size in one) or sizes[0] == sizes[1]:
+        return None
+    return (
+        "source tensor shape must match self tensor shape, excluding the specified dimension."
+        f" Got self.shape = {list(into)} source.shape = {list(source)}"
+    )
+
+
+def _uniform(given: Arguments) -> str | None:
+    low, high = given["from"], given["to"]
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
+        return f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
+    return None
+
+
+declare(aten.aminmax, arguments=_aminmax)
+declare(aten.bernoulli, aten.bernoulli_, arguments=_bernoulli)
+declare(aten.bucketize, arguments=_boundaries)
+declare(aten.complex, aten.polar, arguments=_complex_parts)
+declare(
+    aten.alpha_dropout,
+    aten.dropout,
+    aten.feature_alpha_dropout,
+    aten.feature_dropout,
+    aten.native_dropout,
+    arguments=_dropout,
+)
+declare(aten.index_add, aten.index_add_, aten.index_reduce, aten.index_reduce_, arguments=_slices)
+declare(aten.masked_scatter, aten.masked_scatter_, arguments=_masked_scatter)
+declare(aten.multinomial, arguments=_multinomial)
+declare(aten.uniform, aten.uniform_, arguments=_uniform)

@@ -1,0 +1,67 @@
+"""How the modules beside this one declare what they know of operators: each adds a part to records.
+
+Overloads that this PyTorch lacks are left out everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+
+from ...lowering.own import library, own
+from ...lowering.registry import registry
+from ...torch_internals.dispatch import DispatchKey
+from ...torch_internals.operators import MissingOverload, OpOverloadPacket, Packet
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+COMPOSITE = DispatchKey.CompositeImplicitAutograd
+AUTOGRAD = DispatchKey.Autograd
+
+
+def declare(*operators: Any, **parts: Any) -> None:
+    """Add the same parts to the record of each operator; a packet stands for all of its overloads."""
+    for overload in overloads(*operators):
+        registry.declare(overload, **parts)
+
+
+def overloads(*operators: Any) -> Iterator[Any]:
+    """Each operator that is there, and every overload of a packet."""
+    for operator in operators:
+        if isinstance(operator, (Packet, OpOverloadPacket)):
+            yield from (getattr(operator, name) for name in operator.overloads())
+        elif not isinstance(operator, MissingOverload):
+            yield operator
+
+
+# Torchstone's own operators -----------------------------------------------------------
+
+
+def implement(
+    name: str, kernel: Callable[..., Any], shapes: Callable[..., Any], no_gradient: str | None = None
+) -> None:
+    """Run an own operator in eager PyTorch as ``kernel``, and trace it by its rule for ``shapes``.
+
+    ``no_gradient`` says why it is never differentiated, if it is not.
+    """
+    library.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"torchstone::{name}", shapes, lib=library)
+    if no_gradient is not None:
+        declare(getattr(own, name), derivative=f"none: {no_gradient}")
+
+
+def differentiate(name: str, backward: Callable[..., Any], keep: Callable[..., Any], *, through: str) -> None:
+    """``backward(ctx, *gradients)``; ``keep(ctx, inputs, output)`` stores what it needs.
+
+    ``through`` names the operators that make up the derivative.
+    """
+    torch.library.register_autograd(f"torchstone::{name}", backward, setup_context=keep, lib=library)
+    declare(getattr(own, name), derivative=f"its own, through {through}")
+
+
+def implicit(function: Function) -> Function:
+    """Expand the own operator of that name, which autograd looks through."""
+    library.impl(function.__name__, function, "CompositeImplicitAutograd")
+    return function

@@ -1,0 +1,106 @@
+"""Operators that PyTorch traces wrongly or not at all, and what is traced instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from ...lowering import decomposes
+from ...torch_internals.dispatch import call_compiled, python_kernels
+from ...torch_internals.operators import namespace
+from ...torch_internals.tracing import derivative_in_progress
+from .declaring import AUTOGRAD, COMPOSITE, declare
+
+aten = namespace("aten")
+
+Tensor = torch.Tensor
+
+
+# Gradients of pooling, for users --------------------------------------------------------
+
+# Their lowerings look for a window's maximum inside the window, where autograd finds it. A call that is
+# not part of that derivative may have any indices.
+
+
+@decomposes(aten.max_pool2d_with_indices_backward.default)
+def _scatter_2d(grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    if derivative_in_progress() == "MaxPool2DWithIndicesBackward0":
+        return NotImplemented
+    return torch.ops.aten.adaptive_max_pool2d_backward(grad, x, arguments[-1])
+
+
+@decomposes(aten.max_pool3d_with_indices_backward.default)
+def _scatter_3d(grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    if derivative_in_progress() == "MaxPool3DWithIndicesBackward0":
+        return NotImplemented
+    return torch.ops.aten.adaptive_max_pool3d_backward(grad, x, arguments[-1])
+
+
+# Wrong expansions -----------------------------------------------------------------------
+
+
+def _kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
+    """The compiled derivative in place of an expansion, where PyTorch has one."""
+    if AUTOGRAD not in python_kernels(overload):
+        return {}
+    return {AUTOGRAD: partial(call_compiled, overload, AUTOGRAD)}
+
+
+_MARGIN = aten.multilabel_margin_loss_forward.default
+# PyTorch's counts places behind the first -1 as targets (torch/_decomp/decompositions.py).
+declare(_MARGIN, mended=partial(_kept_whole, _MARGIN))
+
+
+# What writes ----------------------------------------------------------------------------
+
+
+def _writes(overload: Any, expansion: Callable[..., Any]) -> None:
+    """Give an overload that writes an expansion, where it has none."""
+
+    def mended() -> dict[Any, Callable[..., Any]]:
+        return {} if COMPOSITE in python_kernels(overload) else {COMPOSITE: expansion}
+
+    declare(overload, mended=mended)
+
+
+def _written(functional: Any) -> Callable[..., Any]:
+    """``functional`` as an expansion of its ``out=`` form."""
+
+    def expansion(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        return out.copy_(functional(*args, **kwargs))
+
+    return expansion
+
+
+def _polygamma_(self: Tensor, n: int) -> Tensor:
+    return self.copy_(torch.polygamma(n, self))
+
+
+def _batch_norm_out(
+    *args: Any, out: Tensor, save_mean: Tensor, save_invstd: Tensor, **kwargs: Any
+) -> tuple[Tensor, ...]:
+    made = aten._native_batch_norm_legit.default(*args, **kwargs)
+    return tuple(into.copy_(one) for into, one in zip((out, save_mean, save_invstd), made, strict=True))
+
+
+# For tensor subclasses, which traced tensors are, the result goes to a local name and not into ``out``
+# (aten/src/ATen/native/LinearAlgebra.cpp, matrix_rank_impl).
+_RANK = aten.linalg_matrix_rank
+_writes(_RANK.atol_rtol_tensor_out, _written(_RANK.atol_rtol_tensor))
+_writes(_RANK.atol_rtol_float_out, _written(_RANK.atol_rtol_float))
+_writes(_RANK.out, _written(_RANK.default))
+_writes(_RANK.out_tol_tensor, _written(_RANK.tol_tensor))
+# Functionalization hands the results out in the order of arguments: the output as running statistics.
+_writes(aten._native_batch_norm_legit.out, _batch_norm_out)
+# Functionalization knows no polygamma_.
+_writes(aten.polygamma_.default, _polygamma_)
+
+
+# Questions about values -----------------------------------------------------------------
+
+# PyTorch's derivatives ask them while they are traced, and go on with the answer.
+declare(aten.allclose.default, answer=True)  # a loss does not depend on the phases of singular vectors
+declare(aten.equal.default, answer=False)  # the windows of istft vanish nowhere
