@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stratified import stratified
 
 import optest
 from optest.backends.numpy_impl import IMPLEMENTATIONS, compute
@@ -44,11 +45,17 @@ def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> Non
             assert verdict.passed, f"{case.describe()}: {verdict.summary()}"
 
 
-@pytest.mark.parametrize("descriptor", DESCRIPTORS[::3], ids=lambda one: one.name)
+SOME = stratified(DESCRIPTORS, 3, name=lambda one: one.name, stratum=lambda one: one.category)
+
+
+@pytest.mark.parametrize("descriptor", SOME, ids=lambda one: one.name)
 def test_both_agree_on_simple_values(descriptor: OperatorDescriptor) -> None:
     """Hypothesis' inputs: many equal, tiny, huge or special values."""
     generator = HypothesisGenerator()
-    for case in list(cases(descriptor))[::11]:
+    some = stratified(
+        list(cases(descriptor)), 11, name=lambda case: case.id, stratum=lambda case: case.dtypes
+    )
+    for case in some:
         inputs, _ = generator.generate(case, np.random.default_rng(int(case.id, 16)))
         wide = reference_outputs(case, inputs)
         found = compute(case.op, inputs, case.attributes, case.output_dtypes)
