@@ -1,10 +1,10 @@
 """Scaffolds a built-in operator of optest: ``make new-builtin NAME=softclip CATEGORY=activation``.
 
 It needs two implementations that share no code, and a point worked out by hand. The scaffold writes the
-descriptor (``operators/builtin``), the reference (``operators/references``, and its line in
-``reference_impls``), the NumPy implementation (``backends/numpy_impl``) and the point
-(``tests/operators/spot_values``). What the operator computes is left to you, in the last three; until that is
-written its tests fail and say so.
+descriptor (``operators/builtin``), the reference (``operators/references``), the NumPy implementation
+(``backends/numpy_impl``) and the point (``tests/operators/spot_values``): four files, since each checks the
+others. What the operator computes is left to you, in the last three; until that is written its tests fail
+and say so.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ def scaffold(name: str, category: str, inputs: int, torch: str, root: Path = ROO
     written = [
         source / "operators" / "builtin" / f"{category}.py",
         references,
-        source / "operators" / "reference_impls.py",
         source / "backends" / "numpy_impl" / nearest(names, own),
         nearest(names, points),
     ]
@@ -122,9 +121,8 @@ def scaffold(name: str, category: str, inputs: int, torch: str, root: Path = ROO
         _REFERENCE.format(name=name, parameters=parameters),
         ["from .wide import Array, reference"],
     )
-    insert(written[2], "", [f"from .references.{category} import {name}_reference"])
-    insert(written[3], _IMPLEMENTATION.format(name=name, parameters=parameters))
-    insert(written[4], _POINT.format(name=name, inputs=", ".join(["[0.5, 1.0]"] * inputs)))
+    insert(written[2], _IMPLEMENTATION.format(name=name, parameters=parameters))
+    insert(written[3], _POINT.format(name=name, inputs=", ".join(["[0.5, 1.0]"] * inputs)))
     tidy(written)
     return written
 
