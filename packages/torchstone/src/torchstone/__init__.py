@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .compiler import bounds, capture_rule, graph_pass
     from .lowering import lowers
     from .redirect import redirected
+    from .training import compile_step
 
 __all__ = [
     "Program",
@@ -29,6 +30,7 @@ __all__ = [
     "bounds",
     "capture_rule",
     "checkpoint",
+    "compile_step",
     "config",
     "errors",
     "explain",
@@ -44,6 +46,7 @@ _LAZY = {
     "Program": "api",
     "bounds": "compiler",
     "capture_rule": "compiler",
+    "compile_step": "training",
     "explain": "api",
     "export": "api",
     "graph_pass": "compiler",

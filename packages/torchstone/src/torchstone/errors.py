@@ -76,6 +76,10 @@ class CaptureError(TorchstoneError):
     """``torch.export`` could not turn the model into a graph."""
 
 
+class TrainingError(TorchstoneError):
+    """A training step that ``compile_step`` was given, or a call of it, is not in order."""
+
+
 class LoweringBug(TorchstoneError):
     """A lowering produced something else than PyTorch's own metadata says.
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from stratified import stratified
 from torch.utils._pytree import tree_leaves
 
 from operator_samples import Sample, load_samples
-from stratified import stratified
 from torchstone.compiler import records
 from torchstone.compiler.argument_checks import check_arguments
 from torchstone.compiler.operators import registry

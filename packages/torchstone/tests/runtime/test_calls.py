@@ -9,11 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+import torch
 
 from torchstone import dtypes, runtime
 from torchstone.dtypes import DType
 from torchstone.errors import BufferDeleted, EngineError, InputMismatch, UnsupportedDtype
-from torchstone.runtime import Buffer, CompileOptions, get_engine
+from torchstone.runtime import Buffer, CompileOptions, get_engine, residents, stats
 
 ADD = """
 func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -277,3 +278,44 @@ def test_calls_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+STATE = """
+module {
+  func.func @main(%a: tensor<3xf32>, %b: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
+    %0 = stablehlo.constant dense<2.0> : tensor<f32>
+    %1 = stablehlo.add %a, %b : tensor<3xf32>
+    return %0, %1 : tensor<f32>, tensor<3xf32>
+  }
+}
+"""
+
+
+def test_updated_argument_keeps_its_memory() -> None:
+    """Also for a source that PJRT would alias: the memory must be XLA's own."""
+    engine = get_engine("pjrt")
+    program = engine.compile(STATE, options=CompileOptions(updates=((0, 1),)))
+    call = program.resident_call(1, ((0, 1),))
+    for start in range(4):
+        source = torch.ones(3 + 16 * start)[16 * start :]
+        resident, shown = residents.reside(engine.device, source)
+        view, before = shown[1:], stats().copies_in
+        for round_ in (2, 3, 4):
+            call([resident], [torch.ones(3)])
+            assert shown.data_ptr() == resident.address
+            torch.testing.assert_close(view, torch.full((2,), float(round_)))
+        assert torch.equal(source, torch.ones(3))
+        assert stats().copies_in == before
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ((0, 0), r"result 0 into the memory of argument 0: it is float32\[\], the argument float32\[3\]"),
+        ((2, 1), "result 1 into the memory of argument 2: no such pair"),
+        ((0, 2), "result 2 into the memory of argument 0: no such pair"),
+    ],
+)
+def test_update_of_another_type_is_refused(pair: tuple[int, int], message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        get_engine("pjrt").compile(STATE, options=CompileOptions(updates=(pair,)))

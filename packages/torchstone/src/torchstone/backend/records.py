@@ -16,7 +16,7 @@ from ..torch_internals.operators import OpOverload
 class GraphRecord:
     """One graph that AOTAutograd handed over.
 
-    ``kind`` is forward, backward or inference; ``native`` counts the calls of
+    ``kind`` is forward, backward, inference or step; ``native`` counts the calls of
     each overload that were compiled; ``fallbacks`` lists what runs in eager;
     ``seconds`` has what each pass took, all parts and specializations together.
     """

@@ -163,11 +163,12 @@ def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str
     return result
 
 
-def donate_arguments(function: Any, indices: Iterable[int]) -> None:
-    """Mark arguments of ``function`` as donated to the execution."""
-    attributes = [dict_items(entry) for entry in function.arg_attrs]
-    for index in indices:
-        attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True)
+def donate_arguments(function: Any, indices: Iterable[int], updates: Mapping[int, int]) -> None:
+    """Mark arguments as donated, and those of ``updates`` (argument → result) as memory of a result."""
+    int32 = ir.IntegerType.get_signless(32)
+    marks = {index: {"jax.buffer_donor": ir.BoolAttr.get(True)} for index in indices}
+    marks |= {index: {"tf.aliasing_output": ir.IntegerAttr.get(int32, to)} for index, to in updates.items()}
+    attributes = [dict_items(entry) | marks.get(i, {}) for i, entry in enumerate(function.arg_attrs)]
     function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in attributes])
 
 
@@ -243,8 +244,7 @@ def refine_shapes(module: bytes) -> bytes:
 
 
 def dict_items(attribute: Any) -> dict[str, Any]:
-    entries: Any = ir.DictAttr(attribute)
-    return {entry.name: entry.attr for entry in entries}
+    return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
 
 
 def compile_program(client: Any, module: bytes, device: Any, xla: Mapping[str, Any]) -> Any:

@@ -26,17 +26,26 @@ class CompileOptions:
     over the engine's defaults; an unknown one is an :class:`EngineError`.
     ``donate``: positions of arguments whose memory the execution may reuse; the
     buffer passed there is deleted by the call. Imported memory is copied instead.
+    ``updates``: pairs of an argument and a result of the same type; the argument is
+    donated, and the result is written into its memory.
     """
 
     xla: Mapping[str, XlaValue] = field(default_factory=dict)
     donate: tuple[int, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "xla", MappingProxyType(dict(sorted(self.xla.items()))))
         object.__setattr__(self, "donate", tuple(sorted(set(self.donate))))
+        object.__setattr__(self, "updates", tuple(sorted(set(self.updates))))
 
     def __hash__(self) -> int:
-        return hash((tuple(self.xla.items()), self.donate))
+        return hash((tuple(self.xla.items()), self.donate, self.updates))
+
+    @property
+    def consumed(self) -> frozenset[int]:
+        """The arguments whose buffers the call deletes."""
+        return frozenset(self.donate) | {argument for argument, _ in self.updates}
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from .counters import counters
 if TYPE_CHECKING:
     import torch
 
+    from .residents import ResidentCall
     from .torch_bridge import TorchCall
 
 Run = Callable[[list[Any]], list[Any]]
@@ -82,6 +83,12 @@ class LoadedProgram:
         return TorchCall(
             self.run_arrays, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded
         )
+
+    def resident_call(self, residents: int, updates: Sequence[tuple[int, int]]) -> ResidentCall:
+        """A function over memory of the engine's, the first ``residents`` arguments, and torch tensors."""
+        from .residents import ResidentCall
+
+        return ResidentCall(self.run_arrays, self.inputs, self.outputs, self.device, residents, updates)
 
     def run_arrays(self, arrays: list[Any]) -> list[Any]:
         """Run on the device's own arrays, unchecked: the caller knows that they are what ``inputs`` says."""

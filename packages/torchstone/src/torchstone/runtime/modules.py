@@ -5,7 +5,7 @@ Nothing here builds operations (see :mod:`torchstone.hlo`) or runs a program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,11 +28,14 @@ def as_bytes(module: bytes | str) -> bytes:
     return module.encode() if isinstance(module, str) else module
 
 
-def read(module: bytes | str, *, donate: Iterable[int] = ()) -> Module:
+def read(
+    module: bytes | str, *, donate: Iterable[int] = (), updates: Iterable[tuple[int, int]] = ()
+) -> Module:
     """Parse a portable artifact, MLIR bytecode or MLIR text.
 
-    ``donate`` marks arguments as donated. Raises :class:`EngineError` where the
-    bytes are not a module, ``@main`` is missing, or a dimension is dynamic.
+    ``donate`` marks arguments as donated, ``updates`` those in whose memory a result
+    is written. Raises :class:`EngineError` where the bytes are not a module, ``@main``
+    is missing, or a dimension is dynamic.
     """
     context = _jaxlib.make_context()
     with context:
@@ -40,14 +43,27 @@ def read(module: bytes | str, *, donate: Iterable[int] = ()) -> Module:
         function = _jaxlib.main_function(parsed)
         inputs = _specs("argument", _jaxlib.tensor_types(function.type.inputs))
         outputs = _specs("result", _jaxlib.tensor_types(function.type.results))
-        positions = sorted(set(donate))
-        if positions:
-            if positions[0] < 0 or positions[-1] >= len(inputs):
-                raise EngineError(
-                    f"cannot donate arguments {positions} of a program with {len(inputs)} argument(s)"
-                )
-            _jaxlib.donate_arguments(function, positions)
+        positions, pairs = sorted(set(donate)), dict(updates)
+        if positions and (positions[0] < 0 or positions[-1] >= len(inputs)):
+            raise EngineError(
+                f"cannot donate arguments {positions} of a program with {len(inputs)} argument(s)"
+            )
+        _check_updates(pairs, inputs, outputs)
+        if positions or pairs:
+            _jaxlib.donate_arguments(function, positions, pairs)
         return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)
+
+
+def _check_updates(
+    pairs: Mapping[int, int], inputs: Sequence[BufferSpec], outputs: Sequence[BufferSpec]
+) -> None:
+    for argument, result in pairs.items():
+        known = 0 <= argument < len(inputs) and 0 <= result < len(outputs)
+        if not known or inputs[argument] != outputs[result]:
+            raise EngineError(
+                f"cannot write result {result} into the memory of argument {argument}: "
+                + (f"it is {outputs[result]}, the argument {inputs[argument]}" if known else "no such pair")
+            )
 
 
 def for_interpreter(module: Module) -> tuple[bytes, frozenset[str]]:

@@ -86,7 +86,7 @@ class PjrtEngine:
             modules.named(compiled.inputs, input_names),
             compiled.outputs,
             self.device,
-            donated=options.donate,
+            donated=options.consumed,
             long=self.device.shares_host_memory and host.is_long(_jaxlib.cost(compiled.handle)),
         )
 
@@ -106,7 +106,7 @@ class PjrtEngine:
             if found is not None:
                 counters.happened("disk_hits")
                 return found
-        module = modules.read(program, donate=options.donate)
+        module = modules.read(program, donate=options.donate, updates=options.updates)
         bytecode = module.bytecode
         if self.device.shares_host_memory:
             bytecode = channels_last.assign(bytecode)
@@ -140,6 +140,7 @@ class PjrtEngine:
             "layouts": channels_last.VERSION,
             "xla": dict(options.xla),
             "donate": options.donate,
+            "updates": options.updates,
             "device": self.device.name,
             "machine": _jaxlib.machine(self._client, self.device.handle),
             "versions": _jaxlib.versions(),

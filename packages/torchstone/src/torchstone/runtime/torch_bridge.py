@@ -56,7 +56,7 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
     try:
         plain = _plain(tensor)
         if not device.shares_host_memory:
-            return copy_to_device(device, _numpy_view(plain, dtype), "host to device")
+            return copy_to_device(device, numpy_view(plain, dtype), "host to device")
         if not plain.is_contiguous():
             counters.copied("in", "strided", plain.nbytes)
             plain = plain.contiguous()
@@ -90,6 +90,11 @@ def to_torch(buffer: Buffer) -> torch.Tensor:
     )
 
 
+def owned(array: Any) -> torch.Tensor:
+    """An array on a device that shares the host's memory, as a torch tensor that owns it."""
+    return _from_dlpack(_export_dlpack(array))
+
+
 class TorchCall:
     """A program called with a list of torch tensors, giving torch CPU tensors.
 
@@ -121,7 +126,7 @@ class TorchCall:
         self._run = run
         consumed = frozenset(donated)
         self._arguments = [
-            _Argument(spec, position, device, consumed=position in consumed)
+            Argument(spec, position, device, consumed=position in consumed)
             for position, spec in enumerate(inputs)
         ]
         self._outputs = tuple(outputs)
@@ -216,7 +221,7 @@ class _Known:
     storages: list[Any]
 
 
-class _Argument:
+class Argument:
     """One input of a :class:`TorchCall`: checks a tensor and imports it.
 
     ``consumed``: the execution takes the imported form over (donation), so none is used twice.
@@ -332,7 +337,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return plain
 
 
-def _numpy_view(tensor: torch.Tensor, dtype: DType) -> numpy.ndarray[Any, Any]:
+def numpy_view(tensor: torch.Tensor, dtype: DType) -> numpy.ndarray[Any, Any]:
     """The memory of a CPU tensor as NumPy array, also for dtypes that NumPy lacks."""
     flat = tensor.contiguous().reshape(-1)
     if not flat.numel():

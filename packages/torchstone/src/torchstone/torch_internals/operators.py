@@ -18,6 +18,7 @@ __all__ = [
     "namespace",
     "overload_name",
     "overload_of_custom_operator",
+    "overloads_of",
     "schema_of",
     "schemas_named",
 ]
@@ -33,6 +34,13 @@ def schema_of(operator: Any) -> Any:
 def overload_name(overload: OpOverload) -> str:
     """``Tensor`` for ``aten.add.Tensor``."""
     return overload._overloadname
+
+
+def overloads_of(name: str) -> list[OpOverload]:
+    """Every overload of an operator that is named as in schemas: ``aten::add``."""
+    space, operator = name.split("::")
+    packet = getattr(getattr(torch.ops, space), operator, None)
+    return [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
 
 
 def overload_of_custom_operator(function: Any) -> OpOverload:

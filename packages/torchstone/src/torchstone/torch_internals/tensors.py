@@ -21,6 +21,7 @@ __all__ = [
     "is_zero_tensor",
     "make_per_channel_quantized",
     "make_per_tensor_quantized",
+    "members",
     "module_versions",
     "neg_view",
     "overlaps",
@@ -79,6 +80,11 @@ def overlaps(tensor: torch.Tensor) -> bool:
 def storage_identity(storage: torch.UntypedStorage) -> int:
     """The same number for the same memory."""
     return storage._cdata
+
+
+def members(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The dicts in which ``module`` keeps its parameters and its buffers."""
+    return module._parameters, module._buffers
 
 
 def submodules(module: torch.nn.Module) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""Memory of an engine that torch tensors show, and calls that update it in place.
+
+A program that updates state (:class:`~.engine.CompileOptions`, ``updates``) reuses an argument's memory
+only if XLA owns it. So the memory of such state is XLA's, and torch looks at it by its address. Each
+execution deletes the arrays that it took and gives others at the same addresses: whoever holds a tensor
+over such memory sees every update, and nothing is copied.
+
+Only for devices that share the host's memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from .. import dtypes
+from ..errors import EngineError
+from . import _jaxlib
+from .buffers import ALIGNMENT, BufferSpec, Device, check_count
+from .torch_bridge import Argument, numpy_view
+
+_pointer = _jaxlib.pointer
+
+
+class Resident:
+    """The array that lies at an address now. The tensor that shows the address keeps this object alive."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "address", "array")
+
+    def __init__(self, array: Any, size: int) -> None:
+        self.array = array
+        self.address = _pointer(array) if size else 0
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (self.address, False),
+            "version": 3,
+        }
+
+
+def reside(device: Device, tensor: torch.Tensor) -> tuple[Resident, torch.Tensor]:
+    """The values of a contiguous ``tensor`` in memory of the engine's, and a tensor over that memory."""
+    dtype = dtypes.from_torch(tensor.dtype)
+    array = _jaxlib.put(_unaligned(numpy_view(tensor.detach(), dtype)), device.handle)
+    return shown(array, BufferSpec(tuple(tensor.shape), dtype))
+
+
+def shown(array: Any, spec: BufferSpec) -> tuple[Resident, torch.Tensor]:
+    """An array that XLA owns, and a tensor over its memory."""
+    size = math.prod(spec.shape) * spec.dtype.itemsize
+    resident = Resident(array, size)
+    if not size:
+        return resident, torch.empty(spec.shape, dtype=spec.dtype.torch)
+    memory = torch.from_numpy(numpy.asarray(resident))
+    return resident, memory.view(spec.dtype.torch).view(spec.shape)
+
+
+def _unaligned(values: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """A copy of ``values`` at an address that PJRT cannot alias, so that the array is XLA's own."""
+    room = numpy.empty(values.nbytes + ALIGNMENT, numpy.uint8)
+    half = ALIGNMENT // 2  # enough for every dtype
+    first = (half - room.ctypes.data) % ALIGNMENT
+    copy = room[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+class ResidentCall:
+    """A program whose first arguments are residents and the others torch tensors.
+
+    ``updates`` maps residents by position to the results that take their place. The other results
+    come back as arrays, in their order: :func:`~.torch_bridge.owned` and :func:`shown` make tensors of them.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Any]], list[Any]],
+        inputs: Sequence[BufferSpec],
+        outputs: Sequence[BufferSpec],
+        device: Device,
+        residents: int,
+        updates: Sequence[tuple[int, int]],
+    ) -> None:
+        self._run = run
+        self._residents = residents
+        self._updates = list(updates)
+        self._arguments = [
+            Argument(spec, position, device, consumed=False)
+            for position, spec in enumerate(inputs)
+            if position >= residents
+        ]
+        updated = {result for _, result in updates}
+        self._fresh = [position for position in range(len(outputs)) if position not in updated]
+        self.outputs = tuple(outputs)
+
+    def __call__(self, residents: Sequence[Resident], tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Run once; returns the arrays of the results that update nothing."""
+        check_count(len(residents) + len(tensors), self._residents + len(self._arguments))
+        arrays = [resident.array for resident in residents]
+        for argument, tensor in zip(self._arguments, tensors, strict=True):
+            plain = argument.is_plain(tensor)
+            arrays.append(argument.alias(tensor) if plain else argument.convert(tensor).array)
+        results = self._run(arrays)
+        moved = False
+        for position, result in self._updates:
+            resident, array = residents[position], results[result]
+            moved |= bool(resident.address) and _pointer(array) != resident.address
+            resident.array = array
+        if moved:
+            raise EngineError(
+                "the engine gave updated state other memory, so tensors over it are not valid any more",
+                hint="report this with the version of jaxlib; load a checkpoint before you go on",
+            )
+        return [results[position] for position in self._fresh]

@@ -1,0 +1,272 @@
+"""Python numbers that are arguments of a program: learning rates, momenta, step counters.
+
+While a step is traced, each number of an optimizer is a :class:`Number`. Code that computes with it
+computes in the program, in double precision as Python would. Code that looks at its value
+(``if momentum != 0``) sees the value of this call, and what it saw is kept in the program's
+:class:`Guards`: where a later call would see something else, another program is made.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import CaptureError
+from ..torch_internals.dispatch import without_function_modes, without_modes
+
+
+class Expression:
+    """How a value follows from what is known before a step runs.
+
+    ``value`` is that of the call that is traced. A leaf has no function: its only argument is its
+    place in what :meth:`of` is given.
+    """
+
+    __slots__ = ("arguments", "function", "value")
+
+    def __init__(self, function: Callable[..., Any] | None, arguments: Sequence[Any], value: Any) -> None:
+        self.function, self.arguments, self.value = function, tuple(arguments), value
+
+    def of(self, leaves: Mapping[Any, Any], memo: dict[int, Any]) -> Any:
+        """The value that follows from ``leaves``; ``memo`` has what was computed from them already."""
+        if self.function is None:
+            return leaves[self.arguments[0]]
+        if id(self) not in memo:
+            memo[id(self)] = self.function(
+                *(one.of(leaves, memo) if isinstance(one, Expression) else one for one in self.arguments)
+            )
+        return memo[id(self)]
+
+
+class Guards:
+    """What the code of a step saw of numbers while it was traced: expressions and their values."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Expression] = {}
+        self._seen: dict[int, Expression] = {}
+
+    def leaf(self, place: Any, value: Any) -> Expression:
+        return self._made.setdefault((None, place), Expression(None, (place,), value))
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Expression | None:
+        """``function`` of expressions and constants; None if one of ``arguments`` is None: unknown."""
+        if any(argument is None for argument in arguments):
+            return None
+        key = (function, *map(_identity, arguments))
+        if key not in self._made:
+            values = [one.value if isinstance(one, Expression) else one for one in arguments]
+            with without_modes(), without_function_modes(), torch.no_grad():
+                self._made[key] = Expression(function, arguments, function(*values))
+        return self._made[key]
+
+    def see(self, expression: Expression | None) -> Any:
+        """The value of ``expression``, on which the program depends from now on."""
+        if expression is None:
+            raise CaptureError(
+                "code of the step looks at the value of a tensor while the step is traced",
+                hint="compute with tensors: torch.where in place of if, torch.maximum in place of max",
+            )
+        self._seen[id(expression)] = expression
+        return expression.value
+
+    def hold(self, leaves: Mapping[Any, Any]) -> bool:
+        """Whether the code would see the same with other ``leaves``."""
+        memo: dict[int, Any] = {}
+        return all(_same(one.of(leaves, memo), one.value) for one in self._seen.values())
+
+
+def _identity(argument: Any) -> Any:
+    """What tells one argument of an expression from another: 0.0 and -0.0, 1 and True are not the same."""
+    plain = isinstance(argument, (bool, int, float))
+    return (type(argument), repr(argument)) if plain else id(argument)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (one != one and other != other)
+
+
+class Node:
+    """What PyTorch's own code asks a symbolic number for."""
+
+    def __init__(self, tensor: torch.Tensor, expression: Expression | None, guards: Guards) -> None:
+        self.tensor = tensor
+        self.expression = expression
+        self.guards = guards
+
+    def guard_float(self, file: str, line: int) -> float:
+        return float(self.guards.see(self.expression))
+
+    def is_float(self) -> bool:
+        return True
+
+    def is_int(self) -> bool:
+        return False
+
+    is_bool = is_constant = is_nested_int = is_int
+    is_symbolic = has_hint = is_float
+
+    def maybe_as_float(self) -> None:
+        return None
+
+    maybe_as_int = maybe_as_bool = maybe_as_float
+
+    def __str__(self) -> str:
+        return "number" if self.expression is None else str(self.expression.value)
+
+    def __getattr__(self, name: str) -> Any:  # PyTorch's ways to print a symbolic number
+        if name in ("_graph_repr", "str"):
+            return self.__str__
+        raise AttributeError(name)
+
+
+class Number(torch.SymFloat):
+    """A number whose value is known when the program runs; made by :func:`number`."""
+
+    node: Node
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+    def __bool__(self) -> bool:
+        return bool(_seen(self, bool))
+
+    def __float__(self) -> float:
+        return self.node.guard_float("", 0)
+
+    def __int__(self) -> int:
+        return int(_seen(self, int))
+
+    def __neg__(self) -> Number:
+        return _computed(self, operator.neg, torch.neg, self)
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return _computed(self, operator.abs, torch.abs, self)
+
+
+def _seen(owner: Number, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``function`` makes of a number's value, on which the program depends from now on."""
+    guards = owner.node.guards
+    return guards.see(guards.call(function, owner.node.expression, *arguments))
+
+
+def number(tensor: torch.Tensor, expression: Expression | None, guards: Guards) -> Number:
+    """A 0-d float64 ``tensor`` of the trace as a number."""
+    return Number(Node(tensor, expression, guards))
+
+
+def _computed(
+    owner: Number, function: Callable[..., Any], traced: Callable[..., Any], *operands: Any
+) -> Number:
+    """``function`` of numbers, some of them Python's; ``traced`` is the same for tensors."""
+    tensors = [one.node.tensor if isinstance(one, Number) else one for one in operands]
+    known = [one.node.expression if isinstance(one, Number) else one for one in operands]
+    guards = owner.node.guards
+    return number(traced(*tensors), guards.call(function, *known), guards)
+
+
+def _binary(
+    function: Callable[..., Any], traced: Callable[..., Any]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def method(self: Number, other: Any) -> Any:
+        if not isinstance(other, (int, float, Number)):
+            return NotImplemented
+        return _computed(self, function, traced, self, other)
+
+    def reflected(self: Number, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return _computed(self, function, traced, other, self)
+
+    return method, reflected
+
+
+def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Number, other: Any) -> Any:
+        if not isinstance(other, (int, float, Number)):
+            return NotImplemented
+        known = other.node.expression if isinstance(other, Number) else other
+        return _seen(self, function, known)
+
+    return method
+
+
+def _full(value: Any, like: torch.Tensor) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.full_like(like, value)
+
+
+def _of_two(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function that takes tensors alone, for a tensor and a Python number."""
+
+    def traced(one: Any, other: Any) -> torch.Tensor:
+        like = one if isinstance(one, torch.Tensor) else other
+        return function(_full(one, like), _full(other, like))
+
+    return traced
+
+
+_ARITHMETIC: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (operator.add, torch.add),
+    "sub": (operator.sub, _of_two(torch.sub)),
+    "mul": (operator.mul, torch.mul),
+    "truediv": (operator.truediv, _of_two(torch.div)),
+    "floordiv": (operator.floordiv, _of_two(torch.floor_divide)),
+    "mod": (operator.mod, _of_two(torch.remainder)),
+    "pow": (operator.pow, _of_two(torch.pow)),
+}
+for _name, _functions in _ARITHMETIC.items():
+    _method, _reflected = _binary(*_functions)
+    setattr(Number, f"__{_name}__", _method)
+    setattr(Number, f"__r{_name}__", _reflected)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
+
+
+def _chosen(function: Callable[..., Any], traced: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """``min`` or ``max`` that computes in the program where a number is among the arguments."""
+
+    def choose(*arguments: Any, **options: Any) -> Any:
+        owner = next((one for one in arguments if isinstance(one, Number)), None)
+        if owner is None or options:
+            return function(*arguments, **options)
+        chosen = arguments[0]
+        for other in arguments[1:]:
+            numbers = isinstance(chosen, Number) or isinstance(other, Number)
+            chosen = (
+                _computed(owner, function, _of_two(traced), chosen, other)
+                if numbers
+                else function(chosen, other)
+            )
+        return chosen
+
+    return choose
+
+
+class _Math:
+    """The module ``math``, whose functions of one argument compute in the program."""
+
+    def __getattr__(self, name: str) -> Any:
+        theirs, traced = getattr(math, name), getattr(torch, name, None)
+        if not callable(theirs) or traced is None:
+            return theirs
+
+        def function(*arguments: Any) -> Any:
+            if len(arguments) == 1 and isinstance(arguments[0], Number):
+                return _computed(arguments[0], theirs, traced, arguments[0])
+            return theirs(*arguments)
+
+        return function
+
+
+STAND_INS: Mapping[str, Any] = {
+    "max": _chosen(max, torch.maximum),
+    "min": _chosen(min, torch.minimum),
+    "math": _Math(),
+}
+"""What a module of an optimizer gets in place of the names that look at the values of numbers."""

@@ -1,0 +1,136 @@
+"""A traced step on an engine: its state is updated in place, in memory of the engine's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from .. import hlo
+from ..backend.options import Options
+from ..backend.part import draw_seed
+from ..backend.passes import Region, arrange_region, complete_region, extract_region
+from ..backend.records import GraphRecord, publish
+from ..compiler.graphs import output_node, output_values
+from ..compiler.passes import (
+    add_results_of_checks,
+    check_call_arguments,
+    lower,
+    require_lowerings,
+    survey_operators,
+)
+from ..compiler.pipeline import Pipeline, compiler_pass
+from ..errors import raise_failed_checks
+from ..runtime import CompileOptions
+from ..runtime.residents import Resident, shown
+from ..runtime.torch_bridge import owned
+from ..torch_internals.operators import namespace
+from .trace import Traced
+
+aten = namespace("aten")
+
+
+@compiler_pass("order-state", needs=["functional", "metadata"], guarantees=["signature"])
+def order_state(region: Region) -> None:
+    """Give new values of state the strides of the old ones, in whose memory they are written."""
+    inputs = region.module.graph.find_nodes(op="placeholder")
+    output, values = output_node(region.module), output_values(region.module)
+    with region.module.graph.inserting_before(output):
+        for place, argument in enumerate(region.mutated):
+            values[place] = region.module.graph.call_function(aten.clone.default, (values[place],))
+            values[place].meta = {"val": inputs[argument].meta["val"]}
+    output.args = (tuple(values),)
+
+
+@compiler_pass("protect-state", needs=["checks"])
+def protect_state(region: Region) -> None:
+    """Leave the state as it is where a check of an index or a value fails."""
+    if not region.checks:
+        return
+    graph, output, values = region.module.graph, output_node(region.module), output_values(region.module)
+    inputs, holds = graph.find_nodes(op="placeholder"), values[-len(region.checks) :]
+
+    def call(operator: Any, *operands: Node) -> Node:
+        node = graph.call_function(operator, operands)
+        node.meta = {"val": operator(*(one.meta["val"] for one in operands))}
+        return node
+
+    with graph.inserting_before(output):
+        fine = reduce(lambda one, other: call(aten.logical_and.default, one, other), holds)
+        for place, argument in enumerate(region.mutated):
+            values[place] = call(aten.where.self, fine, values[place], inputs[argument])
+    output.args = (tuple(values),)
+
+
+COMPILING: Pipeline[Region] = Pipeline(
+    [
+        complete_region,
+        check_call_arguments,
+        extract_region,
+        order_state,
+        survey_operators,
+        require_lowerings,
+        arrange_region,
+        add_results_of_checks,
+        protect_state,
+        lower,
+    ]
+)
+"""From a functional graph of a step to StableHLO."""
+
+
+class StepProgram:
+    """One compiled step for one form of state and batch."""
+
+    def __init__(self, traced: Traced, state: int, engine: Any) -> None:
+        self.traced = traced
+        record = GraphRecord("step")
+        started = time.perf_counter()
+        region = Region(traced.module, Options.parse(None), record)
+        COMPILING.run(region)
+        record.native.update(region.survey.native)
+        self.updated = list(region.mutated)
+        updates = tuple((argument, result) for result, argument in enumerate(region.mutated))
+        executable = engine.compile(
+            region.built().serialize(hlo.resolve_version("current")),
+            options=CompileOptions(updates=updates),
+            input_names=[argument.name for argument in region.arguments],
+        )
+        record.compile_s = time.perf_counter() - started
+        publish(record)
+        self._orders = [(place - state, order) for place, order in region.orders.by_tensor if place >= state]
+        self._seeded, self._checks = region.survey.seeded, region.checks
+        self._call = executable.resident_call(state, updates)
+        self._specs = executable.outputs[len(updates) :]
+        self._layouts = {
+            place - len(updates): layout for place, layout in region.orders.outputs if place >= len(updates)
+        }
+
+    def __call__(
+        self, residents: Sequence[Resident], tensors: list[torch.Tensor]
+    ) -> tuple[list[tuple[Resident, torch.Tensor]], list[torch.Tensor]]:
+        """Run once: the state is updated; the state that is new and the other outputs come back."""
+        for place, order in self._orders:
+            tensors[place] = tensors[place].permute(order)
+        if self._seeded:
+            tensors.append(draw_seed())
+        arrays = self._call(residents, tensors)
+        if self._checks:
+            count = len(arrays) - len(self._checks)
+            arrays, holds = arrays[:count], map(owned, arrays[count:])
+            raise_failed_checks(
+                (check.kind, check.text, bool(one)) for check, one in zip(self._checks, holds, strict=True)
+            )
+        count = len(self.traced.created)
+        created = [shown(array, spec) for array, spec in zip(arrays[:count], self._specs, strict=False)]
+        results = [owned(array) for array in arrays[count:]]
+        for place, layout in self._layouts.items():
+            if place < count:
+                created[place] = created[place][0], layout.of(created[place][1])
+            else:
+                results[place - count] = layout.of(results[place - count])
+        return created, results

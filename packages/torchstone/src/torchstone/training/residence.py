@@ -1,0 +1,71 @@
+"""State in memory of the engine's: which tensors show it, and which arrays lie there now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..backend.layouts import inverse, memory_order
+from ..errors import TrainingError
+from ..runtime.residents import Resident, reside
+from ..torch_internals.dynamo import TensorGuards
+
+_address = torch.Tensor.data_ptr
+
+
+class Residence:
+    """The tensors of a step's state, moved into memory of the engine's and kept there.
+
+    A tensor stays the object that it was; its data is put into other memory once. Where it is given
+    other data later (``model.to``, ``tensor.data = …``), it moves again.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        if engine.name != "pjrt" or not engine.device.shares_host_memory:
+            raise TrainingError(
+                f"the engine {engine.name} on {engine.platform} cannot update PyTorch's memory in place",
+                hint='train on the CPU engine: config.engine = "pjrt", config.device = "cpu"',
+            )
+        self.engine = engine
+        self._known: dict[int, tuple[Resident, torch.Tensor]] = {}
+        self._addresses: list[int] = []
+        self._guards: Any = None
+        self.residents: list[Resident] = []
+        """Those of the tensors that :meth:`take` was called with, in their order."""
+
+    def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether ``tensors`` are those that are in place, of the same form as they were."""
+        return (
+            self._guards is not None
+            and list(map(_address, tensors)) == self._addresses
+            and bool(self._guards.check(*tensors))
+        )
+
+    def take(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Move those of ``tensors`` that are not here yet, and forget all others."""
+        for tensor in tensors:
+            found = self._known.get(id(tensor))
+            if found is None or found[0].address != tensor.data_ptr():
+                self._move(tensor)
+        self._known = {id(tensor): self._known[id(tensor)] for tensor in tensors}
+        self.residents = [self._known[id(tensor)][0] for tensor in tensors]
+        self._addresses = list(map(_address, tensors))
+        self._guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+
+    def add(self, resident: Resident, tensor: torch.Tensor) -> None:
+        """New state, which lies in memory of the engine's from the beginning."""
+        self._known[id(tensor)] = resident, tensor
+
+    def _move(self, tensor: torch.Tensor) -> None:
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            raise TrainingError(
+                f"a tensor of the training state is {tensor.layout} on {tensor.device}",
+                hint="keep the model on the CPU in PyTorch, with dense parameters: the engine has the device",
+            )
+        order = memory_order(tensor)
+        axes = tuple(range(tensor.dim())) if order is None else order
+        resident, shown = reside(self.engine.device, tensor.detach().permute(axes))
+        tensor.data = shown.permute(inverse(axes))
+        self.add(resident, tensor)

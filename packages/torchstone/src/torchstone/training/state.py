@@ -1,0 +1,125 @@
+"""What a step reads and updates: parameters, buffers, gradients, and the optimizer's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ..errors import TrainingError
+from ..torch_internals.tensors import members
+from .recipe import Recipe
+
+Kind = Literal["parameter", "buffer", "gradient", "optimizer", "option"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One tensor of the state, and where it is kept."""
+
+    kind: Kind
+    name: str
+    tensor: torch.Tensor
+    owner: Mapping[str, Any]
+    key: str
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.kind == "parameter" and self.tensor.requires_grad
+
+
+class State:
+    """The tensors of a step at one time, each once. Their values may change, the tensors may not."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.optimizer = recipe.optimizer
+        self.modules = [(path, module) for root in recipe.modules() for path, module in root.named_modules()]
+        self.entries: list[Entry] = []
+        self._seen: set[int] = set()
+        for path, module in self.modules:
+            own, buffers = members(module)
+            self._add("parameter", path, own)
+            self._add("buffer", path, buffers)
+        self.parameters: list[torch.Tensor] = [
+            p for group in self.optimizer.param_groups for p in group["params"]
+        ]
+        self._refuse_strangers()
+        self.gradients = {p: p.grad for p in self.parameters if p.grad is not None}
+        for place, p in enumerate(self.parameters):
+            if p.grad is not None:
+                self._add("gradient", f"parameter {place}", {"grad": p.grad})
+        for place, kept in enumerate(self.optimizer.state.values()):
+            self._add("optimizer", f"state {place}", kept)
+        for place, group in enumerate(self.optimizer.param_groups):
+            self._add("option", f"group {place}", options(group))
+
+    def _add(self, kind: Kind, path: str, own: Mapping[str, Any]) -> None:
+        for name, value in own.items():
+            if isinstance(value, torch.Tensor) and id(value) not in self._seen:
+                self._seen.add(id(value))
+                self.entries.append(Entry(kind, f"{path}.{name}" if path else name, value, own, name))
+
+    def _refuse_strangers(self) -> None:
+        strangers = [list(p.shape) for p in self.parameters if id(p) not in self._seen]
+        if strangers:
+            raise TrainingError(
+                f"the optimizer updates {len(strangers)} parameter(s) that the model does not have, "
+                f"the first of shape {strangers[0]}",
+                hint="make the optimizer from model.parameters(), after the model has its final parameters",
+            )
+
+    def form(self) -> tuple[Any, ...]:
+        """What a program depends on, apart from values."""
+        return tuple(
+            (entry.kind, entry.tensor.shape, entry.tensor.dtype, entry.tensor.stride())
+            for entry in self.entries
+        )
+
+
+def options(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter group without its parameters."""
+    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+
+
+def split_numbers(optimizer: torch.optim.Optimizer) -> tuple[list[float], Any]:
+    """The numbers of an optimizer, and the rest of its options and state: what a program depends on.
+
+    The numbers are those of the groups, then those of the state, in the order that
+    :func:`put_numbers` takes.
+    """
+    numbers: list[float] = []
+    groups = tuple(
+        (len(group["params"]), *((name, _rest(one, numbers)) for name, one in options(group).items()))
+        for group in optimizer.param_groups
+    )
+    state = tuple(
+        (name, _rest(float(value) if type(value) is int else value, numbers))
+        for kept in optimizer.state.values()
+        for name, value in kept.items()
+    )
+    return numbers, (groups, state)
+
+
+def _rest(value: Any, numbers: list[float]) -> Any:
+    """``value`` without its numbers, which are added to ``numbers``."""
+    if isinstance(value, float):
+        numbers.append(float(value))
+        return float
+    if isinstance(value, (tuple, list)):
+        return tuple(_rest(one, numbers) for one in value)
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor
+    return type(value), repr(value)
+
+
+def put_numbers(value: Any, numbers: Any) -> Any:
+    """``value`` with the next ones of an iterator over ``numbers`` in place of its own."""
+    if isinstance(value, float):
+        return next(numbers)
+    if isinstance(value, dict):
+        return {name: put_numbers(one, numbers) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(put_numbers(one, numbers) for one in value)
+    return value
