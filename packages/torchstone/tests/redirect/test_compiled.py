@@ -65,3 +65,103 @@ def test_inductor_trains_with_every_mode(mode: str | None) -> None:
     output.pow(2).sum().backward()
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
+
+
+# Streams, events and devices that are entered --------------------------------------------------
+
+
+def _works_on_a_side_stream(x: torch.Tensor) -> Any:
+    side, ready = torch.cuda.Stream(), torch.cuda.Event()
+    ready.record()
+    side.wait_event(ready)
+    with torch.cuda.stream(side):
+        inside = torch.cuda.current_stream() == side
+        y = (x * 2).relu()
+        done = side.record_event()
+    y.record_stream(side)
+    torch.cuda.current_stream().wait_stream(side)
+    done.wait()
+    side.synchronize()
+    torch.cuda.synchronize()
+    current = torch.cuda.current_stream()
+    return y.sum(), inside, done.query(), side.query(), current == torch.cuda.default_stream(), side.device
+
+
+def _works_on_a_generic_stream(x: torch.Tensor) -> Any:
+    side, done = torch.Stream(device="cuda"), torch.Event(device="cuda")
+    with side:
+        y = x + 1
+        done.record(side)
+    done.wait()
+    return y.sum(), torch.cuda.current_stream().cuda_stream
+
+
+def _enters_a_device(x: torch.Tensor) -> Any:
+    with torch.cuda.device(1):
+        index, y = torch.cuda.current_device(), torch.ones(2, device="cuda")
+    after = torch.cuda.current_device(), torch.ones(2, device="cuda").device
+    return y.sum(), index, y.device, after, x.sum()
+
+
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=needs_a_compiler), "torchstone"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [_works_on_a_side_stream, _works_on_a_generic_stream, _enters_a_device])
+def test_streams_in_a_full_graph_behave_as_outside(function: Any, backend: str) -> None:
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    x, y = (torch.tensor([1.0, 2.0], device="cuda", requires_grad=True) for _ in range(2))
+    for _ in range(2):
+        found, expected = compiled(x), function(y)
+        assert found[0].item() == expected[0].item()
+        assert found[0].device == expected[0].device
+        for one, other in zip(found[1:], expected[1:], strict=True):
+            assert one == other
+    if found[0].requires_grad:
+        found[0].backward()
+        expected[0].backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_events_in_a_full_graph_measure_its_work(backend: str) -> None:
+    def timed(x: torch.Tensor) -> Any:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        y = x @ x
+        end.record()
+        return y, start, end
+
+    x = torch.rand(200, 200, device="cuda")
+    compiled = torch.compile(timed, fullgraph=True, backend=backend)
+    for _ in range(2):
+        y, start, end = compiled(x)
+        end.synchronize()
+        assert isinstance(start, torch.cuda.Event)
+        assert start.elapsed_time(end) > 0
+    torch.testing.assert_close(y, x @ x)
+
+
+def test_a_stream_and_an_event_from_outside_are_used_inside() -> None:
+    side, event = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
+
+    def uses(x: torch.Tensor) -> torch.Tensor:
+        with torch.cuda.stream(side):
+            y = x + 1
+            event.record(side)
+        return y
+
+    compiled = torch.compile(uses, fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(2, device="cuda")).tolist() == [2, 2]
+    first = event.recorded
+    compiled(torch.ones(2, device="cuda"))
+    assert first is not None
+    assert event.recorded > first
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_streams_and_events_are_of_pytorch_s_general_classes() -> None:
+    assert isinstance(torch.cuda.Stream(), torch.Stream)
+    assert isinstance(torch.cuda.Event(), torch.Event)
+    assert issubclass(torch.cuda.Stream, torch.Stream)
+    assert not isinstance(torch.cuda.Event(), torch.Stream)

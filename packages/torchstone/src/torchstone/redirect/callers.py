@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from ..torch_internals.redirection import ASKS_FOR_ITS_CALLER
+from ..torch_internals.redirection import ASKS_FOR_ITS_CALLER, STREAMS_OF_COMPILED_CODE
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ TABLE: tuple[CallerRule, ...] = (
         False, "compiled operators of its own ask for the real device", "torchvision torchaudio torchtext"
     ),
     CallerRule("torch.nn.parallel", True, "spreads work over CUDA devices, by calls that are redirected"),
+    CallerRule(STREAMS_OF_COMPILED_CODE, True, "runs compiled code's streams, by calls that are redirected"),
     CallerRule("torch", False, "PyTorch must know what it really runs on"),
     CallerRule("torchstone", False, "must know what it really runs on"),
     CallerRule("optest", False, "must know what it really runs on"),

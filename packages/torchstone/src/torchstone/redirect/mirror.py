@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..torch_internals import redirection
 from .scope import current_scope, told_of_cuda
 
 Implementation = Callable[..., Any]
@@ -52,6 +53,7 @@ def mirror(original: Any, implementation: Implementation, *, by_caller: bool = F
     space: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, f"<redirected {name}>", "exec"), space)
     made = space["made"](current_scope, told_of_cuda, original, implementation)
+    redirection.not_compiled_alone(made)
     _set_defaults(made, signature)
     for attribute in ("__module__", "__qualname__", "__doc__", "__annotations__"):
         if hasattr(original, attribute):

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from ..torch_internals import redirection
 from ..torch_internals.dispatch import without_function_modes
-from ..torch_internals.dynamo import TRACE_RULES
+from ..torch_internals.dynamo import TRACE_RULES, read_names_once
 from .mirror import Implementation, mirror
 from .rows import Patch, Place, Row
 from .scope import Scope
@@ -111,6 +112,9 @@ def _told(row: Row, implementation: Implementation) -> Implementation:
             scope.record(row.name, row.note)
         return implementation(scope, *args, **kwargs)
 
+    for one in (told, implementation):
+        if isinstance(one, FunctionType):
+            redirection.not_compiled_alone(one)
     return told
 
 
@@ -155,9 +159,7 @@ def restore() -> None:
 def _put() -> None:
     _state.importing += 1  # resolving imports modules, which must find the originals too
     try:
-        if TRACE_RULES in sys.modules:
-            # It reads functions by name, once: now, not inside.
-            sys.modules[TRACE_RULES].get_torch_obj_rule_map()
+        read_names_once()  # now, not inside
         wanted = (*_early(), *(_late() if TRACE_RULES in sys.modules else ()))
     finally:
         _state.importing -= 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..torch_internals import dispatch
+from ..torch_internals import dispatch, redirection
 from . import places
 from .callers import Callers, user_frame
 from .policy import Policy
@@ -26,6 +26,12 @@ class _Current(threading.local):
     """The CUDA index of each thread's current device, on a target that has no current device itself."""
 
     index = 0
+
+
+@redirection.called_while_tracing
+def _current_while_tracing() -> int:
+    """The current device's index, which blocks in traced code change behind Dynamo's back."""
+    return ACTIVE[-1]._current.index
 
 
 class Scope:
@@ -97,7 +103,9 @@ class Scope:
             )
             index = count - 1
         if index is None and self.target.is_cpu:
-            index = self._current.index
+            index = self._current.index  # also in a graph, which is then good for this device only
+            if torch.compiler.is_dynamo_compiling():
+                index = _current_while_tracing()
         return self.target.device(index)
 
     def ordinal(self, asked: Any = None) -> int:

@@ -29,6 +29,8 @@ def traced(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return args[0].to(traced_device(scope, "cuda" if len(args) == 1 else args[1]))
     if func is torch.Tensor.cpu:
         return args[0].to(_CPU)
+    if func is torch.Tensor.record_stream and scope.tracks:
+        return None
     return func(*args, **kwargs)
 
 

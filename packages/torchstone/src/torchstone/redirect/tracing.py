@@ -6,13 +6,14 @@ backend sees the graph, turns transfers between two devices into copies, and pla
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..torch_internals import dispatch
+from ..torch_internals import dispatch, redirection
 from .places import HOST, Place, device_of, parsed, place_of, place_of_device, put
 
 _CPU = parsed("cpu")
@@ -34,11 +35,16 @@ def compiled(graph: fx.GraphModule, compile: Callable[[], Callable[..., Any]]) -
     outputs = [_origin(one, known) if isinstance(one, fx.Node) else None for one in _returned(graph)]
     origins = [inputs.index(one) if isinstance(one, fx.Node) else _Fixed(one) for one in outputs]
     _write_real_devices(graph, known)
+    first, last = _take_out_streams(graph)
     function = compile()
 
     def placed(*args: Any) -> Any:
         with dispatch.without_function_modes():  # the modes of the thread are in the graph already
+            for record in first:
+                record()
             results = function(*args)
+            for record in last:
+                record()
         for origin, result in zip(origins, results, strict=True):
             if isinstance(result, torch.Tensor):
                 place = place_of(args[origin]) if isinstance(origin, int) else origin.place
@@ -131,6 +137,26 @@ def _write_real_devices(graph: fx.GraphModule, known: dict[fx.Node, Origin]) -> 
             if source != place:
                 node.kwargs = {**node.kwargs, "copy": True}
     graph.recompile()
+
+
+def _take_out_streams(graph: fx.GraphModule) -> tuple[list[Callable[[], Any]], list[Callable[[], Any]]]:
+    """Takes streams, which order nothing on the CPU, out of a graph that a backend compiles.
+
+    The results record the graph's events: those in front of its work, and those behind any of it.
+    """
+    first: list[Callable[[], Any]] = []
+    last: list[Callable[[], Any]] = []
+    works = False
+    for node in list(graph.graph.nodes):
+        node.meta.get("custom", {}).pop("stream", None)
+        if redirection.records_an_event(node):
+            (last if works else first).append(functools.partial(node.target, *node.args))
+        works = works or not (node.op in ("placeholder", "get_attr") or redirection.is_about_streams(node))
+    for node in reversed(graph.graph.nodes):
+        if redirection.is_about_streams(node):
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return first, last
 
 
 def real(device: Any) -> Any:

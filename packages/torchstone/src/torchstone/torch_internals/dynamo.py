@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,11 +29,21 @@ _innermost_backend = Internal("torch._dynamo.eval_frame.innermost_backend", _COM
 _polyfilled_ids = Internal(f"{TRACE_RULES}._polyfilled_function_ids", _COMPILE)
 _PolyfilledFunctionVariable = Internal("torch._dynamo.variables.PolyfilledFunctionVariable", _COMPILE)
 VariableTracker = Internal("torch._dynamo.variables.base.VariableTracker", "redirection in compiled code")
+_InGraphFunction = Internal(
+    "torch._dynamo.variables.torch.TorchInGraphFunctionVariable", "redirection in compiled code"
+)
 TensorGuards = Internal("torch._C._dynamo.guards.TensorGuards", "quick calls of compiled code")
 TorchDynamoException = Internal("torch._dynamo.exc.TorchDynamoException", "verifying torch.compile")
 BackendCompilerFailed = Internal("torch._dynamo.exc.BackendCompilerFailed", "verifying torch.compile")
 counters = Internal("torch._dynamo.utils.counters", "counting graph breaks")
 reset = Internal("torch._dynamo.reset", "counting graph breaks")
+
+
+def read_names_once() -> None:
+    """Lets Dynamo look up the functions that it treats by name, if it is there: it does so once."""
+    if TRACE_RULES in sys.modules:
+        sys.modules[TRACE_RULES].get_torch_obj_rule_map()
+        _InGraphFunction.get()._get_handlers()
 
 
 def is_backend(argument: Any, backend: Callable[..., Any]) -> bool:

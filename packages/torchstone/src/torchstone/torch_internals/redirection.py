@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
 from torch.utils import _device
 
 from .probing import Internal, Replaceable
@@ -17,6 +18,10 @@ CHECKPOINT_CHECKS = "torch.utils.checkpoint._allowed_determinism_checks_to_fns"
 TENSOR_VARIABLE = "torch._dynamo.variables.tensor.TensorVariable"
 NEW_FAKE_TENSOR = "torch._subclasses.fake_tensor.FakeTensor.__new__"
 CALL_COMPILER = "torch._dynamo.output_graph.OutputGraph.call_user_compiler"
+STREAMS_OF_COMPILED_CODE = "torch._dynamo.variables.streams"
+DEVICE_BLOCK = "torch._dynamo.variables.ctx_manager.CUDADeviceVariable"
+BUILD_STREAM = "torch._dynamo.utils.build_stream"
+BUILD_EVENT = "torch._dynamo.utils.build_event"
 
 ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor", "torch._library.custom_ops")
 """Private modules that ask about devices on behalf of whoever calls them."""
@@ -29,6 +34,10 @@ text_of_tensor = Internal("torch._tensor_str._str", _FEATURE)
 set_grad_enabled = Internal("torch._C._set_grad_enabled", _FEATURE)
 without_subclasses = Internal("torch._C.DisableTorchFunctionSubclass", _FEATURE)
 _schemas = Internal("torch._C._jit_get_all_schemas", _FEATURE)
+_object_by_index = Internal(
+    "torch._dynamo.graph_bytecode_inputs.get_external_object_by_index", "streams in compiled code"
+)
+_eval_frame = Internal("torch._C._dynamo.eval_frame", "redirection in compiled code")
 _functorch = Internal("torch._C._functorch", _FEATURE)
 
 
@@ -63,6 +72,31 @@ def untyped(storage: Any) -> torch.UntypedStorage:
     """The bytes below a storage."""
     found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
     return found
+
+
+def not_compiled_alone(function: Any) -> None:
+    """Keeps Dynamo from compiling a function that is called outside a graph; inside one it traces it."""
+    eval_frame = _eval_frame.get()
+    skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
+    eval_frame.set_code_exec_strategy(function.__code__, skip)
+
+
+def called_while_tracing(function: Any) -> Any:
+    """Lets Dynamo call a function without arguments each time it meets it, and take the result as it is."""
+    function._dynamo_marked_constant = True  # what torch.compiler.assume_constant_result does with an import
+    return function
+
+
+def records_an_event(node: fx.Node) -> bool:
+    """Whether a node of Dynamo's graph records an event."""
+    return str(node.target) == "streams.record_event"
+
+
+def is_about_streams(node: fx.Node) -> bool:
+    """Whether a node of Dynamo's graph works on streams and events only."""
+    if node.op == "call_function":
+        return str(node.target).startswith("streams.") or node.target is _object_by_index.get()
+    return node.op == "call_method" and node.target == "query"
 
 
 def runs_compiled_code(node: Any) -> bool:

@@ -11,6 +11,7 @@ from ...torch_internals import redirection
 from .. import places
 from ..rows import Row
 from ..scope import Scope, told_of_cuda
+from .streams import current_stream
 
 _CUDA = places.parsed("cuda")
 
@@ -74,13 +75,23 @@ def _around_module(original: Any) -> Any:
     return implementation
 
 
+def _around_current_stream(original: Any) -> Callable[..., Any]:
+    """In code that Dynamo traces, Dynamo itself knows which stream is current."""
+
+    def implementation(scope: Scope, *args: Any) -> Any:
+        if not scope.tracks or torch.compiler.is_dynamo_compiling():
+            return original(*(one for one in args if one is not None))
+        return current_stream(scope, *args)
+
+    return implementation
+
+
 _SAME = {
     "device_count": "device_count",
     "current_device_index": "current_device",
     "current_device_idx": "current_device",
     "set_device_index": "set_device",
     "set_device_idx": "set_device",
-    "current_stream": "current_stream",
     "set_stream": "set_stream",
     "synchronize": "synchronize",
     **{
@@ -92,6 +103,8 @@ _SAME = {
     },
     "memory.get_memory_info": "mem_get_info",
 }
+_STREAMS = ("set_stream", "synchronize")
+"""What compiled code calls through PyTorch, which calls it for code with a stream only."""
 _AS_CUDA = "as torch.cuda answers, for callers that are told of CUDA"
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
@@ -108,11 +121,12 @@ ROWS = (
             "wraps",
             _AS_CUDA,
             around=_tracked(own),
-            by_caller=True,
+            by_caller=name not in _STREAMS,
             optional=True,
         )
         for name, own in _ANSWERS.items()
     ),
+    Row("torch.accelerator.current_stream", "wraps", "as torch.cuda answers", around=_around_current_stream),
     Row(
         "torch.accelerator.device_index.__enter__",
         "wraps",

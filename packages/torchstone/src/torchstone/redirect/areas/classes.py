@@ -9,11 +9,17 @@ from ..mirror import Implementation, mirror
 from ..scope import current_scope
 
 
-def stand_in(original: Any, make: Implementation, holds: Callable[[Any], bool] | None = None) -> Any:
+def stand_in(
+    original: Any,
+    make: Implementation,
+    holds: Callable[[Any], bool] | None = None,
+    derived: tuple[type, ...] = (),
+) -> Any:
     """A class with ``original``'s name whose instances are what ``make(scope, ...)`` returns.
 
     ``isinstance`` and ``issubclass`` say what they say of ``original``, or what ``holds`` says of an object;
-    if ``original`` can be subclassed the stand-in is a subclass, so that its own subclasses are real ones.
+    ``derived`` are classes that are subclasses of it in a build of PyTorch with CUDA. If ``original`` can be
+    subclassed the stand-in is a subclass, so that its own subclasses are real ones.
     Outside every scope it makes what ``original`` makes.
     """
 
@@ -27,10 +33,12 @@ def stand_in(original: Any, make: Implementation, holds: Callable[[Any], bool] |
         def __instancecheck__(cls, instance: Any) -> bool:
             if cls is not made:
                 return super().__instancecheck__(instance)
-            return isinstance(instance, original) if holds is None else holds(instance)
+            return isinstance(instance, (original, *derived)) if holds is None else holds(instance)
 
         def __subclasscheck__(cls, subclass: Any) -> bool:
-            return super().__subclasscheck__(subclass) or (cls is made and issubclass(subclass, original))
+            return super().__subclasscheck__(subclass) or (
+                cls is made and issubclass(subclass, (original, *derived))
+            )
 
         def __eq__(cls, other: Any) -> bool:
             return other is cls or (cls is made and other is original)

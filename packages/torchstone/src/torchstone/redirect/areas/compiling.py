@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ...torch_internals import dynamo, redirection
 from .. import places, tracing
 from ..mirror import adapted
 from ..rows import Row
 from ..scope import Scope
+from .device import device_index, exchange_device
 
 
 def _index(scope: Scope, tensor: Any) -> int | None:
@@ -71,7 +74,24 @@ def _around_torch_compile(original: Any) -> Any:
     return implementation
 
 
+def _built(kind: Any) -> Any:
+    """Streams and events that a graph makes anew in each call."""
+
+    def around(original: Any) -> Any:
+        def implementation(scope: Scope, args: Any, kwargs: Any) -> Any:
+            return kind()(*args, **kwargs) if scope.tracks else original(args, kwargs)
+
+        return implementation
+
+    return around
+
+
 _TENSOR = redirection.TENSOR_VARIABLE
+_OF_DEVICE_BLOCK = {
+    "_exchange_fn": exchange_device,
+    "_maybe_exchange_fn": exchange_device,
+    "_get_device_index_fn": device_index,
+}
 _AS_OUTSIDE = "inside compiled code as outside it"
 
 ROWS = (
@@ -84,6 +104,12 @@ ROWS = (
         around=_get_device,
         late=True,
     ),
+    *(
+        Row(f"{redirection.DEVICE_BLOCK}.{name}", "wraps", _AS_OUTSIDE, one, late=True)
+        for name, one in _OF_DEVICE_BLOCK.items()
+    ),
+    Row(redirection.BUILD_STREAM, "wraps", _AS_OUTSIDE, around=_built(lambda: torch.Stream), late=True),
+    Row(redirection.BUILD_EVENT, "wraps", _AS_OUTSIDE, around=_built(lambda: torch.Event), late=True),
     Row(
         redirection.NEW_FAKE_TENSOR,
         "wraps",

@@ -32,10 +32,10 @@ def _current_device(scope: Scope) -> int:
 
 def _set_device(scope: Scope, device: Any) -> None:
     if not (isinstance(device, int) and device < 0):
-        _exchange_device(scope, scope.ordinal(device))
+        exchange_device(scope, scope.ordinal(device))
 
 
-def _exchange_device(scope: Scope, device: int) -> int:
+def exchange_device(scope: Scope, device: int) -> int:
     """Selects the device with CUDA index ``device`` and returns the one before; below 0: changes nothing."""
     if device is None or device < 0:
         return -1
@@ -45,7 +45,7 @@ def _exchange_device(scope: Scope, device: int) -> int:
     return before
 
 
-def _device_index(scope: Scope, device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+def device_index(scope: Scope, device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """PyTorch's helper for arguments that are devices, indices, device guards or None."""
     if isinstance(device, torch.cuda.device):
         return int(device.idx)
@@ -66,6 +66,8 @@ def _init_device_of(scope: Scope, self: torch.cuda.device_of, obj: Any) -> None:
 
 def _synchronize(scope: Scope, device: Any) -> None:
     scope.ordinal(device)
+    if scope.target.is_cpu:
+        return
     synchronize = getattr(scope.target.module, "synchronize", None)
     if synchronize is not None:
         synchronize()
@@ -214,9 +216,9 @@ _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
         _set_sync_debug_mode,
     ),
     "torch.cuda.get_sync_debug_mode": ("wraps", "the mode that was set", _get_sync_debug_mode),
-    devices.EXCHANGE_DEVICE: ("wraps", "selects the target's device", _exchange_device),
-    devices.MAYBE_EXCHANGE_DEVICE: ("wraps", "selects the target's device", _exchange_device),
-    devices.GET_DEVICE_INDEX: ("wraps", "the target's devices count as CUDA's", _device_index),
+    devices.EXCHANGE_DEVICE: ("wraps", "selects the target's device", exchange_device),
+    devices.MAYBE_EXCHANGE_DEVICE: ("wraps", "selects the target's device", exchange_device),
+    devices.GET_DEVICE_INDEX: ("wraps", "the target's devices count as CUDA's", device_index),
     "torch.cuda.device_of.__init__": ("wraps", "guards the target's device", _init_device_of),
 }
 

@@ -131,9 +131,20 @@ def _describe_stream(scope: Scope, self: Any) -> str:
     return f"<torch.cuda.Stream device={self.device} stream_id={self.stream_id:#x} (redirected)>"
 
 
-def _current_stream(scope: Scope, device: Any) -> Any:
+def current_stream(scope: Scope, device: Any) -> Any:
     stream = _of_thread(scope).get(scope.ordinal(device))
     return _default_stream(scope, device) if stream is None else stream
+
+
+def _around_current_stream(original: Any) -> Implementation:
+    """In code that Dynamo traces, Dynamo itself knows which stream is current."""
+
+    def implementation(scope: Scope, device: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return original() if device is None else original(device)
+        return current_stream(scope, device)
+
+    return implementation
 
 
 def _default_stream(scope: Scope, device: Any) -> Any:
@@ -190,7 +201,7 @@ def _record(scope: Scope, self: Any, stream: Any) -> None:
     if self.native is None:
         _wait_for_target(scope)
     else:
-        stream = _current_stream(scope, None) if stream is None else stream
+        stream = current_stream(scope, None) if stream is None else stream
         self.native.record(getattr(stream, "native", stream))
     self.recorded = time.perf_counter_ns()
 
@@ -203,7 +214,7 @@ def _wait_for_target(scope: Scope) -> None:
 
 def _wait(scope: Scope, self: Any, stream: Any) -> None:
     if self.native is not None and self.recorded is not None:
-        stream = _current_stream(scope, None) if stream is None else stream
+        stream = current_stream(scope, None) if stream is None else stream
         self.native.wait(getattr(stream, "native", stream))
 
 
@@ -249,7 +260,7 @@ def _plain_exit(self: Any, *error: Any) -> None:
 
 def _enter_stream(scope: Scope, self: Any) -> Any:
     """``with stream:``, which may be nested and entered again."""
-    before = _current_stream(scope, None), _current_stream(scope, self.device)
+    before = current_stream(scope, None), current_stream(scope, self.device)
     self.__dict__.setdefault("outer", []).append(before)
     _set_stream(scope, self)
     return self
@@ -311,7 +322,6 @@ _OF_EVENT: dict[str, Implementation] = {
     "__repr__": _describe_event,
 }
 _FUNCTIONS: dict[str, Implementation] = {
-    "current_stream": _current_stream,
     "default_stream": _default_stream,
     "set_stream": _set_stream,
 }
@@ -328,6 +338,7 @@ _RAISES: dict[str, Implementation] = {
 }
 
 ROWS = (
+    Row("torch.cuda.current_stream", "wraps", "the target's streams", around=_around_current_stream),
     *(
         Row(f"torch.cuda.{name}", "wraps", "the target's streams and events", one)
         for name, one in _METHODS.items()
@@ -380,12 +391,12 @@ ROWS = (
         "torch.Stream",
         "wraps",
         "makes a stream of the target",
-        replacement=lambda original: stand_in(original, _any_stream),
+        replacement=lambda original: stand_in(original, _any_stream, derived=(Stream,)),
     ),
     Row(
         "torch.Event",
         "wraps",
         "makes an event of the target",
-        replacement=lambda original: stand_in(original, _any_event),
+        replacement=lambda original: stand_in(original, _any_event, derived=(Event,)),
     ),
 )
