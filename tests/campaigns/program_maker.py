@@ -186,7 +186,7 @@ class _Maker:
                 rest = f', "{form}"' * (form != "plain" or special) + ", True" * special
                 given.append(f"made({10 * place + position}, {dims}, torch.{kind}{rest})")
             if twice:
-                given[:2] = [f"*(lambda x: (x, x[:]))({given[0]})"]
+                given[:2] = [f"*(lambda x: (x, x.view_as(x)))({given[0]})"]
             calls.append((*given, str(n), s))
         context = chance.choice(["", "", "", "", "", "", "no_grad", "inference_mode"])
         gradients = not context and not twice and chance.random() < 0.5

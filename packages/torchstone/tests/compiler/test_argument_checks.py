@@ -11,6 +11,7 @@ import torch
 import torchstone
 from torchstone.errors import CaptureError
 
+aten = torch.ops.aten
 ROWS, PLACES = torch.rand(3, 2), torch.tensor([0, 1])
 BYTES = torch.ones(3, 2, dtype=torch.uint8)
 Function = Callable[[torch.Tensor], object]
@@ -125,15 +126,54 @@ def test_what_eager_takes_is_taken(name: str) -> None:
     torch.testing.assert_close(program(ROWS), RIGHT[name](ROWS))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: aten._adaptive_avg_pool2d_backward(x[None, None], x[0, 0]),
+        lambda x: aten._adaptive_avg_pool3d_backward(x[None, None].half(), x[None, None, None]),
+        lambda x: aten._batch_norm_with_update_functional(x, x[0], x[0], x[:1], x[0], 0.1, 1e-5),
+    ],
+    ids=["ranks", "dtypes", "statistics"],
+)
+def test_a_call_that_no_kernel_takes_is_no_internal_error(function: Function) -> None:
+    """PyTorch's shape functions take these calls of derivatives and their kernels do not."""
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        function(ROWS)
+    words = str(eager.value).partition("\n")[0]
+    with pytest.raises(CaptureError, match=re.escape(words)):
+        torchstone.export(function, (ROWS,))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=re.escape(words)):
+        torch.compile(function, backend="torchstone")(ROWS)
+
+
 def test_the_error_names_the_operator_and_the_line() -> None:
     place = r"^aten\.masked_scatter\.default at .*test_argument_checks\.py:\d+: masked_scatter_ only supports"
     with pytest.raises(CaptureError, match=place + r"(?s:.*)\n  next: correct the arguments"):
         torchstone.export(WRONG["masked_scatter"], (ROWS,))
 
 
-def test_compiled_functions_refuse_as_well() -> None:
-    compiled = torch.compile(WRONG["masked_scatter"], backend="torchstone")
-    with pytest.raises(Exception, match="masked_scatter_ only supports boolean masks"):
+COMPILED = [
+    "where",
+    "clamp",
+    "clamp of bytes",
+    "full",
+    "full_like",
+    "fill_",
+    "masked_fill",
+    "pow",
+    "floor_divide",
+]
+
+
+@pytest.mark.parametrize("name", [*COMPILED, "masked_scatter", "max of nothing", "dropout"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_functions_refuse_as_well(name: str, dynamic: bool) -> None:
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        WRONG[name](ROWS)
+    torch._dynamo.reset()
+    compiled = torch.compile(WRONG[name], backend="torchstone", dynamic=dynamic)
+    with pytest.raises(Exception, match=re.escape(str(eager.value).partition("\n")[0])):
         compiled(ROWS)
 
 

@@ -7,7 +7,7 @@ captured, where ``out=`` forms are still what the user wrote. Not here: indices 
 
 from __future__ import annotations
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ..errors import CaptureError
 from ..torch_internals.operators import OpOverload
@@ -22,11 +22,16 @@ def check_arguments(module: GraphModule) -> None:
         if not isinstance(node.target, OpOverload):
             continue
         check = registry.record(node.target).arguments
-        refused = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None
-        cause = refusal(node) if refused is None else RuntimeError(refused)
+        said = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None
+        cause = refusal(node) if said is None else RuntimeError(said)
         if cause is not None:
-            said = str(cause).partition("\n")[0]
-            raise CaptureError(
-                f"{node.target} at {location_text(node) or 'an unknown source line'}: {said}",
-                hint="correct the arguments: eager PyTorch refuses them as well",
-            ) from cause
+            raise refused(node, cause) from cause
+
+
+def refused(node: Node, cause: Exception) -> CaptureError:
+    """The error for a call against which eager PyTorch raises ``cause``."""
+    said = str(cause).partition("\n")[0]
+    return CaptureError(
+        f"{node.target} at {location_text(node) or 'an unknown source line'}: {said}",
+        hint="correct the arguments: eager PyTorch refuses them as well",
+    )

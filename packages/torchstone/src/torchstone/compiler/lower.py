@@ -15,6 +15,7 @@ from ..hlo import Rng, Value
 from ..lowering import Lowering, Spec, load
 from ..lowering.registry import EXPANSIONS
 from ..torch_internals.operators import HigherOrderOperator, schema_of
+from .argument_checks import refused
 from .expansion import expansion_of
 from .graphs import (
     bind,
@@ -27,6 +28,7 @@ from .graphs import (
     spec_of,
     user_location,
 )
+from .rehearsal import refusal_of_any_values
 from .support import NO_EFFECT, REPLAY_RNG, SAVE_RNG
 
 
@@ -90,11 +92,20 @@ class _Walker:
             elif node.op == "call_function":
                 place = user_location(node)
                 with hlo.location(node.name, *(place or ())):
-                    self.values[node] = self._call(node)
+                    self.values[node] = self._call_or_refuse(node)
             elif node.op == "output":
                 results = [self._argument(leaf) for leaf in flattened(node.args[0])]
                 return [result for result in results if isinstance(result, Value)]  # sizes are not results
         raise LoweringBug("the graph has no output")
+
+    def _call_or_refuse(self, node: Node) -> Any:
+        try:
+            return self._call(node)
+        except LoweringBug:
+            cause = refusal_of_any_values(node)
+            if cause is None:
+                raise
+            raise refused(node, cause) from cause
 
     def _placeholder(self, node: Node, feed: Iterator[Value]) -> Any:
         if node.name in self.baked:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,6 +25,8 @@ from ..torch_internals.pytree import tree_leaves, tree_map_only
 from .graphs import bind_schema, fake_arguments
 
 Arguments = Mapping[str, Any]
+Make = Callable[[torch.Tensor], torch.Tensor]
+"""From a fake tensor to one with values."""
 
 _ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
 """What PyTorch says against a number, whatever the tensors hold."""
@@ -59,6 +61,22 @@ def refusal(node: Node) -> Exception | None:
     return said if any(part in str(said) for part in _ABOUT_NUMBERS) else None
 
 
+def refusal_of_any_values(node: Node) -> Exception | None:
+    """What eager PyTorch says against the call of ``node`` on tensors of these shapes; None if it takes them.
+
+    For calls that fail to lower: the shape functions of some operators take what no kernel takes. Tensors
+    are large here, so that only what cannot go on asks this.
+    """
+    overload = node.target
+    if not isinstance(overload, OpOverload) or overload.namespace != "aten":
+        return None
+    given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
+    if not all(map(_is_small, (*_tensors(given), *_tensors(node.meta.get("val"))))):
+        return None
+    zeros, ones = (_rehearse(overload, given, _filled(number)) for number in (0, 1))
+    return zeros and ones  # zero divides nothing, and one is no index of a single row
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
@@ -89,8 +107,8 @@ def _fits(number: complex, dtype: torch.dtype) -> bool:
     return dtype != torch.bool and isinstance(number, int) and 0 < number <= torch.iinfo(dtype).max
 
 
-def _rehearse(overload: OpOverload, given: Arguments) -> Exception | None:
-    """What eager PyTorch raises for the call on small tensors; None if it returns."""
+def _rehearse(overload: OpOverload, given: Arguments, made: Make | None = None) -> Exception | None:
+    """What eager PyTorch raises for the call on small tensors, or on those ``made``; None if it returns."""
     try:
         with (
             without_modes(),
@@ -98,10 +116,14 @@ def _rehearse(overload: OpOverload, given: Arguments) -> Exception | None:
             torch.random.fork_rng(devices=()),
             warnings.catch_warnings(action="ignore"),
         ):
-            overload(**tree_map_only(torch.Tensor, _small, dict(given)))
+            overload(**tree_map_only(torch.Tensor, made or _small, dict(given)))
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         return error
     return None
+
+
+def _filled(number: int) -> Make:
+    return lambda like: torch.full(like.shape, number, dtype=like.dtype, device="cpu")
 
 
 def _small(like: torch.Tensor) -> torch.Tensor:

@@ -101,10 +101,12 @@ def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outco
     module, inputs = graph_of_calls([(overload, sample) for sample in samples])
     promised = (node.meta["val"].dtype for node in output_values(module))
     # Some CPU kernels return another dtype than PyTorch's own metadata promises. The metadata decides.
-    expected = [[tensor.to(next(promised)) for tensor in _eager(overload, sample)] for sample in samples]
+    expected = [
+        [tensor.to(next(promised)) for tensor in eager_results(overload, sample)] for sample in samples
+    ]
     found = iter(run_graph(module, inputs))
     return [
-        Outcome(sample, tuple(_compare_outputs(overload, sample, found, want)))
+        Outcome(sample, tuple(compare_outputs(overload, sample, found, want)))
         for sample, want in zip(samples, expected, strict=True)
     ]
 
@@ -165,8 +167,8 @@ def check_engine(calls: Sequence[Call], engine: str, trusted: str = "pjrt") -> l
     found, expected = (iter(run_graph(module, inputs, engine=name)) for name in (engine, trusted))
     outcomes = []
     for overload, sample in calls:
-        want = [to_tensor(next(expected)) for _ in _eager(overload, sample)]
-        outcomes.append(Outcome(sample, tuple(_compare_outputs(overload, sample, found, want))))
+        want = [to_tensor(next(expected)) for _ in eager_results(overload, sample)]
+        outcomes.append(Outcome(sample, tuple(compare_outputs(overload, sample, found, want))))
     return outcomes
 
 
@@ -241,7 +243,7 @@ def _result_nodes(graph: Graph, node: Node) -> list[Node]:
     return nodes
 
 
-def _eager(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
+def eager_results(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
     result = overload(*sample.args, **sample.kwargs)
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
@@ -256,7 +258,7 @@ def to_tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
         return torch.from_numpy(plain.view(carrier)).view(dtypes.from_numpy(plain.dtype).torch)
 
 
-def _compare_outputs(
+def compare_outputs(
     overload: OpOverload, sample: Sample, found: Any, expected: Sequence[torch.Tensor]
 ) -> list[Comparison]:
     """The next found arrays against eager's outputs, or both as the sample converts them."""
@@ -278,7 +280,7 @@ def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return _eager(overload, Sample(args, kwargs))
+        return eager_results(overload, Sample(args, kwargs))
     finally:
         torch.set_default_dtype(default)
 
@@ -337,7 +339,7 @@ class _GradientPlan:
         def substitute(tensor: torch.Tensor) -> torch.Tensor:
             return next(feed) if tensor.is_floating_point() or tensor.is_complex() else tensor
 
-        results = self.sample.determined(_eager(self.overload, self.sample.map(substitute)))
+        results = self.sample.determined(eager_results(self.overload, self.sample.map(substitute)))
         return [result for result in results if result.requires_grad]
 
     def gradients(
