@@ -107,6 +107,15 @@ def test_samples_belong_to_lowerings() -> None:
     assert not [str(overload) for overload in SAMPLES if overload not in REGISTRY]
 
 
+def test_samples_are_in_the_module_of_the_familys_name() -> None:
+    elsewhere = [
+        entry.name
+        for entry in REGISTRY
+        if SAMPLES[entry.overload].function.__module__ != f"operator_samples.{entry.family}"
+    ]
+    assert not elsewhere
+
+
 def samples_beyond(entry: Lowering, dtype: DType) -> list[Sample]:
     """Samples in a dtype that the lowering does not declare.
 

@@ -105,19 +105,18 @@ def _versions(versions: Mapping[str, str | None]) -> str:
 
 
 def _registry(as_json: bool) -> int:
+    from ..compiler.records import described, record
     from ..lowering import load
 
     registry = load()
     lowerings, higher_order = list(registry), registry.higher_order_lowerings()
     if as_json:
-        described = [
-            {"operator": one.name, "family": one.family, "documentation": one.documentation}
-            for one in higher_order
-        ]
         print_json(
             {
-                "operators": [_described(one) for one in lowerings],
-                "higher_order": described,
+                "operators": [
+                    {"overload": one.name, "gaps": {}, **described(record(one.overload))} for one in lowerings
+                ],
+                "higher_order": [described(record(one.operator)) for one in higher_order],
                 "unavailable": registry.unavailable,
             }
         )
@@ -195,16 +194,6 @@ def _needs(model: str, as_json: bool) -> int:
         print_table(("overload", "calls", "", "family, or why not"), rows, title=model)
         echo(f"{len(found.native)} operators lower, {len(found.unsupported)} are missing")
     return OK if found.compiles else FAILURES
-
-
-def _described(lowering: Lowering) -> dict[str, Any]:
-    return {
-        "overload": lowering.name,
-        "family": lowering.family,
-        "dtypes": sorted(dtype.name for dtype in lowering.dtypes),
-        "gaps": {dtype.name: reason for dtype, reason in lowering.gaps.items()},
-        "documentation": lowering.documentation,
-    }
 
 
 def _gaps(lowering: Lowering) -> str:
