@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from torchstone import checkpoint
+from torchstone.checkpoint.states import give_random_state, random_state
 
 
 class Noisy(Dataset[tuple[torch.Tensor, int]]):
@@ -53,9 +54,12 @@ class Run:
         self.step = 0
         self.losses: list[float] = []
         self.batches: list[str] = []
+        self.random = random_state()
 
     @property
     def state(self) -> dict[str, Any]:
+        """What is saved and loaded; the global generators are set to where this run left them."""
+        give_random_state(self.random)
         return {
             "model": self.model,
             "optimizer": self.optimizer,
@@ -76,6 +80,7 @@ class Run:
                 self.step += 1
                 if self.step == until:
                     break
+        self.random = random_state()
 
     def save(self, path: Path, **options: Any) -> None:
         checkpoint.save(path, **self.state, step=self.step, **options)
