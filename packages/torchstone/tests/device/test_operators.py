@@ -200,7 +200,7 @@ def test_another_index_is_refused() -> None:
         torch.ones(2).to("pjrt:1")
 
 
-def test_printing_and_copying(falls_back: None) -> None:
+def test_printing_and_copying() -> None:
     x = torch.arange(4.0, device=DEVICE).view(2, 2)
     assert repr(x) == "tensor([[0., 1.],\n        [2., 3.]], device='pjrt:0')"
     assert repr(x.requires_grad_().sum()) == "tensor(6., device='pjrt:0', grad_fn=<SumBackward0>)"

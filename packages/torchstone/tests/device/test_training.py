@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_leaves
 
 from .mirrored import DEVICE, mirrored
 
@@ -70,6 +71,33 @@ def test_models_train(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers_step(name: str) -> None:
     check(lambda: nn.Linear(6, 4), (5, 6), OPTIMIZERS[name])
+
+
+RECURRENT: dict[str, Callable[[], nn.Module]] = {
+    "lstm": lambda: nn.LSTM(4, 5, 2, batch_first=True),
+    "gru": lambda: nn.GRU(4, 5, bidirectional=True),
+    "rnn": lambda: nn.RNN(4, 5, nonlinearity="relu"),
+    "lstm with projections": lambda: nn.LSTM(4, 6, proj_size=3),
+    "lstm without bias": lambda: nn.LSTM(4, 5, bias=False),
+    "gru without bias": lambda: nn.GRU(4, 5, bias=False),
+    "transformer": lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_and_attention_modules(name: str) -> None:
+    def run(device: str) -> Any:
+        module, x = RECURRENT[name]().to(device), torch.randn(3, 2, 4).to(device).requires_grad_()
+        outputs = [one for one in tree_leaves(module(x)) if isinstance(one, torch.Tensor)]
+        torch.stack([(one * one).sum() for one in outputs]).sum().backward()
+        gradients = [value.grad for value in module.parameters()]
+        return [
+            one.detach().clone(memory_format=torch.contiguous_format)
+            for one in (*outputs, *gradients, x.grad)
+        ]
+
+    mirrored(run, rtol=1e-4, atol=1e-5)
 
 
 def test_an_optimizer_compiles_nothing_new_in_later_steps() -> None:

@@ -1,4 +1,4 @@
-"""A stratified sample of PyTorch's operator samples: artifacts, the torch.compile backend, and the control.
+"""A stratified sample of PyTorch's operator samples: artifacts, torch.compile, the eager device, the control.
 
 Everything is run by ``make evidence``; here are the same few groups every time, of every phase
 and evenly from families of operators and kinds of dtypes.
@@ -19,7 +19,7 @@ from optest.torch.device import TorchDevice
 from optest.torch.opinfo.execution import Request, run_group
 from optest.torch.opinfo.groups import PHASES, Selection
 from optest.torch.opinfo.planning import plan
-from torchstone.parity.conformance import ArtifactDriver, fallbacks
+from torchstone.parity.conformance import ArtifactDriver, PjrtDevice, fallbacks
 
 MOST = 2
 """Samples of a group."""
@@ -40,12 +40,14 @@ GAPS: Mapping[tuple[str, str], tuple[Status, str]] = {}
             TorchCompile("torchstone"),
             {"forward": 3, "backward": 3, "out": 1, "inplace": 1, "automatic_dynamic": 8},
         ),
+        (PjrtDevice(), {"forward": 4, "backward": 3, "out": 2, "inplace": 2, "noncontiguous": 2}),
     ],
-    ids=["control", "artifacts", "torch.compile"],
+    ids=["control", "artifacts", "torch.compile", "device"],
 )
 def test_a_stratified_sample(driver: TorchDevice | ArtifactDriver, counts: Mapping[str, int]) -> None:
     """``counts``: groups by phase."""
     report_fallbacks("torchstone", fallbacks)
+    driver.setup()
     groups = [
         group
         for phase, count in counts.items()

@@ -60,6 +60,7 @@ class TorchDriver(CallDriver):
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         """One answer per call of a suite (see ``optest.torch.opinfo``)."""
         from .opinfo.calls import evaluate, placed, require_unwritten
+        from .placing import made_on
 
         answers = []
         for call in calls:
@@ -68,7 +69,8 @@ class TorchDriver(CallDriver):
                 outputs = []
                 for _ in range(repeats):
                     given = call.map(partial(placed, device=self.device))
-                    outputs += evaluate(given.run)
+                    with made_on(self.device):
+                        outputs += evaluate(given.run)
                     require_unwritten(f"the call on {self.device}", given, call)
             except NotImplementedError as error:
                 answers.append(Answer(unsupported=_first_line(error), error=error))

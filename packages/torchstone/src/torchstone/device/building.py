@@ -8,7 +8,7 @@ form; what has no lowering of its own is traced through PyTorch's decompositions
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -56,6 +56,7 @@ class _Draft:
     fakes: list[torch.Tensor]
     before: list[Layout]
     mode: FakeTensorMode
+    composed: Callable[..., Any] | None = None
     result: Any = None
 
     def written(self) -> list[int]:
@@ -80,10 +81,19 @@ def _at(values: Sequence[Any], position: int) -> Any:
     return values[position] if position < len(values) else None
 
 
-def build(overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
-    """The plan for a call. Raises :class:`Unplanned`, or what PyTorch's metadata functions raise."""
+def build(
+    overload: OpOverload,
+    call: Call,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    composed: Callable[..., Any] | None = None,
+) -> Plan:
+    """The plan for a call. Raises :class:`Unplanned`, or what PyTorch's metadata functions raise.
+
+    ``composed`` is traced in place of the operator.
+    """
     with tracing(), without_function_modes(), torch.no_grad():
-        draft = _rehearsed(overload, call, args, kwargs)
+        draft = _rehearsed(overload, call, args, kwargs, composed)
         written = draft.written()
         for place in written:
             _refuse_repeats(draft.before[place])
@@ -91,14 +101,21 @@ def build(overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping
         return _Planner(draft, graph, written, new).plan()
 
 
-def _rehearsed(overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Draft:
+def _rehearsed(
+    overload: OpOverload,
+    call: Call,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    composed: Callable[..., Any] | None,
+) -> _Draft:
     """The call on fake tensors of the CPU, which share storages as the call's tensors do."""
     with FakeTensorMode() as mode:
         fakes = _fakes(call)
         feed = iter(fakes)
         given = substituted(call, args, kwargs, lambda _: next(feed))
         draft = _Draft(overload, call, *given, fakes, [_layout(fake) for fake in fakes], mode)
-        draft.result = overload(*draft.args, **draft.kwargs)
+        draft.composed = composed
+        draft.result = (composed or overload)(*draft.args, **draft.kwargs)
     return draft
 
 
@@ -142,8 +159,10 @@ def _graph(
 ) -> tuple[GraphModule, list[torch.Tensor]]:
     """A graph from the call's tensors and numbers to what is written, then what is new; and the new fakes."""
     new = [one for one in _tensors(draft.result) if draft.place(one) < 0]
-    _check(draft)
-    module = _one_node(draft, written, new, args, kwargs)
+    module = None
+    if draft.composed is None:
+        _check(draft)
+        module = _one_node(draft, written, new, args, kwargs)
     if module is None:
         if draft.call.numbers:
             raise Unplanned("its lowering takes numbers as parts of the program only")
@@ -266,7 +285,7 @@ def _decomposed(
         given = [one.clone() if i in written else one for i, one in enumerate(tensors)]
         feed = iter(given)
         traced_args, traced_kwargs = substituted(draft.call, args, kwargs, lambda _: next(feed))
-        result = draft.overload(*traced_args, **traced_kwargs)
+        result = (draft.composed or draft.overload)(*traced_args, **traced_kwargs)
         made = [
             one
             for one, fake in zip(_tensors(result), _tensors(draft.result), strict=True)

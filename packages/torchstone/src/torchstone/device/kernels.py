@@ -11,6 +11,7 @@ import torch
 from ..torch_internals import private_device
 from ..torch_internals.operators import namespace
 from ..torch_internals.private_device import redispatched
+from . import selection
 from .calls import check_device, element_of
 from .operators import Operator
 from .storage import Box, box_of, new_storage, new_tensor, put_on
@@ -186,6 +187,7 @@ KERNELS: dict[str, Kernel] = {
     "record_stream": _record_stream,
     "_fused_sdp_choice": _choose_attention,
     "is_pinned": _not_pinned,
+    **selection.KERNELS,
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
 

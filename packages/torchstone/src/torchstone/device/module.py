@@ -45,6 +45,21 @@ def set_device(device: Any) -> None:
     check_device(_as_device(device))
 
 
+class device:
+    """``with torch.pjrt.device(0)``: there is one device, so nothing changes; another is refused."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = 0
+        if device is not None and device != -1:
+            check_device(_as_device(device))
+
+    def __enter__(self) -> None:
+        """Nothing changes."""
+
+    def __exit__(self, *_: Any) -> None:
+        """Nothing has changed."""
+
+
 def get_device_name(device: Any = None) -> str:
     """The PJRT device behind it: ``cpu:0``."""
     return engine.place().name
@@ -56,6 +71,10 @@ def _as_device(device: Any) -> torch.device:
 
 def _is_in_bad_fork() -> bool:
     return forks.threads_lost
+
+
+_initialized = True
+"""What ``torch.utils.checkpoint`` looks at before it keeps the random state of a device."""
 
 
 # Work ---------------------------------------------------------------------------------------

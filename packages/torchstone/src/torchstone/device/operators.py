@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..config import config
@@ -21,11 +21,15 @@ from .plans import Plan
 class Operator:
     """The kernel of one ATen operator on the device."""
 
-    __slots__ = ("_numbers", "_overload", "_plans", "name")
+    __slots__ = ("_composed", "_numbers", "_overload", "_plans", "name")
 
-    def __init__(self, name: str, overload: OpOverload | None = None) -> None:
+    def __init__(
+        self, name: str, overload: OpOverload | None = None, composed: Callable[..., Any] | None = None
+    ) -> None:
+        """``composed`` computes what the operator does where PyTorch cannot trace the operator itself."""
         self.name = name
         self._overload = overload
+        self._composed = composed
         self._numbers = numbers.of(name)
         self._plans: dict[tuple[Any, ...], Plan | str] = {}
 
@@ -51,7 +55,7 @@ class Operator:
     ) -> Plan | str:
         """A plan, or why there is none; what PyTorch says against the arguments is raised."""
         try:
-            plan: Plan | str = build(self.overload, call, args, kwargs)
+            plan: Plan | str = build(self.overload, call, args, kwargs, self._composed)
         except EngineError:
             raise
         except Unplanned as error:

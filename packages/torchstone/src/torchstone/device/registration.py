@@ -11,6 +11,7 @@ from ..errors import DeviceNotFound
 from ..torch_internals import private_device
 from . import kernels
 from .operators import Operator
+from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
 from .transfers import STORAGE_METHODS
 
@@ -49,7 +50,7 @@ def _add_kernels(registrations: private_device.Registrations) -> None:
         if kernel is not None:
             registrations.add(name, kernel)
         elif kernels.is_program(name):
-            registrations.add(name, Operator(name).__call__)
+            registrations.add(name, Operator(name, composed=COMPOSED.get(name)).__call__)
 
 
 def _any_operator(overload: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The optest driver ``torchstone``: every case as an artifact that is saved, loaded and run.
+"""The optest drivers: ``torchstone`` (artifacts, saved, loaded and run) and ``torch:pjrt`` (the device).
 
-optest finds it by the entry point group ``optest.backends``, so importing this module
+optest finds them by the entry point group ``optest.backends``, so importing this module
 loads neither PyTorch nor JAX.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from optest.backends import Answer, CallDriver, Unsupported, backend_manager
 from optest.torch.compiled import report_fallbacks
+from optest.torch.device import TorchDevice
 
 if TYPE_CHECKING:
     from optest.core.case import TestCase
@@ -70,7 +72,37 @@ def fallbacks() -> Iterator[list[str]]:
     left += [node.overload for record in records for node in record.fallbacks]
 
 
+class PjrtDevice(TorchDevice):
+    """Calls operators eagerly on the device ``pjrt``; what the device leaves to the CPU is a fallback."""
+
+    packages = ("torchstone", "torch", "jaxlib")
+
+    def __init__(self) -> None:
+        super().__init__("pjrt")
+
+    def setup(self) -> None:
+        """Register the device with PyTorch."""
+        from .. import device
+
+        device.register()
+        super().setup()
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        """One answer per call, with the operators that were computed on the CPU."""
+        from ..config import override
+        from ..device.fallback import counts
+
+        answers = []
+        with override(device_fallback="silent"):
+            for call in calls:
+                counts.clear()
+                (answer,) = super().answer([call], repeats)
+                answers.append(replace(answer, fallback=(*answer.fallback, *sorted(counts))))
+        return answers
+
+
 def register() -> None:
-    """What the entry point calls: make the driver and the backend's fallbacks known to optest."""
+    """What the entry point calls: make the drivers and the backend's fallbacks known to optest."""
     backend_manager.register(ArtifactDriver())
+    backend_manager.register(PjrtDevice())
     report_fallbacks("torchstone", fallbacks)

@@ -1,0 +1,42 @@
+"""Tensors that a call makes itself go to the driver's device, also where PyTorch's sample names the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class _Elsewhere(TorchFunctionMode):
+    """Replaces ``device="cpu"`` in calls that get no tensor."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        named = given.get("device")
+        alone = not any(isinstance(one, torch.Tensor) for one in args)
+        if alone and named is not None and torch.device(named).type == "cpu":
+            given["device"] = self._device
+        return function(*args, **given)
+
+
+@contextmanager
+def made_on(device: str) -> Iterator[None]:
+    """Inside, tensors are made on ``device`` by default, and where the CPU is named."""
+    if torch.device(device).type == "cpu":
+        yield
+        return
+    with torch.device(device), _Elsewhere(device):
+        yield

@@ -1,0 +1,201 @@
+"""Operators whose results are as large as their inputs' values say: two programs, with a count in between.
+
+The first program counts. The second computes for a size out of few (the next power of two), so that it serves
+many counts, and the result is the first part of what it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_internals.operators import namespace
+from .operators import Operator
+from .storage import DEVICE_TYPE
+
+aten = namespace("aten")
+Tensor = torch.Tensor
+_MASKS = (torch.bool, torch.uint8)
+
+
+def _room(count: int, most: int) -> int:
+    """For how many elements the second program is made."""
+    return min(1 << max(count - 1, 0).bit_length(), most)
+
+
+def nonzero(self: Tensor) -> Tensor:
+    """Coordinates of the elements that are not zero."""
+    count = int(aten.count_nonzero.default(self).item())
+    return aten.nonzero_static.default(self, size=_room(count, self.numel()))[:count]
+
+
+def _places(flat: Tensor) -> tuple[Tensor, int]:
+    """Positions of true elements of a 1-d mask, padded with zeros, and how many of them count."""
+    count = int(aten.count_nonzero.default(flat).item())
+    found = aten.nonzero_static.default(flat, size=_room(count, flat.numel()), fill_value=0)
+    return found.view(-1), count
+
+
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    """The elements at which ``mask`` is true."""
+    if mask.dtype is not torch.bool:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    values, chosen = torch.broadcast_tensors(self, mask)
+    places, count = _places(chosen.reshape(-1))
+    return values.reshape(-1).index_select(0, places)[:count]
+
+
+def unique2(
+    self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct elements in ascending order."""
+    flat = self.reshape(-1)
+    ordered, order = flat.sort()
+    values, group, counts = _runs(ordered)
+    inverse = flat.new_empty(0, dtype=torch.int64)
+    if return_inverse:
+        inverse = torch.empty_like(group).scatter_(0, order, group).view(self.shape)
+    return values, inverse, counts if return_counts else flat.new_empty(0, dtype=torch.int64)
+
+
+def unique_consecutive(
+    self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The first of each run of equal elements."""
+    if dim is not None and not (self.dim() == 1 and dim in (0, -1)):
+        return _unique_consecutive(self, return_inverse, return_counts, dim)
+    values, group, counts = _runs(self.reshape(-1))
+    empty = self.new_empty(0, dtype=torch.int64)
+    return values, group.view(self.shape) if return_inverse else empty, counts if return_counts else empty
+
+
+_unique_consecutive = Operator("unique_consecutive")
+
+
+def _runs(flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a 1-d tensor: the first element of each run, the number of each element's run, lengths of runs."""
+    total = flat.numel()
+    starts = torch.ones_like(flat, dtype=torch.bool)
+    if total > 1:
+        starts[1:] = flat[1:] != flat[:-1]
+    group = starts.cumsum(0) - 1
+    places, count = _places(starts)
+    counts = torch.zeros_like(places).index_add_(0, group, torch.ones_like(group)) if total else places
+    return flat.index_select(0, places)[:count], group, counts[:count]
+
+
+def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number occurs, or the sum of its weights."""
+    whole = self.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    if minlength < 0 or not whole or self.dim() != 1 or (weights is not None and weights.shape != self.shape):
+        return _bincount(self, weights, minlength)
+    size = minlength
+    if self.numel():
+        low, high = self.aminmax()
+        if low.item() < 0:
+            return _bincount(self, weights, minlength)
+        size = max(minlength, int(high.item()) + 1)
+    if weights is None:
+        weights = torch.ones_like(self, dtype=torch.int64)
+    elif weights.dtype not in (torch.float32, torch.float64):
+        weights = weights.double()
+    return weights.new_zeros(size).index_add_(0, self.long(), weights)
+
+
+_bincount = Operator("bincount")
+
+
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    """Each index as often as the element there says."""
+    if output_size is None and repeats.dim() == 1:
+        output_size = int(repeats.sum().item())
+    return _repeat_interleave(repeats, output_size=output_size)
+
+
+_repeat_interleave = Operator("repeat_interleave.Tensor")
+_index = Operator("index.Tensor")
+
+
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """``self[indices]``; masks become the coordinates of their true elements."""
+    return _index(self, _coordinates(self, indices))
+
+
+def _coordinates(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    found: list[Tensor | None] = []
+    for one in indices:
+        if one is None or one.dtype not in _MASKS:
+            found.append(one if one is None else one.to(self.device))
+            continue
+        axis = len(found)
+        for offset, size in enumerate(one.shape):
+            if axis + offset >= self.dim() or self.shape[axis + offset] != size:
+                raise IndexError(
+                    f"The shape of the mask {list(one.shape)} at index {offset} does not match the shape of"
+                    f" the indexed tensor {list(self.shape)} at index {axis + offset}"
+                )
+        found += nonzero(one.to(self.device)).unbind(1)
+    return found
+
+
+def _with_indices_here(operator: Operator) -> Callable[..., Any]:
+    """The operator with index tensors of the CPU moved to the device, as on CUDA."""
+
+    def call(self: Tensor, indices: Sequence[Tensor | None], *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == DEVICE_TYPE:
+            indices = [one if one is None else one.to(self.device) for one in indices]
+        return operator(self, indices, *args, **kwargs)
+
+    return call
+
+
+_index_put_ = Operator("index_put_")
+
+
+def _index_put_impl_(
+    self: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Tensor:
+    """What derivatives of indexing call."""
+    return _index_put_(self, _coordinates(self, indices), values, accumulate)
+
+
+def _written(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The ``out=`` form."""
+
+    def call(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        result = compute(*args, **kwargs)
+        if out.dtype != result.dtype:
+            raise RuntimeError(f"Expected object of scalar type {result.dtype} but got {out.dtype} for out")
+        out.resize_(result.shape)
+        return out.copy_(result)
+
+    return call
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "nonzero": nonzero,
+    "nonzero.out": _written(nonzero),
+    "masked_select": masked_select,
+    "masked_select.out": _written(masked_select),
+    "_unique2": unique2,
+    "unique_consecutive": unique_consecutive,
+    "bincount": bincount,
+    "repeat_interleave.Tensor": repeat_interleave,
+    "index.Tensor": index,
+    "_index_put_impl_": _index_put_impl_,
+    **{
+        name: _with_indices_here(Operator(name))
+        for name in (
+            "index_put",
+            "index_put_",
+            "_unsafe_index.Tensor",
+            "_unsafe_index_put",
+        )
+    },
+}
