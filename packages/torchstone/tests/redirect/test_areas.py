@@ -175,7 +175,9 @@ def test_seeds_and_states_are_the_target_s() -> None:
 
 def test_a_generator_is_made_for_the_target() -> None:
     generator = torch.Generator(device="cuda").manual_seed(3)
-    assert type(generator) is type(torch.default_generator)
+    assert isinstance(generator, type(torch.default_generator))
+    assert generator.device == torch.device("cuda:0")
+    assert type(torch.Generator()) is type(torch.default_generator)
     drawn = torch.randn(2, device="cuda", generator=generator)
     torch.testing.assert_close(drawn.cpu(), torch.randn(2, generator=torch.Generator().manual_seed(3)))
 

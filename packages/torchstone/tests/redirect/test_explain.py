@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from torchstone.cli.main import cli
 from torchstone.errors import ScriptError
 from torchstone.redirect.children import Options
-from torchstone.redirect.explain import Explanation, explain
+from torchstone.redirect.explain import Explanation, State, _from_tables, explain
 from torchstone.redirect.launch import Program
+from torchstone.redirect.sources import SiteKind, scan_source
 
 CPU = Options(target="cpu")
 Write = Callable[..., Path]
@@ -105,7 +106,7 @@ def test_the_command(script: Path) -> None:
     assert "  11:11  cuda: redirected: " in done.stdout
     assert "  14:5  torch.cuda.synchronize: redirected: waits for the target (1×)" in lines
     assert "  15:13  torch.cuda._no_such_name: cuda-only: is not replaced" in lines
-    assert lines[-1] == "7 CUDA-only place(s): 6 redirected, 1 cuda-only, 0 covered"
+    assert lines[-1] == "7 CUDA-only place(s): 6 redirected, 1 cuda-only, 0 differs, 0 covered"
 
 
 def test_the_command_as_json(script: Path) -> None:
@@ -114,7 +115,7 @@ def test_the_command_as_json(script: Path) -> None:
     )
     assert done.exit_code == 0
     found: dict[str, Any] = json.loads(done.stdout)
-    assert found["counts"] == {"redirected": 0, "cuda-only": 1, "covered": 5}
+    assert found["counts"] == {"redirected": 0, "cuda-only": 1, "differs": 0, "covered": 5}
     assert found["places"][0] == {
         "path": str(script),
         "line": 6,
@@ -155,3 +156,10 @@ def test_a_script_that_is_no_python(tmp_path: Path, source: str) -> None:
 def test_a_script_that_is_not_there() -> None:
     with pytest.raises(ScriptError, match="nowhere"):
         explain(Program("nowhere.py"), (), CPU, run=False)
+
+
+def test_the_type_of_a_device_is_told_on_the_cpu_only() -> None:
+    """An accelerator's tensors say the accelerator's own type."""
+    (site,) = [one for one in scan_source('x.device.type == "cuda"\n') if one.kind is SiteKind.DEVICE_TYPE]
+    assert _from_tables(site, {}, tells_cuda=True)[1] is None
+    assert _from_tables(site, {}, tells_cuda=False)[1] is State.DIFFERS

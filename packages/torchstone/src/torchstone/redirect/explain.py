@@ -22,15 +22,22 @@ from .callers import is_installed
 from .children import Options
 from .launch import Program
 from .launch import run as run_program
-from .patching import patches
+from .patching import find_owner, patches
 from .recorder import Event, Recorder
 from .rows import Patch
-from .sources import CallSite, SiteKind, scan_file
+from .sources import CUDA_PACKAGES, CallSite, SiteKind, scan_file
 from .targets import resolve
 
 _NAMESPACES = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
-_NAMES = frozenset({"torch.version.cuda", "torch.distributed.is_nccl_available"})
-_METHODS = frozenset({"cuda", "pin_memory", "record_stream"})
+_NAMES = frozenset(
+    {
+        *("torch.version.cuda", "torch.distributed.is_nccl_available"),
+        *("torch.utils.cpp_extension.CUDAExtension", "torch.utils.cpp_extension.CUDA_HOME"),
+        *("torch.jit.script", "torch.jit.trace"),
+    }
+)
+_METHODS = frozenset({"cuda", "pin_memory", "is_pinned", "record_stream"})
+_PRIVATE = "torch._C._cuda"
 _LEFT_ALONE = frozenset({"raises", "deliberate", "absent"})
 """Treatments of the patch tables that leave a name CUDA-only."""
 
@@ -42,6 +49,8 @@ class State(StrEnum):
     """The run came here, and it was redirected."""
     CUDA_ONLY = "cuda-only"
     """It stays CUDA-only: it is not replaced, or it raises."""
+    DIFFERS = "differs"
+    """It is redirected, and does or answers something else than on CUDA: the note says what."""
     COVERED = "covered"
     """It is redirected in a run; this one did not come here or only took the name, or there was none."""
 
@@ -111,7 +120,7 @@ class Explanation:
 def _line(place: Place) -> str:
     outcomes = "; ".join(f"{text} ({count}×)" for text, count in place.outcomes.items())
     site = place.site
-    name = f"{site.name!r}" if site.kind is SiteKind.STRING else site.name
+    name = f"{site.name!r}" if site.kind in (SiteKind.STRING, SiteKind.DEVICE_TYPE) else site.name
     return f"  {site.line}:{site.column}  {name}: {place.state}: {outcomes or place.note}"
 
 
@@ -141,7 +150,8 @@ def explain(
         sites += _cuda_sites(others)
         files += others
     known = {patch.name: patch for patch in patches()}
-    places = tuple(_explained(site, recorder.counts, known) for site in sites)
+    tells_cuda = target is None or target.is_cpu
+    places = tuple(_explained(site, recorder.counts, known, tells_cuda) for site in sites)
     shown = "cuda: nothing is redirected" if target is None else str(target)
     return Explanation(program.name, shown, exit_code, places, _elsewhere(recorder.counts, files))
 
@@ -165,25 +175,30 @@ def _own(folder: str, files: set[str | None]) -> list[str]:
 
 def _is_cuda(site: CallSite) -> bool:
     match site.kind:
-        case SiteKind.STRING | SiteKind.ATTRIBUTE:
+        case SiteKind.STRING | SiteKind.DEVICE_TYPE | SiteKind.ATTRIBUTE:
             return True
         case SiteKind.METHOD:
             return site.name in _METHODS
         case SiteKind.IMPORT:
-            return site.name.startswith(_NAMESPACES) and site.name.endswith(".*")
+            of_torch = site.name.startswith(_NAMESPACES) and site.name.endswith(".*")
+            return of_torch or site.name.startswith(CUDA_PACKAGES)
+    if site.name.startswith(_PRIVATE):
+        return True
     return site.name.startswith(tuple(f"{name}." for name in _NAMESPACES)) or site.name in _NAMES
 
 
-def _explained(site: CallSite, counts: Mapping[Event, int], known: Mapping[str, Patch]) -> Place:
+def _explained(
+    site: CallSite, counts: Mapping[Event, int], known: Mapping[str, Patch], tells_cuda: bool
+) -> Place:
     seen = Counter[str]()
     for event, count in counts.items():
         at_site = event.file == site.path and event.line in (site.line, site.call_line)
         if at_site and _is_about(event.name, site):
             seen[event.outcome] = max(count, seen[event.outcome])  # a class tells of __new__ and __init__
-    note, cuda_only = _from_tables(site, known)
-    if cuda_only:
-        return Place(site, State.CUDA_ONLY, seen, note)
-    return Place(site, State.REDIRECTED if seen else State.COVERED, seen, note)
+    note, state = _from_tables(site, known, tells_cuda)
+    if state is None:
+        state = State.REDIRECTED if seen else State.COVERED
+    return Place(site, state, seen, note)
 
 
 def _is_about(name: str, site: CallSite) -> bool:
@@ -191,28 +206,68 @@ def _is_about(name: str, site: CallSite) -> bool:
     match site.kind:
         case SiteKind.METHOD | SiteKind.ATTRIBUTE:
             return name.endswith(f".{site.name}")
+        case SiteKind.DEVICE_TYPE:
+            return name == "torch.Tensor.device"
         case SiteKind.STRING:
             text = ".*".join(map(re.escape, site.name.split("{}")))
             return re.search(f"'{text}'", name) is not None
     return name == site.name or name.startswith(f"{site.name}.")
 
 
-def _from_tables(site: CallSite, known: Mapping[str, Patch]) -> tuple[str, bool]:
-    """What the patch tables say of a site, and whether that leaves it CUDA-only."""
+def _from_tables(site: CallSite, known: Mapping[str, Patch], tells_cuda: bool) -> tuple[str, State | None]:
+    """What the patch tables say of a site; the state is None where the run decides it.
+
+    ``tells_cuda``: whether the devices of tensors say that they are CUDA's.
+    """
     match site.kind:
         case SiteKind.METHOD | SiteKind.ATTRIBUTE:
             patch = known.get(f"torch.Tensor.{site.name}") or known.get(f"torch.nn.Module.{site.name}")
-            return (patch.note if patch else "on tensors and modules"), False
+            note = patch.note if patch else "on tensors and modules"
+            return note, State.DIFFERS if patch is not None and patch.differs else None
         case SiteKind.STRING:
-            return "where PyTorch takes a device or a backend", False
+            return "where PyTorch takes a device or a backend", None
+        case SiteKind.DEVICE_TYPE if tells_cuda:
+            return "the type of a device that a tensor was put on", None
+        case SiteKind.DEVICE_TYPE:
+            return "the target's devices say their own type", State.DIFFERS
+        case SiteKind.IMPORT if site.name.startswith(CUDA_PACKAGES):
+            return "a package that only an NVIDIA GPU runs", State.CUDA_ONLY
         case SiteKind.IMPORT:
-            return "the names of a star import are not followed", False
-    patch = known.get(site.name) or next(
-        (one for name, one in known.items() if name.startswith(f"{site.name}.")), None
-    )
+            return "the names of a star import are not followed", None
+    patch = _patch_of(site.name, known)
     if patch is None:
-        return "is not replaced", True
-    return patch.note, patch.treatment in _LEFT_ALONE
+        return "is not replaced", State.CUDA_ONLY
+    if patch.treatment in _LEFT_ALONE:
+        return patch.note, State.CUDA_ONLY
+    return patch.note, State.DIFFERS if patch.differs else None
+
+
+def _patch_of(name: str, known: Mapping[str, Patch]) -> Patch | None:
+    """What becomes of a dotted name: its own row, that of the same object elsewhere, or that of its owner.
+
+    A private name, or one that this PyTorch lacks, has only a row of its own.
+    """
+    if name in known:
+        return known[name]
+    *owners, last = name.split(".")
+    found = _object(name)
+    if last.startswith("_") or found is None:
+        return None
+    by_object = (patch for patch in known.values() if callable(found) and patch.original is found)
+    below = (patch for other, patch in known.items() if other.startswith(f"{name}."))
+    above = (
+        known[owner] for depth in range(len(owners), 2, -1) if (owner := ".".join(owners[:depth])) in known
+    )
+    return next((patch for patches in (by_object, below, above) for patch in patches), None)
+
+
+def _object(name: str) -> Any:
+    """What a dotted name stands for outside every redirection; None if there is no such thing."""
+    try:
+        owner, attribute = find_owner(name)
+        return getattr(owner, attribute, None)
+    except (AttributeError, ImportError, AssertionError, RuntimeError):
+        return None
 
 
 def _elsewhere(counts: Mapping[Event, int], files: Iterable[str]) -> dict[str, int]:

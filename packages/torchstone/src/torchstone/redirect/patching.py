@@ -18,6 +18,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
 
+import torch
+
 from ..torch_internals import redirection
 from ..torch_internals.dispatch import without_function_modes
 from ..torch_internals.dynamo import TRACE_RULES, read_names_once
@@ -34,7 +36,15 @@ def patches() -> tuple[Patch, ...]:
     from . import mode
 
     dispatched = [
-        Patch(one.name, "wraps", f"dispatched: {one.note}", one.function, one.function) for one in mode.TABLE
+        Patch(
+            one.name,
+            "wraps",
+            f"dispatched: {one.note}",
+            one.function,
+            one.function,
+            differs=one.function is torch.Tensor.is_pinned,
+        )
+        for one in mode.TABLE
     ]
     return (*_early(), *_late(), *dispatched)
 
@@ -72,10 +82,11 @@ def resolve(row: Row) -> Patch | None:
         raw = row.otherwise
     original, rewrap = _unwrap(raw)
     replacement = _replacement(row, original)
+    differs = row.differs or "by policy" in row.note
     if replacement is original:
-        return Patch(row.name, row.treatment, row.note, original, original)
-    places = tuple(_places(owner, attribute, raw))
-    return Patch(row.name, row.treatment, row.note, original, replacement, places, rewrap(replacement))
+        return Patch(row.name, row.treatment, row.note, original, original, differs=differs)
+    places, installed = tuple(_places(owner, attribute, raw)), rewrap(replacement)
+    return Patch(row.name, row.treatment, row.note, original, replacement, places, installed, differs)
 
 
 def _raw(owner: Any, attribute: str) -> Any:

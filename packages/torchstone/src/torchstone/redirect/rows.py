@@ -24,6 +24,7 @@ class Row:
     makes the new object itself (a class, a constant). ``by_caller``: callers that are not told of CUDA get
     the original (:mod:`.callers`). ``optional``: a name that other supported versions of PyTorch lack.
     ``otherwise``: the original of a name that only builds of PyTorch with CUDA have.
+    ``differs``: what it does or answers is not CUDA's; so it is where the note says ``by policy``.
     ``late``: a name in a module that ``import torch`` does not load; it is treated once something has.
     """
 
@@ -37,6 +38,7 @@ class Row:
     optional: bool = False
     otherwise: Callable[..., Any] | None = None
     late: bool = False
+    differs: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,5 @@ class Patch:
     places: tuple[Place, ...] = field(repr=False, default=())
     installed: Any = field(repr=False, default=None)
     """What is put in the places: the replacement in its descriptor (``staticmethod``, ``property``, …)."""
+    differs: bool = False
+    """Whether what it does or answers is not CUDA's; the note says what it is."""

@@ -26,7 +26,8 @@ class SiteKind(StrEnum):
     """How a call site names what it uses."""
 
     IMPORT = "import"
-    """``from torch.cuda import Stream``; ``name`` is the dotted torch name, ``torch.cuda.*`` for a star."""
+    """``from torch.cuda import Stream``; ``name`` is the dotted torch name, ``torch.cuda.*`` for a star.
+    So is an import of one of :data:`CUDA_PACKAGES`."""
     CALL = "call"
     """``torch.cuda.synchronize()``; ``name`` is the dotted torch name."""
     REFERENCE = "reference"
@@ -35,6 +36,8 @@ class SiteKind(StrEnum):
     """``x.cuda()``: a call on an object of unknown type; ``name`` is the method's."""
     ATTRIBUTE = "attribute"
     """``x.is_cuda``: read of an object of unknown type; ``name`` is the attribute's."""
+    DEVICE_TYPE = "device type"
+    """``x.device.type == "cuda"``; ``name`` is the text."""
     STRING = "string"
     """``"cuda:0"``, ``f"cuda:{rank}"`` (``name`` is ``cuda:{}``), ``"nccl"``, ``"CUDA_VISIBLE_DEVICES"``."""
 
@@ -58,9 +61,12 @@ class CallSite:
 _CUDA_TEXT = re.compile(
     r"(cuda|nccl)(:.*)?"  # a device or a backend
     r"|(\w+:\w+,)*cuda:nccl(,\w+:\w+)*"  # a backend for each device
+    r"|torch\.cuda\.\w+Tensor"  # a legacy type
     r"|(PYTORCH_)?(CUDA|NCCL)_[A-Z0-9_]+",  # an environment variable
     re.DOTALL,
 )
+CUDA_PACKAGES = ("triton", "cupy", "pycuda", "pynvml", "numba.cuda")
+"""Packages beside PyTorch that only an NVIDIA GPU runs."""
 _CUDA_ATTRIBUTES = frozenset({"is_cuda"})
 
 
@@ -263,9 +269,19 @@ class _Scanner(ast.NodeVisitor):
         if not isinstance(node.value, ast.Constant):  # a docstring is not a use of what it mentions
             self.visit(node.value)
 
+    def visit_Compare(self, node: ast.Compare) -> None:
+        operands = [node.left, *node.comparators]
+        kind = SiteKind.STRING
+        if any(isinstance(one, ast.Attribute) and one.attr == "type" for one in operands):
+            kind = SiteKind.DEVICE_TYPE
+        for one in operands:
+            if isinstance(one, ast.Constant):
+                self._note_text(one, kind)
+            else:
+                self.visit(one)
+
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and _CUDA_TEXT.fullmatch(node.value):
-            self._note(node.value, SiteKind.STRING, node.lineno, node.col_offset)
+        self._note_text(node, SiteKind.STRING)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
@@ -286,8 +302,12 @@ class _Scanner(ast.NodeVisitor):
         finally:
             self._call_line = outer
 
+    def _note_text(self, node: ast.Constant, kind: SiteKind) -> None:
+        if isinstance(node.value, str) and _CUDA_TEXT.fullmatch(node.value):
+            self._note(node.value, kind, node.lineno, node.col_offset)
+
     def _note_import(self, alias: ast.alias, name: str) -> None:
-        if _of_torch(name) is not None:
+        if _of_torch(name) is not None or name.startswith(CUDA_PACKAGES):
             self._note(name, SiteKind.IMPORT, alias.lineno, alias.col_offset)
 
     def _note(self, name: str, kind: SiteKind, line: int, offset: int) -> None:

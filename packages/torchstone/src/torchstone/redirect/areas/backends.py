@@ -55,6 +55,8 @@ _FLAGS = (
     "torch.backends.cuda.enable_mem_efficient_sdp",
     "torch.backends.cuda.enable_math_sdp",
     "torch.backends.cuda.enable_cudnn_sdp",
+    *(f"torch.backends.cuda.{kernel}_sdp_enabled" for kernel in ("flash", "mem_efficient", "math", "cudnn")),
+    "torch.backends.cudnn.flags",
 )
 
 ROWS = (
@@ -76,11 +78,11 @@ ROWS = (
         SET_MATH_ATTENTION, "modified", "the flag is kept; plain operators do what a kernel cannot", _set_math
     ),
     Row(GET_MATH_ATTENTION, "modified", "the flag that was set", around=_around_math),
-    Row(
-        "torch.nn.attention.sdpa_kernel",
-        "wraps",
-        "the target's own kernel, or plain operators, compute in place of CUDA's kernels",
+    *(
+        Row(name, "wraps", "the target's own kernel, or plain operators, compute in place of CUDA's kernels")
+        for name in ("torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel")
     ),
+    Row("torch.backends.cuda.cufft_plan_cache", "noop", "an empty cache: no cuFFT"),
     Row(
         "torch.backends.cudnn.is_available",
         "deliberate",

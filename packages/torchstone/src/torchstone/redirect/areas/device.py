@@ -198,10 +198,11 @@ _BY_CALLER: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.get_gencode_flags": ("constant", "no CUDA architecture: empty", lambda scope: ""),
     "torch.cuda.can_device_access_peer": (
         "modified",
-        "true between devices of one memory, else false by policy",
+        "true between devices of one memory, else false",
         _can_access_peer,
     ),
 }
+_OF_NVIDIA = ("torch.cuda.is_tf32_supported", "torch.cuda.get_arch_list", "torch.cuda.get_gencode_flags")
 _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.current_device": ("wraps", "the target's current device", _current_device),
     "torch.cuda.set_device": ("wraps", "selects the target's device", _set_device),
@@ -239,7 +240,7 @@ ROWS = (
         "for PyTorch's own code the device that stands for the current one",
         around=_around_current_of_cpu,
     ),
-    *(Row(name, *rest, by_caller=True) for name, rest in _BY_CALLER.items()),
+    *(Row(name, *rest, by_caller=True, differs=name in _OF_NVIDIA) for name, rest in _BY_CALLER.items()),
     *(Row(name, *rest) for name, rest in _FOR_ALL.items()),
     Row("torch.cuda.device", "wraps", "unchanged over the redirected selection of devices"),
     Row("torch.cuda.device_of", "wraps", "its constructor guards the target's device"),

@@ -285,7 +285,10 @@ ROWS = (
     Row(_cuda("empty_cache"), "wraps", "empties the target's cache, if it has one", _empty_cache),
     Row(_cuda("get_per_process_memory_fraction"), "wraps", "the target's limit", _get_fraction),
     Row(
-        _cuda("set_per_process_memory_fraction"), "wraps", "the target's limit, or the policy", _set_fraction
+        _cuda("set_per_process_memory_fraction"),
+        "wraps",
+        "the target's limit; where it has none the figure is kept, by policy",
+        _set_fraction,
     ),
     Row(
         _cuda("get_allocator_backend"), "constant", "PyTorch's own allocator: native", lambda scope: "native"
@@ -322,5 +325,6 @@ ROWS = (
         replacement=lambda original: shadow(original, _OF_POOL),
     ),
     Row(_cuda("use_mem_pool"), "noop", "the target's allocator is used, by policy", _no_pool),
+    Row(_cuda("OutOfMemoryError"), "wraps", "raised where an allocation on CUDA fails"),
     Row(_cuda("memory"), "wraps", "a module: its public functions are redirected one by one"),
 )

@@ -343,20 +343,8 @@ ROWS = (
         Row(f"torch.cuda.{name}", "wraps", "the target's streams and events", one)
         for name, one in _METHODS.items()
     ),
-    Row(
-        "torch.cuda.Stream.__enter__",
-        "wraps",
-        "becomes the current stream",
-        _enter_stream,
-        otherwise=_plain_enter,
-    ),
-    Row(
-        "torch.cuda.Stream.__exit__",
-        "wraps",
-        "the stream before is current",
-        _leave_stream,
-        otherwise=_plain_exit,
-    ),
+    Row("torch.cuda.Stream.__enter__", "wraps", "becomes current", _enter_stream, otherwise=_plain_enter),
+    Row("torch.cuda.Stream.__exit__", "wraps", "is current no more", _leave_stream, otherwise=_plain_exit),
     *(
         Row(f"torch.cuda.{name}", "raises", "a CUDA handle names nothing on the target", one)
         for name, one in _RAISES.items()
