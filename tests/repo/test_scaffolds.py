@@ -18,13 +18,14 @@ Copy = Callable[[str], Path]
 
 @pytest.fixture
 def copy(repo: Path, tmp_path: Path) -> Copy:
-    """``copy("optest")`` is the root of a copy that holds this package."""
+    """``copy("optest")`` is the root of a copy that holds this package and what tests share."""
 
     def make(package: str) -> Path:
         for name in ("pyproject.toml", "conftest.py"):
             shutil.copy(repo / name, tmp_path / name)
         unwanted = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(repo / "packages" / package, tmp_path / "packages" / package, ignore=unwanted)
+        for folder in (f"packages/{package}", "tests/helpers"):
+            shutil.copytree(repo / folder, tmp_path / folder, ignore=unwanted)
         return tmp_path
 
     return make

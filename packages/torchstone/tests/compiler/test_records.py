@@ -225,7 +225,7 @@ def test_a_part_is_declared_once() -> None:
 def test_a_missing_overload_declares_nothing() -> None:
     gone = namespace("aten").not_there
     assert isinstance(gone.default, MissingOverload)
-    assert list(overloads(gone, gone.default)) == []
+    assert list(overloads(gone, gone.default, None)) == []
     assert {aten.sinh.default, aten.sinh.out} < set(overloads(namespace("aten").sinh))
 
 

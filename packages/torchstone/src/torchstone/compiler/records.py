@@ -27,7 +27,6 @@ from ..torch_internals.operators import (
     overload_name,
     schema_of,
 )
-from . import rules as _rules  # noqa: F401  (they add to the records)
 from .normalize import decompositions
 
 

@@ -1,6 +1,6 @@
 """How the modules beside this one declare what they know of operators: each adds a part to records.
 
-Overloads that this PyTorch lacks are left out everywhere.
+What this PyTorch lacks (a missing overload, or None for a function) is left out everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def overloads(*operators: Any) -> Iterator[Any]:
     for operator in operators:
         if isinstance(operator, (Packet, OpOverloadPacket)):
             yield from (getattr(operator, name) for name in operator.overloads())
-        elif not isinstance(operator, MissingOverload):
+        elif operator is not None and not isinstance(operator, MissingOverload):
             yield operator
 
 

@@ -38,7 +38,7 @@ declare(
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
     torch.sym_constrain_range,
-    *([] if tensors.check.find() is None else [tensors.check.find()]),
+    tensors.check.find(),
     no_effect="it says something about sizes, which are known when a program is made",
 )
 declare(
