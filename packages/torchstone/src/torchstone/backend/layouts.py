@@ -64,7 +64,7 @@ def arrange_layouts(module: GraphModule) -> Orders:
     """
     graph, orders = module.graph, Orders()
     tensors = 0
-    for position, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+    for position, node in enumerate(graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue

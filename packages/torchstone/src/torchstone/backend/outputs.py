@@ -143,7 +143,7 @@ def split_outputs(
     ``mutated``: inputs that are written before the outputs are put together, with their new values.
     """
     graph = module.graph
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    inputs = graph.find_nodes(op="placeholder")
     position = {node: i for i, node in enumerate(inputs)}
     values = output_values(module)
     new = {position: values[output] for position, output in aliasing.written.items()} | dict(mutated or {})

@@ -124,12 +124,12 @@ def extract_mutations(module: GraphModule, remade: Container[int]) -> dict[int, 
     which the caller gets as views of the input after it was written.
     """
     graph = module.graph
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    inputs = graph.find_nodes(op="placeholder")
     values = output_values(module)
     sources: dict[Node, Any] = {}
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target is aten.copy_.default and node.args[0] in inputs:
-            target, source = node.args[:2]
+    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        target, source = node.args[:2]
+        if target.op == "placeholder":
             sources[target] = _fitted(graph, node, target, source)
             node.replace_all_uses_with(sources[target])
             values = [sources[target] if value is node else value for value in values]

@@ -29,9 +29,7 @@ _KEPT = ("stack_trace", "seq_nr", "custom", "nn_module_stack", "partitioner_tag"
 
 def is_symbolic(module: GraphModule) -> bool:
     """True if a placeholder is a symbolic number or has a symbolic dimension."""
-    for node in module.graph.nodes:
-        if node.op != "placeholder":
-            continue
+    for node in module.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return True
