@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 import torchstone
@@ -15,6 +16,7 @@ from torchstone import graph_pass
 from torchstone.compiler import Pass, Pipeline
 from torchstone.compiler.pipeline import PROPERTIES, Unit, compiler_pass
 from torchstone.compiler.program import export_pipeline
+from torchstone.compiler.support import survey
 from torchstone.config import override
 from torchstone.errors import PassError
 
@@ -152,6 +154,15 @@ def test_explain_shows_passes_of_users() -> None:
     assert "mine (" in str(found)
     assert found.native == {"aten.cos.default": 1, "aten.add.Tensor": 1}
     assert torchstone.explain(model, (X,), passes=[change]).native == found.native
+
+
+def test_explain_shows_the_pass_that_refuses_a_model() -> None:
+    found = torchstone.explain(lambda x: torch.full_like(x.int(), 2**40), (X,), trace=True)
+    assert [step.name for step in found.steps] == ["capture", "check-aliasing"]
+    assert "aten.full_like.default" in str(found.steps[0].graph)
+    assert str(found).startswith("capture (")
+    assert "cannot be captured:\naten.full_like.default at" in str(found)
+    assert not torchstone.explain(lambda x: torch.full_like(x.int(), 2**40), (X,)).steps
 
 
 # Errors ---------------------------------------------------------------------------------
@@ -292,3 +303,74 @@ def test_every_property_of_the_compiler_is_documented() -> None:
     passes: list[Pass[Any]] = [one for pipeline in pipelines for one in pipeline.passes]
     assert {name for one in passes for name in one.needs | one.guarantees} == set(PROPERTIES)
     assert all(one.doc.endswith(".") for one in passes)
+
+
+# Guarantees of the compiler's own passes ------------------------------------------------
+
+
+def calls(module: GraphModule) -> list[Node]:
+    return [node for node in module.graph.nodes if node.op == "call_function"]
+
+
+HOLDS: dict[str, Callable[[Unit], bool]] = {
+    "metadata": lambda unit: all("val" in node.meta for node in calls(unit.module)),
+    "functional": lambda unit: (
+        not any(
+            isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+            for node in calls(unit.module)
+        )
+    ),
+    "lowerable": lambda unit: not survey(unit.module).unsupported,
+    "stablehlo": lambda unit: "func.func public @main" in unit.built().text(),
+}
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was found to hold after the passes that ran, and after each pass behind them."""
+    run, found = Pipeline.run, []
+
+    def checking(self: Pipeline[Any], unit: Unit, observe: Any = None) -> None:
+        held = set(self.given)
+
+        def check(one: Pass[Any], unit: Any) -> None:
+            held.update(one.guarantees)
+            for name in held & HOLDS.keys():
+                if name != "stablehlo" or unit.stablehlo is not None:
+                    assert HOLDS[name](unit), f"{name} does not hold after {one.name}"
+                    found.append(f"{one.name}: {name}")
+
+        run(self, unit, check)
+
+    monkeypatch.setattr(Pipeline, "run", checking)
+    return found
+
+
+class Trained(torch.nn.Module):
+    """Mutations, random numbers, decompositions, and several outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.drop(self.norm(x)).squeeze()
+        return torch.nn.functional.hardswish(x), x.T, x.sin().add_(1)
+
+
+def test_guarantees_of_an_export(checked: list[str]) -> None:
+    with override(check_values=True, check_indices=True):
+        torchstone.export(Trained(), (X,))
+    assert {"decompose: functional", "decompose: metadata", "require-lowerings: lowerable"} <= set(checked)
+    assert {"add-checks: lowerable", "lower: functional", "lower: stablehlo"} <= set(checked)
+
+
+def test_guarantees_of_torch_compile(checked: list[str]) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(Trained(), backend="torchstone", options={"check_values": True})
+    x = X.clone().requires_grad_()
+    sum(one.sum() for one in fast(x)).backward()
+    with torch.no_grad():
+        fast(X)
+    assert {"complete-metadata: metadata", "extract-mutations: functional"} <= set(checked)
+    assert {"arrange-layouts: lowerable", "lower: stablehlo"} <= set(checked)

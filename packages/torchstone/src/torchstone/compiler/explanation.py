@@ -58,17 +58,18 @@ class Explanation:
         return self.error is None and not self.unsupported
 
     def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.steps), "\n".join(self._verdict())])
+
+    def _verdict(self) -> list[str]:
         if self.error is not None:
-            return f"{self.model} cannot be captured:\n{self.error}"
+            return [f"{self.model} cannot be captured:", self.error]
         calls = sum(self.native.values())
         lines = [f"{self.model}: {len(self.native)} operators in {calls} calls lower to StableHLO"]
         lines += [f"  {name} ({count}×)" for name, count in self.native.most_common()]
-        if self.unsupported:
-            lines.append(f"{len(self.unsupported)} operators do not:")
-            lines += [node.describe() for node in self.unsupported]
-        else:
-            lines.append("everything compiles")
-        return "\n\n".join([*map(str, self.steps), "\n".join(lines)])
+        if not self.unsupported:
+            return [*lines, "everything compiles"]
+        lines.append(f"{len(self.unsupported)} operators do not:")
+        return [*lines, *(node.describe() for node in self.unsupported)]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-able data."""
@@ -100,56 +101,58 @@ def explain(
     """
     name = getattr(model, "__qualname__", type(model).__name__)
     pipeline = export_pipeline(passes) if trace or passes else _SURVEYING
-    watch = _Watch() if trace else None
+    watch = _Watch(trace)
     export = None
     try:
         started = time.perf_counter()
         export = Export(capture(model, args, kwargs, dynamic_shapes))
-        if watch is not None:
-            watch.captured(export, time.perf_counter() - started)
+        watch.captured(export, time.perf_counter() - started)
         pipeline.run(export, watch)
     except UnsupportedOperators:
         pass  # the survey has them
     except TorchstoneError as error:
         if export is not None and decompose.name in export.seconds:
             raise
-        return Explanation(name, error=str(error))
+        return Explanation(name, error=str(error), steps=watch.steps)
     assert export is not None
     missing = {node.overload for node in export.survey.unsupported}
     native = Counter({one: count for one, count in export.survey.native.items() if one not in missing})
-    return Explanation(name, native, export.survey.unsupported, steps=watch.steps if watch else [])
+    return Explanation(name, native, export.survey.unsupported, steps=watch.steps)
 
 
 _SURVEYING: Pipeline[Export] = Pipeline([*NORMALIZING, survey_operators], given=CAPTURED)
 
 
 class _Watch:
-    """Keeps a step for each pass that ran."""
+    """Keeps a step for each pass that ran, if asked to."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: bool) -> None:
+        self._trace = trace
         self.steps: list[Step] = []
         self._last = ""
 
     def captured(self, export: Export, seconds: float) -> None:
         doc = "Trace the model to a graph of ATen overloads with torch.export."
-        self._add("capture", doc, (), CAPTURED, seconds, _text(export))
+        self._add(export, "capture", doc, (), CAPTURED, seconds)
 
     def __call__(self, one: Pass[Export], export: Export) -> None:
-        needs, guarantees = tuple(sorted(one.needs)), tuple(sorted(one.guarantees))
-        self._add(one.name, one.doc, needs, guarantees, export.seconds[one.name], _text(export))
+        seconds = export.seconds[one.name]
+        self._add(export, one.name, one.doc, sorted(one.needs), sorted(one.guarantees), seconds)
 
     def _add(
         self,
+        export: Export,
         name: str,
         doc: str,
-        needs: tuple[str, ...],
-        guarantees: tuple[str, ...],
+        needs: Sequence[str],
+        guarantees: Sequence[str],
         seconds: float,
-        text: str,
     ) -> None:
-        graph = None if text == self._last else text
-        self.steps.append(Step(name, doc, needs, guarantees, seconds, graph))
-        self._last = text
+        if self._trace:
+            text = _text(export)
+            graph = None if text == self._last else text
+            self.steps.append(Step(name, doc, tuple(needs), tuple(guarantees), seconds, graph))
+            self._last = text
 
 
 def _text(unit: Unit) -> str:

@@ -107,6 +107,7 @@ class Pipeline(Generic[Worked]):
 
     def __init__(self, passes: Sequence[Pass[Worked]], *, given: Iterable[str] = ()) -> None:
         self.passes = tuple(passes)
+        self.given = frozenset(given)
         held = set(given)
         for place, one in enumerate(self.passes):
             if not isinstance(one, Pass):
