@@ -135,7 +135,16 @@ class PassError(TorchstoneError):
 
 
 class FallbackRefused(TorchstoneError):
-    """Part of a compiled model would run in eager PyTorch, but ``fallback`` is False."""
+    """Something would run in eager PyTorch, and the settings forbid it.
+
+    ``nodes`` are the operators of a compiled graph.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, nodes: Sequence[UnsupportedNode] = ()
+    ) -> None:
+        self.nodes = tuple(nodes)
+        super().__init__(message, hint=hint)
 
 
 class ArtifactError(TorchstoneError):

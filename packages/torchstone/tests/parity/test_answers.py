@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from optest.torch.opinfo.calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, evaluate
+from torchstone.backend.records import recorded
 from torchstone.parity.answers import answer
 
 Tensor = torch.Tensor
@@ -130,11 +131,37 @@ def test_other_sparse_operands_are_declined() -> None:
         assert "a tensor of layout torch.sparse_csc" in found.unsupported
 
 
-def test_gradients_of_what_addresses_other_memory_are_declined() -> None:
+def test_gradients_of_what_addresses_memory_around_its_operand() -> None:
+    """``torch.compile`` has the operand's memory; a graph that is traced has the operand alone."""
     part = torch.arange(20.0)[5:15]
-    found = answer([call(lambda x: x.as_strided((2, 2), (1, 2), 10), part, kind=GRADIENT)])
-    assert "as_strided addresses the memory around its operand" in found[0].unsupported
+    check([call(lambda x: x.as_strided((2, 2), (1, 2), 10), part, kind=GRADIENT)])
     check([call(lambda x: x.as_strided((2, 2), (1, 2)), part, kind=GRADIENT)])
+    found = answer([call(lambda x: x.as_strided((2, 2), (1, 2), 10) ** 2, part, kind=SECOND_ORDER)])
+    assert "as_strided addresses the memory around its operand" in found[0].unsupported
+
+
+def test_gradients_are_those_of_torch_compile() -> None:
+    """A forward and a backward graph, which AOTAutograd makes; nothing of them runs in eager PyTorch."""
+    with recorded() as records:
+        check([call(torch.sin, X, kind=GRADIENT), call(torch.exp, X, kind=GRADIENT)])
+    assert [record.kind for record in records] == ["forward", "backward"]
+    assert records[1].native["aten.cos.default"] == 1
+
+
+def test_gradients_that_need_capture_rules() -> None:
+    """Others in the same program do not get lost."""
+    check(
+        [
+            call(lambda x, start: torch.narrow(x, 0, start, 2) ** 2, X, torch.tensor(1), kind=GRADIENT),
+            call(torch.sin, X, kind=GRADIENT),
+            call(lambda x: x.to_sparse().to_dense().exp(), X, kind=GRADIENT),
+        ]
+    )
+
+
+def test_gradients_without_a_lowering_say_which() -> None:
+    [found] = answer([call(lambda x: x.chalf().cfloat().real, X, kind=GRADIENT)])
+    assert found.unsupported.startswith("aten._to_copy.default: dtype complex32 is not supported")
 
 
 SEGMENTS: dict[str, dict[str, Any]] = {
@@ -193,7 +220,9 @@ def test_polygamma_in_place() -> None:
 
 
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
-def test_losses_in_chunks() -> None:
+@pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
+def test_losses_in_chunks(kind: str) -> None:
+    """They compute their gradients with the loss if an operand requires one, when they are captured too."""
     from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
     options = LinearCrossEntropyOptions(batch_chunk_size=2)
@@ -206,6 +235,7 @@ def test_losses_in_chunks() -> None:
                 ),
                 X,
                 X[:2].sin(),
+                kind=kind,
             )
             for reduction in ("mean", "sum", "none")
         ]

@@ -98,7 +98,7 @@ class TorchCompile(TorchDriver):
             FORWARD,
             GRADIENT,
             copied,
-            evaluate,
+            differentiated,
             merged,
             require_unwritten,
             together,
@@ -111,19 +111,17 @@ class TorchCompile(TorchDriver):
             runs = []
             if calls[0].kind == GRADIENT:
                 compiled = torch.compile(merged(calls).function, backend=self.backend, dynamic=False)
+                runs = differentiated(compiled, calls, repeats)
             else:
                 compiled = torch.compile(
                     together(calls)[0], backend=self.backend, dynamic=bool(calls[0].resized)
                 )
-            for _ in range(repeats):
-                given = [call.map(copied) for call in calls]
-                if calls[0].kind == GRADIENT:
-                    runs.append(evaluate(replace(merged(given), function=compiled)))
-                else:
+                for _ in range(repeats):
+                    given = [call.map(copied) for call in calls]
                     with torch.no_grad() if calls[0].kind == FORWARD else nullcontext():
                         runs.append(list(compiled(*(one for call in given for one in call.run.operands))))
-                for call, original in zip(given, calls, strict=True):
-                    require_unwritten("the compiled call", call, original)
+                    for call, original in zip(given, calls, strict=True):
+                        require_unwritten("the compiled call", call, original)
         answer = _told(left, started)
         if answer.fallback and len(calls) > 1:
             raise RuntimeError("one of several calls fell back: each by itself tells which")

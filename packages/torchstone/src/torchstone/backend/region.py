@@ -56,6 +56,7 @@ def _report_fallback(unsupported: Sequence[UnsupportedNode], options: Options, r
             f"{len(unsupported)} operator(s) of this {record.kind} graph would run in eager PyTorch:\n"
             + listing,
             hint='allow it with options={"fallback": True}, or see `torchstone ops`',
+            nodes=unsupported,
         )
     names = ", ".join(f"{node.overload} ({node.count}×)" for node in unsupported)
     warnings.warn(

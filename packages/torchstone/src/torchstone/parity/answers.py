@@ -2,9 +2,10 @@
 
 Forward calls are exported, saved, loaded and run; those that must raise with
 ``config.check_indices`` and ``check_values``, since programs without them take everything.
-Calls that differentiate are traced with autograd inside, made functional, lowered to a
-portable module and run. Not here:
-what optest's drivers are (``conformance``) and whether an answer is right (optest).
+Gradients come from ``torch.compile``, as users get them. Calls that differentiate twice or
+forward, which compiled functions cannot, are traced with autograd inside, made functional,
+lowered to a portable module and run. Not here: what optest's drivers are (``conformance``) and
+whether an answer is right (optest).
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from optest.backends import Answer
-from optest.torch.opinfo.calls import FORWARD, Call, copied, halved, require_unwritten, together
+from optest.torch.opinfo.calls import (
+    FORWARD,
+    GRADIENT,
+    Call,
+    copied,
+    differentiated,
+    halved,
+    merged,
+    require_unwritten,
+    together,
+)
 
 from ..api import Program, draw_seed
 from ..artifact import load_artifact, save_artifact
@@ -36,19 +47,23 @@ from ..compiler.rules import replacing
 from ..config import override
 from ..errors import (
     CaptureError,
+    FallbackRefused,
     IndexOutOfRange,
     InvalidValue,
     UnsupportedDtype,
     UnsupportedLayout,
     UnsupportedOperators,
 )
+from ..torch_internals import dynamo
 from ..torch_internals.tracing import make_fx
+from .compilation import plain_errors
 from .operators import compiled_graph, to_tensor
 from .sparse_calls import in_parts, is_taken_apart, with_dense_gradients
 
 _TOGETHER = 48
 """The maximum number of calls in a program: more cost more compile time than they save in captures."""
-_DECLINED = (NotImplementedError, UnsupportedOperators, UnsupportedDtype, UnsupportedLayout, CaptureError)
+_LACKING = (UnsupportedOperators, FallbackRefused)
+_DECLINED = (*_LACKING, NotImplementedError, UnsupportedDtype, UnsupportedLayout, CaptureError)
 
 Parts = dict[str, float]
 _Outcome = tuple[list[list[Any]], Answer]
@@ -71,10 +86,11 @@ def answer(
     A call that fails costs only itself. ``capture`` stands for :func:`captured`.
     """
     answers: list[Answer] = []
+    runs: dict[str, Callable[..., _Outcome]] = {FORWARD: partial(_exported, capture), GRADIENT: _compiled}
     plain = [in_parts(call) for call in calls]
     for start in range(0, len(calls), _TOGETHER):
         part = plain[start : start + _TOGETHER]
-        run = partial(_exported, capture) if part[0].kind == FORWARD else _traced
+        run = runs.get(part[0].kind, _traced)
         lost: Parts = {}
         found = halved(part, partial(_metered, lost, partial(run, repeats, engine)), _failed)
         answers += _charged(found, lost)
@@ -117,7 +133,7 @@ def _failed(error: BaseException) -> Answer:
 
 def _reason(error: Exception) -> str:
     """The reason why something does not compile, in one line."""
-    if isinstance(error, UnsupportedOperators):
+    if isinstance(error, _LACKING):
         return "; ".join(f"{node.overload}: {node.reason}" for node in error.nodes)
     return str(error).strip().partition("\n")[0]
 
@@ -144,6 +160,37 @@ def _exported(
         for call, original in zip(given, calls, strict=True):
             require_unwritten("the artifact", call, original)
     return runs, Answer(form=_form(artifact.module), seconds=seconds)
+
+
+def _compiled(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:
+    """Gradients of every run of a function compiled by ``torch.compile``; fills in ``seconds``.
+
+    What it takes only under capture rules (sparse tensors, sizes that depend on values) is captured first.
+    """
+    whole = merged(calls)
+    require_plain("a call's operand", whole.operands)
+    with _timed(seconds, "compiling and running"):
+        try:
+            runs = _gradients(whole.function, calls, repeats, engine)
+        except (FallbackRefused, dynamo.TorchDynamoException.get()) as error:
+            if isinstance(error, dynamo.BackendCompilerFailed.get()):
+                raise
+            leaves = [  # some functions compute other things if gradients are asked for
+                one.detach().requires_grad_(place in whole.wrt) for place, one in enumerate(whole.tensors)
+            ]
+            runs = _gradients(capture(whole.function, leaves).module(), calls, repeats, engine)
+    return runs, Answer(seconds=seconds)
+
+
+def _gradients(
+    function: Callable[..., Any], calls: Sequence[Call], repeats: int, engine: str | None
+) -> list[list[torch.Tensor]]:
+    """The gradients of ``calls`` with ``function`` compiled as one graph, nothing of it in eager PyTorch."""
+    dynamo.reset()
+    options: dict[str, Any] = {"fallback": False} | ({} if engine is None else {"engine": engine})
+    with plain_errors():
+        made = torch.compile(function, backend="torchstone", fullgraph=True, dynamic=False, options=options)
+        return differentiated(made, calls, repeats)
 
 
 def _traced(repeats: int, engine: str | None, calls: Sequence[Call], seconds: Parts) -> _Outcome:

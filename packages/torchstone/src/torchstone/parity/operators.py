@@ -1,8 +1,7 @@
 """One operator's samples through the compiler and an engine, compared with eager PyTorch.
 
 All samples of an overload share one program, so that checking many is fast.
-Gradients are checked the same way: the backward graph that PyTorch's autograd
-produces is decomposed, lowered and run.
+Gradients are checked through ``torch.compile``, as users get them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from optest.core.comparison import Comparison
 
 from .. import dtypes, hlo
 from ..compiler.graphs import output_values, to_numpy
-from ..compiler.normalize import decompositions
 from ..compiler.operators.tracing import mended_operators
 from ..compiler.passes import lowered, settle_views
 from ..compiler.pipeline import Unit
@@ -29,7 +27,7 @@ from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensorMode
 from ..torch_internals.operators import OpOverload
-from ..torch_internals.tracing import make_fx
+from .compilation import compiled, plain_errors
 
 _WIDER = {
     torch.float16: torch.float64,
@@ -112,47 +110,27 @@ def check_forward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outco
 
 
 def check_backward(overload: OpOverload, samples: Sequence[Sample]) -> list[Outcome]:
-    """The gradients of every sample's floating-point inputs, compiled, against eager autograd.
+    """The gradients of each sample's floating-point inputs through ``torch.compile``, against eager's.
 
     Samples without a differentiable input or output are left out.
     """
     plans = [plan for plan in (_GradientPlan.of(overload, sample) for sample in samples) if plan is not None]
     if not plans:
         return []
-
-    def every(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        feed = iter(tensors)
-        return [
-            gradient
-            for plan in plans
-            for gradient in plan.gradients(
-                [next(feed) for _ in plan.leaves], [next(feed) for _ in plan.cotangents]
-            )
+    module, _ = graph_of_calls([(overload, plan.sample) for plan in plans])
+    given = [plan.sample.map(_leaf) for plan in plans]
+    with plain_errors():
+        results = iter(compiled(module)(*(tensor for sample in given for tensor in sample.tensors())))
+        outputs = [
+            one for plan in plans for one in plan.differentiable([next(results) for _ in range(plan.results)])
         ]
-
-    # Cotangents are inputs, not constants, so that mutations of tensors derived from them are removed.
-    inputs = [tensor for plan in plans for tensor in (*plan.leaves, *plan.cotangents)]
-    # Autograd first, then its graph without mutation: requires_grad_ is not allowed under functionalize.
-    with mended_operators():
-        differentiated = make_fx(every, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-        traced = make_fx(
-            torch.func.functionalize(differentiated, remove="mutations_and_views"),
-            decomposition_table=decompositions(),
-            tracing_mode="fake",
-            _allow_non_fake_inputs=True,
-        )(*inputs)
-    traced.graph.eliminate_dead_code()
-    found = iter(run_graph(traced, inputs))
+        leaves = [tensor for sample in given for tensor in sample.tensors() if tensor.requires_grad]
+        weights = [one for plan in plans for one in plan.cotangents]
+        found = iter(map(to_numpy, _gradients(outputs, leaves, weights)))
     return [
         Outcome(
             plan.sample,
-            tuple(
-                _compare_all(
-                    found,
-                    plan.gradients(plan.leaves, plan.cotangents),
-                    plan.widened_gradients,
-                )
-            ),
+            tuple(_compare_all(found, plan.gradients(plan.leaves), plan.widened_gradients)),
         )
         for plan in plans
     ]
@@ -311,48 +289,65 @@ def _compare_all(
 
 @dataclass
 class _GradientPlan:
-    """A sample whose gradients can be taken: its differentiable inputs and random cotangents."""
+    """A sample whose gradients can be taken: its differentiable inputs, and random cotangents.
+
+    ``kept`` are the places of the differentiable outputs, ``results`` counts what the overload returns.
+    """
 
     overload: OpOverload
     sample: Sample
     leaves: list[torch.Tensor]
-    cotangents: list[torch.Tensor]
+    results: int = 0
+    kept: list[int] = field(default_factory=list)
+    cotangents: list[torch.Tensor] = field(default_factory=list)
 
     @classmethod
     def of(cls, overload: OpOverload, sample: Sample) -> _GradientPlan | None:
-        leaves = [t.detach() for t in sample.tensors() if t.is_floating_point() or t.is_complex()]
+        leaves = [t.detach() for t in sample.tensors() if _is_differentiable(t)]
         if not leaves or not sample.gradient:
             return None
-        plan = cls(overload, sample, leaves, [])
+        plan = cls(overload, sample, leaves)
         try:
-            outputs = plan._outputs([leaf.clone().requires_grad_() for leaf in leaves])
-            plan.cotangents = [torch.randn_like(output) for output in outputs]
-            if outputs:
-                plan.gradients(leaves, plan.cotangents)
+            results = eager_results(overload, sample.map(_leaf))
+            outputs = sample.determined(results)
+            plan.results = len(results)
+            plan.kept = [place for place, one in enumerate(outputs) if one.requires_grad]
+            plan.cotangents = [torch.randn_like(outputs[place]) for place in plan.kept]
+            if plan.kept:
+                plan.gradients(leaves)
         except RuntimeError:
             return None  # eager itself does not differentiate this call
-        return plan if outputs else None
+        return plan if plan.kept else None
 
-    def _outputs(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        feed = iter(leaves)
+    def differentiable(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Of the overload's results, as the sample converts them, those that are differentiated."""
+        outputs = self.sample.determined(results)
+        return [outputs[place] for place in self.kept]
 
-        def substitute(tensor: torch.Tensor) -> torch.Tensor:
-            return next(feed) if tensor.is_floating_point() or tensor.is_complex() else tensor
-
-        results = self.sample.determined(eager_results(self.overload, self.sample.map(substitute)))
-        return [result for result in results if result.requires_grad]
-
-    def gradients(
-        self, leaves: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
-    ) -> list[torch.Tensor]:
-        """Gradients of all leaves (zeros for a leaf without influence)."""
+    def gradients(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Gradients of all leaves by eager autograd."""
         inputs = [leaf.detach().requires_grad_() for leaf in leaves]
-        outputs = self._outputs(inputs)
-        given = [c.to(o.dtype) for c, o in zip(cotangents, outputs, strict=True)]
-        found = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
-        return [
-            torch.zeros_like(i) if g is None else g.to_dense() for i, g in zip(inputs, found, strict=True)
-        ]
+        feed = iter(inputs)
+        given = self.sample.map(lambda tensor: next(feed) if _is_differentiable(tensor) else tensor)
+        return _gradients(self.differentiable(eager_results(self.overload, given)), inputs, self.cotangents)
 
     def widened_gradients(self) -> list[torch.Tensor]:
-        return self.gradients([_widened(leaf) for leaf in self.leaves], self.cotangents)
+        return self.gradients([_widened(leaf) for leaf in self.leaves])
+
+
+def _gradients(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Dense gradients of ``inputs``; zeros for one without influence."""
+    given = [c.to(o.dtype) for c, o in zip(cotangents, outputs, strict=True)]
+    found = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
+    return [torch.zeros_like(i) if g is None else g.to_dense() for i, g in zip(inputs, found, strict=True)]
+
+
+def _is_differentiable(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as one that gradients are asked for, if it can have any."""
+    return tensor.detach().requires_grad_() if _is_differentiable(tensor) else tensor

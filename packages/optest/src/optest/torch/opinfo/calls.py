@@ -172,6 +172,20 @@ def merged(calls: Sequence[Call]) -> Call:
     )
 
 
+def differentiated(function: Function, calls: Sequence[Call], repeats: int) -> list[list[Tensor]]:
+    """The gradients of ``calls`` in each of ``repeats`` runs; ``function`` is what became of ``merged``'s.
+
+    Raises :class:`InputWritten` where it changes operands that eager PyTorch only reads.
+    """
+    runs = []
+    for _ in range(repeats):
+        given = [call.map(copied) for call in calls]
+        runs.append(evaluate(replace(merged(given), function=function)))
+        for call, original in zip(given, calls, strict=True):
+            require_unwritten("the compiled call", call, original)
+    return runs
+
+
 def halved(
     calls: Sequence[Call],
     run: Callable[[Sequence[Call]], tuple[Sequence[Sequence[Any]], Answer]],
