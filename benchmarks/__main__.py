@@ -21,11 +21,12 @@ from rich.table import Table
 
 from optest.console import WIDTH_OF_A_FILE
 
-from . import call_overhead, compile_time, growth, optest_overhead, redirect_overhead, speed
+from . import call_overhead, checkpoints, compile_time, growth, optest_overhead, redirect_overhead, speed
 from .measure import Row
 
 SUITES = {
     "calls": call_overhead.rows,
+    "checkpoint": checkpoints.rows,
     "compile": compile_time.rows,
     "growth": growth.rows,
     "optest": optest_overhead.rows,
