@@ -11,11 +11,11 @@ import torch
 from ..torch_internals import private_device
 from ..torch_internals.operators import namespace
 from ..torch_internals.private_device import redispatched
-from . import selection
+from . import scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
 from .storage import Box, box_of, new_storage, new_tensor, put_on
-from .transfers import copy_, equal, local_scalar_dense
+from .transfers import copy_, equal, local_scalar_dense, to_cpu
 
 aten = namespace("aten")
 Tensor = torch.Tensor
@@ -153,6 +153,11 @@ def _native_batch_norm(
     return _STATISTICS(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
+def _check_factorization(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
+    """Raises where a factorization failed: a question about values, which the host answers."""
+    aten._linalg_check_errors.default(to_cpu(info), api_name, is_matrix=is_matrix)
+
+
 def _record_stream(self: Tensor, stream: torch.Stream) -> None:
     """Storages live as long as a program that reads them."""
 
@@ -184,10 +189,12 @@ KERNELS: dict[str, Kernel] = {
     "_local_scalar_dense": local_scalar_dense,
     "equal": equal,
     "native_batch_norm": _native_batch_norm,
+    "_linalg_check_errors": _check_factorization,
     "record_stream": _record_stream,
     "_fused_sdp_choice": _choose_attention,
     "is_pinned": _not_pinned,
     **selection.KERNELS,
+    **scaling.KERNELS,
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
 

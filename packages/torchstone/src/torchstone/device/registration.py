@@ -9,7 +9,7 @@ import torch
 
 from ..errors import DeviceNotFound
 from ..torch_internals import private_device
-from . import kernels
+from . import autocast, kernels
 from .operators import Operator
 from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
@@ -44,7 +44,9 @@ def register() -> None:
 
 def _add_kernels(registrations: private_device.Registrations) -> None:
     registrations.add_for_the_rest(_any_operator)
-    registrations.add_for_the_rest(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    registrations.add_for_the_rest(torch.library.fallthrough_kernel, private_device.AUTOCAST_KEY)
+    for name, cast in autocast.kernels():
+        registrations.add(name, cast, private_device.AUTOCAST_KEY)
     for name in private_device.operator_names():
         kernel = kernels.KERNELS.get(name)
         if kernel is not None:

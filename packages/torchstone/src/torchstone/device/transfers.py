@@ -140,4 +140,13 @@ def _resize_storage(self: torch.UntypedStorage, size: int) -> torch.UntypedStora
     )
 
 
-STORAGE_METHODS: dict[str, Callable[..., Any]] = {"copy_": _copy_storage, "resize_": _resize_storage}
+def _identity(self: torch.UntypedStorage) -> int:
+    """``storage.data_ptr()``: not an address, but one number per storage, which ``torch.save`` asks for."""
+    return id(box_in(self)) if self.nbytes() else 0
+
+
+STORAGE_METHODS: dict[str, Callable[..., Any]] = {
+    "copy_": _copy_storage,
+    "resize_": _resize_storage,
+    "data_ptr": _identity,
+}

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .dispatch import DispatchKey, has_kernel_for
+from .dispatch import DispatchKey, exclude_keys, has_kernel_for
 from .operators import OpOverload, overload_name, schema_of
 from .probing import Internal
 
@@ -28,6 +28,8 @@ _all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
 
 KEY = "PrivateUse1"
+AUTOCAST_KEY = "AutocastPrivateUse1"
+_AUTOCAST = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(AUTOCAST_KEY))
 _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
 
 
@@ -91,6 +93,17 @@ def overload_named(name: str) -> OpOverload:
     packet, _, overload = name.partition(".")
     found: OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")
     return found
+
+
+def full_name(overload: OpOverload) -> str:
+    """``add.Tensor`` for ``aten.add.Tensor``; an overload without a name adds nothing."""
+    name: str = overload.name().removeprefix("aten::")
+    return name
+
+
+def below_autocast() -> Any:
+    """A context in which operators of the device are not autocast."""
+    return exclude_keys(_AUTOCAST)
 
 
 def is_view(overload: OpOverload) -> bool:

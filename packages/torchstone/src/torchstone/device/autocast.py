@@ -1,0 +1,106 @@
+"""``torch.autocast("pjrt")``: which operators run in the lower precision, which in float32, which promote.
+
+The lists are CUDA's (aten/src/ATen/autocast_mode.h), because a device with autocast is expected to have them.
+Weights are not cached: a cast of a small tensor costs less than the look-up would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..torch_internals import pytree
+from ..torch_internals.operators import OpOverload
+from ..torch_internals.private_device import below_autocast, full_name
+from .storage import DEVICE_TYPE
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+LOWER_PRECISION = _names(
+    """
+    _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+    convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm
+    chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell
+    rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention
+    """
+)
+FLOAT32 = _names(
+    """
+    __rpow__ __rtruediv__ acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan
+    pow softplus layer_norm native_layer_norm group_norm frobenius_norm nuclear_norm cosine_similarity
+    poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss
+    smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss
+    triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm
+    logsumexp upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d
+    upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d norm prod softmax log_softmax cumprod
+    cumsum sum
+    """
+)
+WIDEST = _names(
+    """
+    addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add cat stack
+    """
+)
+REFUSED = "binary_cross_entropy"
+_REASON = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+    "  next: use binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe to autocast"
+)
+Dtype = Callable[[list[torch.Tensor]], torch.dtype]
+
+
+def _lower(_: list[torch.Tensor]) -> torch.dtype:
+    return torch.get_autocast_dtype(DEVICE_TYPE)
+
+
+def _float32(_: list[torch.Tensor]) -> torch.dtype:
+    return torch.float32
+
+
+def _widest(tensors: list[torch.Tensor]) -> torch.dtype:
+    wide = any(one.dtype is torch.float32 for one in tensors)
+    return torch.float32 if wide else torch.get_autocast_dtype(DEVICE_TYPE)
+
+
+def _kernel(overload: OpOverload, dtype: Dtype) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        eligible = [one for one in pytree.tree_leaves((args, kwargs)) if _is_cast(one)]
+        wanted = dtype(eligible)
+        given, named = pytree.tree_map(
+            lambda one: one.to(wanted) if _is_cast(one) else one, (list(args), dict(kwargs))
+        )
+        with below_autocast():
+            return overload(*given, **named)
+
+    return kernel
+
+
+def _is_cast(value: Any) -> bool:
+    """Whether autocast may change the dtype: of floating-point tensors of the device below float64."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.device.type == DEVICE_TYPE
+        and value.is_floating_point()
+        and value.dtype is not torch.float64
+    )
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(_REASON)
+
+
+def kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """By operator name, without the namespace."""
+    for names, dtype in ((LOWER_PRECISION, _lower), (FLOAT32, _float32), (WIDEST, _widest)):
+        for name in names:
+            packet = getattr(torch.ops.aten, name, None)
+            for overload in () if packet is None else packet.overloads():
+                found = getattr(packet, overload)
+                if "out" not in overload.split("_") and overload not in ("dimname", "names_dim"):
+                    yield full_name(found), _kernel(found, dtype)
+    yield REFUSED, _refuse

@@ -1,0 +1,176 @@
+"""What surrounds a device: saving and loading, mixed precision, default devices, transforms, loaders."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from .mirrored import DEVICE, EXACT, mirrored
+
+
+def saved(value: Any) -> io.BytesIO:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    stream.seek(0)
+    return stream
+
+
+def test_saving_and_loading() -> None:
+    x = torch.arange(6.0, device=DEVICE).view(2, 3)
+    loaded = torch.load(saved({"whole": x, "row": x[1]}))
+    assert loaded["whole"].device == x.device
+    loaded["row"].zero_()
+    assert loaded["whole"].tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert torch.load(saved(x), map_location="cpu").device.type == "cpu"
+    assert torch.load(saved(torch.ones(2)), map_location=DEVICE).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match=r"pjrt"):
+        torch.load(saved(x), map_location="pjrt:1")
+
+
+def test_models_are_saved_and_copied() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to(DEVICE)
+    twin = copy.deepcopy(model)
+    twin[0].weight.data.zero_()
+    assert model[0].weight.abs().sum().item() > 0
+    twin.load_state_dict(torch.load(saved(model.state_dict())))
+    x = torch.randn(5, 3, device=DEVICE)
+    assert torch.equal(twin(x), model(x))
+
+
+def test_autocast_chooses_dtypes_as_cuda_does() -> None:
+    x = torch.ones(2, 2, device=DEVICE)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16
+        assert F.linear(x, x).dtype == torch.bfloat16
+        assert F.softmax((x @ x), 0).dtype == torch.float32
+        assert (x @ x).exp().dtype == torch.float32
+        assert torch.cat([x, x @ x]).dtype == torch.float32
+        assert (x.double() @ x.double()).dtype == torch.float64
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            F.binary_cross_entropy(x, x)
+        with torch.autocast(DEVICE, enabled=False):
+            assert (x @ x).dtype == torch.float32
+    assert (x @ x).dtype == torch.float32
+
+
+def test_gradients_pass_through_autocast() -> None:
+    def run(device: str) -> Any:
+        x = torch.linspace(-1, 1, 12).view(3, 4).to(device).requires_grad_()
+        weight = torch.linspace(0, 1, 8).view(2, 4).to(device).requires_grad_()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = F.linear(x, weight).float().square().sum()
+        loss.backward()
+        return [one.grad.clone() for one in (x, weight) if one.grad is not None]
+
+    mirrored(run, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_gradient_scaling(bad: bool) -> None:
+    """The scale after each step is CUDA's rule; a step that is not finite changes no parameter."""
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=8.0, growth_interval=2)
+    parameter = nn.Parameter(torch.ones(2, device=DEVICE))
+    optimizer = torch.optim.SGD([parameter], 0.25)
+    scales = []
+    for step in range(3):
+        optimizer.zero_grad()
+        factor = float("inf") if bad and step == 0 else 1.0
+        scaler.scale((parameter * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    assert scales == ([4.0, 4.0, 8.0] if bad else [8.0, 16.0, 16.0])
+    assert parameter.tolist() == [0.5, 0.5] if bad else [0.25, 0.25]
+
+
+def test_default_devices_and_contexts() -> None:
+    with torch.device(DEVICE):
+        assert torch.ones(2).device == torch.tensor([1]).device == torch.randn(2).device
+        assert nn.Linear(2, 2).weight.device.type == DEVICE
+    torch.set_default_device(DEVICE)
+    try:
+        assert (torch.ones(2) + torch.tensor(1.0)).tolist() == [2, 2]
+    finally:
+        torch.set_default_device(None)
+    with torch.pjrt.device(0):
+        pass
+    with pytest.raises(RuntimeError, match='there is no device "pjrt:3"'):
+        torch.pjrt.set_device(3)
+
+
+def test_transforms() -> None:
+    def run(device: str) -> Any:
+        x = torch.linspace(0, 1, 6).view(2, 3).to(device)
+        return [
+            torch.func.grad(lambda t: (t**2).sum())(x),
+            torch.func.vmap(lambda t: t.cumsum(0))(x),
+            torch.func.jvp(torch.sin, (x,), (x,))[1],
+            torch.func.jacrev(lambda t: t.sin())(x[0]),
+        ]
+
+    found = [one.clone() for one in run(DEVICE)]
+    for one, other in zip(found, run("cpu"), strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+
+
+def test_a_custom_operator_with_a_rule_for_shapes() -> None:
+    @torch.library.custom_op("torchstone_tests::doubled", mutates_args=())
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    doubled.register_fake(torch.empty_like)
+    doubled.register_autograd(lambda _, gradient: gradient * 2)
+
+    def run(device: str) -> Any:
+        x = torch.ones(3).to(device).requires_grad_()
+        y = doubled(x)
+        y.sum().backward()
+        return y.detach().clone(), x.grad
+
+    mirrored(run, **EXACT)
+
+
+def test_a_loader_feeds_the_device() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(8.0).view(4, 2)), batch_size=2)
+    assert [batch.to(DEVICE, non_blocking=True).sum().item() for (batch,) in loader] == [6, 22]
+
+
+def test_memory_is_counted_and_freed() -> None:
+    gc.collect()
+    before = torch.pjrt.memory_allocated()
+    torch.pjrt.reset_peak_memory_stats()
+    x = torch.zeros(1000, device=DEVICE)
+    view = x[10:]
+    assert torch.pjrt.memory_allocated() == before + 4000
+    del x
+    assert torch.pjrt.memory_allocated() == before + 4000
+    del view
+    assert torch.pjrt.memory_allocated() == before
+    assert torch.pjrt.max_memory_allocated() >= before + 4000
+    stats = torch.pjrt.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before
+    assert stats["allocation.all.current"] >= 0
+
+
+def test_the_accelerator_is_this_device() -> None:
+    assert torch.accelerator.current_accelerator() == torch.device(DEVICE)
+    assert torch.accelerator.device_count() == torch.pjrt.device_count() == 1
+    assert torch.accelerator.current_device_index() == torch.pjrt.current_device() == 0
+    assert torch.pjrt.is_available()
+    assert torch.pjrt.get_device_name() == "cpu:0"
+    torch.pjrt.synchronize()
+
+
+def test_a_failed_factorization_is_an_error() -> None:
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        torch.linalg.inv(torch.zeros(2, 2, device=DEVICE))
+    assert torch.linalg.inv(torch.eye(2, device=DEVICE) * 2).tolist() == [[0.5, 0], [0, 0.5]]
