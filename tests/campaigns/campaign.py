@@ -3,6 +3,7 @@
     python tests/campaigns/campaign.py artifacts --count 20000 --journal artifacts.jsonl
     python tests/campaigns/campaign.py commands --count 2000 --journal commands.jsonl
     python tests/campaigns/campaign.py programs --count 10000 --journal programs.jsonl
+    python tests/campaigns/campaign.py scripts --count 75 --journal scripts.jsonl
 
 The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
 after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,
@@ -30,6 +31,7 @@ MODULES = {
     "artifacts": "damaged_artifacts",
     "commands": "hostile_commands",
     "programs": "compiled_programs",
+    "scripts": "redirected_scripts",
 }
 _MOST_MEMORY = 8 << 30
 """Bytes of a child's data: what wants more is to fail, not to take the machine down."""

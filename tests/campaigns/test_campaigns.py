@@ -14,15 +14,19 @@ import click
 import damaged_artifacts
 import hostile_commands
 import pytest
+import redirected_scripts
 from campaign import Outcome, attempt
 
 
-@pytest.mark.parametrize(("campaign", "count"), [("artifacts", 300), ("commands", 64), ("programs", 24)])
+@pytest.mark.parametrize(
+    ("campaign", "count"), [("artifacts", 300), ("commands", 64), ("programs", 24), ("scripts", 40)]
+)
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     outcomes = list(attempt(campaign, 0, list(range(count))))
     assert [one for one in outcomes if one.defect] == []
     assert len(outcomes) == count
-    assert len({one.ended for one in outcomes}) > 2  # or nothing was tried
+    if campaign != "scripts":  # each of which checks its own results
+        assert len({one.ended for one in outcomes}) > 2  # or nothing was tried
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -121,3 +125,32 @@ def test_children_that_die_or_hang_are_noticed(monkeypatch: pytest.MonkeyPatch, 
         Outcome(2, "it", "hang", "it did not end within 3 s"),
         Outcome(3, "it", "well"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "ended"),
+    [
+        ("assert torch.zeros(1, device='cuda').item() == 1", "exit code 1"),
+        ("assert torch.ones(1).cuda().device.type == 'cuda'", "ends well"),
+        ("sys.exit(3)", "exit code 3"),
+    ],
+)
+@pytest.mark.parametrize("head", ["# run: --devices 2", "# run in a process:"])
+def test_scripts_that_compute_something_else_are_noticed(
+    head: str, body: str, ended: str, tmp_path: Path
+) -> None:
+    (tmp_path / "one.py").write_text(f"{head}\nimport sys\nimport torch\n{body}\n")
+    (script,) = redirected_scripts.scripts(tmp_path)
+    found, defect = redirected_scripts.Tries([script], tmp_path).attempt(script)
+    assert (found, bool(defect)) == (ended, ended != "ends well")
+
+
+def test_there_are_enough_scripts_and_each_needs_cuda() -> None:
+    found = redirected_scripts.scripts()
+    assert len(found) >= 75
+    assert sum("--nproc-per-node" in one.options for one in found) >= 5
+    for one in found:
+        text = one.path.read_text()
+        assert "cuda" in text
+        assert text.count("assert ") >= 3
+        assert "torchstone" not in text

@@ -6,15 +6,23 @@ import copy
 import io
 import pickle
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed import tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import torchstone
 from torchstone.errors import RedirectTargetError
+from torchstone.redirect import places
 
 ZERO, ONE, HOST = torch.device("cuda:0"), torch.device("cuda:1"), torch.device("cpu")
 
@@ -322,3 +330,85 @@ def test_a_number_of_devices_that_cannot_be(devices: int) -> None:
 def test_devices_that_cannot_be(device: str) -> None:
     with pytest.raises(RuntimeError, match="Invalid device string"):
         torch.zeros(1, device=device)
+
+
+def test_lengths_of_packed_sequences_stay_on_the_cpu() -> None:
+    x = torch.ones(2, 3, 4, device="cuda:1")
+    packed = pack_padded_sequence(x, torch.tensor([3, 1]), batch_first=True)
+    assert (packed.data.device, packed.batch_sizes.device) == (ONE, HOST)
+    padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed)
+    assert (padded.device, lengths.device) == (ONE, HOST)
+    with pytest.raises(RuntimeError, match="1D CPU int64 tensor, but got 1D cuda:1 Long tensor"):
+        pack_padded_sequence(x, torch.tensor([3, 1], device="cuda:1"), batch_first=True)
+
+
+def test_a_generator_is_on_its_device() -> None:
+    generator = torch.Generator("cuda:1")
+    assert isinstance(generator, torch.Generator)
+    assert (generator.device, torch.Generator().device) == (ONE, HOST)
+    assert torch.cuda.default_generators[1].device == ONE
+    generator.manual_seed(3)
+    drawn = torch.rand(3, device="cuda:1", generator=generator)
+    assert torch.equal(torch.rand(3, device=ONE, generator=generator.manual_seed(3)), drawn)
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'cuda'"):
+        torch.rand(3, generator=generator)
+    with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
+        torch.ones(3, device="cuda").normal_(generator=torch.Generator())
+
+
+def test_tensors_that_are_sent_keep_their_device() -> None:
+    for device in (HOST, ONE):
+        sent = ForkingPickler.dumps(torch.ones(2, device=device))
+        assert pickle.loads(sent).device == device
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def mesh(group: None) -> Any:
+    torch.cuda.set_device(1)
+    return init_device_mesh("cuda", (1,))
+
+
+def test_what_is_spread_over_a_mesh_is_on_its_devices(mesh: Any) -> None:
+    assert mesh.device_type == "cuda"
+    for made in (
+        tensor.distribute_tensor(torch.ones(2), mesh, [Shard(0)]),
+        DTensor.from_local(torch.ones(2), mesh, [Replicate()]),
+        tensor.zeros(2, device_mesh=mesh),
+    ):
+        results = (
+            made,
+            made * 2,
+            (made + made).full_tensor(),
+            made.to_local(),
+            made.redistribute(mesh, [Replicate()]),
+        )
+        assert {one.device for one in results} == {ONE}
+    model = parallelize_module(torch.nn.Linear(2, 2), mesh, ColwiseParallel())
+    model(torch.ones(1, 2, device="cuda")).sum().backward()
+    assert model.weight.grad.to_local().device == ONE
+
+
+def test_fully_sharded_parameters_are_on_the_mesh_s_device(mesh: Any) -> None:
+    model = fully_shard(torch.nn.Linear(2, 2), mesh=mesh)
+    model(torch.ones(1, 2, device="cuda")).sum().backward()
+    assert {model.weight.to_local().device, model.weight.grad.to_local().device} == {ONE}
+
+
+@pytest.mark.parametrize(("rank", "chosen", "device"), [("1", None, ONE), ("1", 0, ZERO)])
+def test_a_mesh_chooses_the_device_of_its_rank(
+    rank: str, chosen: int | None, device: torch.device, group: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    for account in places.ACCOUNTS:
+        monkeypatch.setattr(account.all, "number_ever", 0)
+    if chosen is not None:
+        torch.cuda.set_device(chosen)
+    DeviceMesh("cuda", [0])
+    assert torch.cuda.current_device() == device.index

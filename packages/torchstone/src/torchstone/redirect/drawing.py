@@ -13,8 +13,29 @@ from typing import Any
 import torch
 
 from ..torch_internals.redirection import drawing_operators
+from . import places
+from .scope import current_scope, told_of_cuda
 
 _Generator = type(torch.default_generator)
+
+
+class CudaGenerator(_Generator):  # type: ignore[misc, valid-type]
+    """A generator of a CUDA device, which draws as one of the CPU does."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __new__(cls, index: int) -> CudaGenerator:
+        found: CudaGenerator = super().__new__(cls)
+        return found
+
+    @property
+    def device(self) -> torch.device:
+        scope = current_scope()
+        told = scope is not None and scope.tracks and told_of_cuda(scope)
+        return places.cuda(self.index) if told else places.device_of(places.HOST)
+
+
 _LOCK = threading.RLock()
 _WITHOUT_GENERATOR = (
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"),
@@ -33,8 +54,18 @@ def generator_of(index: int) -> torch.Generator:
     if index == 0:
         return torch.default_generator
     if index not in _generators:
-        _generators[index] = _Generator().manual_seed(torch.default_generator.initial_seed())
+        _generators[index] = CudaGenerator(index).manual_seed(torch.default_generator.initial_seed())
     return _generators[index]
+
+
+def check(generator: Any, place: int) -> None:
+    """Raises ``RuntimeError`` for a generator of another kind of device, in PyTorch's words."""
+    if generator is None or generator is torch.default_generator:  # which is that of cuda:0, too
+        return
+    found = "cuda" if isinstance(generator, CudaGenerator) else "cpu"
+    wanted = "cpu" if place == places.HOST else "cuda"
+    if found != wanted:
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
 
 
 def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:

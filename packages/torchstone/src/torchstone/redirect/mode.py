@@ -94,6 +94,8 @@ def dispatched(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 def _device(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``torch.device(...)``: CUDA's own for the script where tensors are tracked, else what stands for it."""
+    if args and type(args[0]) is places.MeshType:
+        args = ("cuda", *args[1:])
     kind = args[0] if args else kwargs.get("type")
     index = args[1] if len(args) > 1 else kwargs.get("index")
     made = func("cuda", kind) if type(kind) is int and index is None else func(*args, **kwargs)
@@ -129,6 +131,23 @@ def _to(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if place is None:
         return func(tensor, scope.place(where), *rest, **kwargs)
     return transfer(tensor, place, **(dict(zip(names, rest, strict=False)) | kwargs))
+
+
+def _pack(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Packing and padding: the lengths of the sequences are the CPU's, before and after."""
+    index = scope.index_of(args[1])
+    if index is not None:
+        kind = args[1].type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(
+            "'lengths' argument should be a 1D CPU int64 tensor, "
+            f"but got {args[1].dim()}D {cuda_name(index)} {kind} tensor"
+        )
+    data, lengths = func(*args, **kwargs)
+    place = places.place_of(args[0]) if scope.tracks else None
+    if place is not None:
+        places.put(data, place)
+        places.put(lengths, places.HOST)
+    return data, lengths
 
 
 def _type_as(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -334,6 +353,12 @@ TABLE: tuple[Dispatched, ...] = (
     Dispatched("torch.Tensor.cuda", torch.Tensor.cuda, _moves("cuda"), "moves to the target"),
     Dispatched("torch.Tensor.cpu", torch.Tensor.cpu, _moves("cpu"), "copies what the script put on CUDA"),
     Dispatched("torch.as_tensor", torch.as_tensor, _as_tensor, "the device is mapped; a copy onto CUDA"),
+    *(
+        Dispatched(
+            f"torch.nn.utils.rnn.{name}", one.get(), _pack, "lengths are the CPU's; others are refused"
+        )
+        for name, one in redirection.packing.items()
+    ),
     Dispatched("torch.asarray", torch.asarray, _as_tensor, "the device is mapped; a copy onto CUDA"),
     Dispatched(
         "torch.Tensor.device",

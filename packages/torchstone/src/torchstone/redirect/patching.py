@@ -22,7 +22,7 @@ import torch
 
 from ..torch_internals import redirection
 from ..torch_internals.dispatch import without_function_modes
-from ..torch_internals.dynamo import TRACE_RULES, read_names_once
+from ..torch_internals.dynamo import read_names_once
 from .mirror import Implementation, mirror
 from .rows import Patch, Place, Row
 from .scope import Scope
@@ -46,27 +46,24 @@ def patches() -> tuple[Patch, ...]:
         )
         for one in mode.TABLE
     ]
-    return (*_early(), *_late(), *dispatched)
+    found = (one for module in _rows() for one in _resolved(module))
+    return (*found, *dispatched)
 
 
 @functools.cache
-def _early() -> tuple[Patch, ...]:
-    return tuple(_resolved(late=False))
-
-
-@functools.cache
-def _late() -> tuple[Patch, ...]:
-    return tuple(_resolved(late=True))
-
-
-def _resolved(*, late: bool) -> Iterator[Patch]:
+def _rows() -> dict[str, tuple[Row, ...]]:
+    """The rows by the module after whose loading they are treated; those treated at once come first."""
     from .areas import ROWS
 
-    for row in ROWS:
-        if row.late is late:
-            patch = resolve(row)
-            if patch is not None:
-                yield patch
+    names = dict.fromkeys(("", *(row.late for row in ROWS)))
+    return {name: tuple(row for row in ROWS if row.late == name) for name in names}
+
+
+@functools.cache
+def _resolved(module: str) -> tuple[Patch, ...]:
+    """The patches that are due once ``module`` is loaded."""
+    found = (resolve(row) for row in _rows()[module])
+    return tuple(patch for patch in found if patch is not None)
 
 
 def resolve(row: Row) -> Patch | None:
@@ -171,7 +168,8 @@ def _put() -> None:
     _state.importing += 1  # resolving imports modules, which must find the originals too
     try:
         read_names_once()  # now, not inside
-        wanted = (*_early(), *(_late() if TRACE_RULES in sys.modules else ()))
+        due = [module for module in _rows() if not module or module in sys.modules]
+        wanted = [patch for module in due for patch in _resolved(module)]
     finally:
         _state.importing -= 1
     for patch in wanted:

@@ -9,6 +9,7 @@ that PyTorch's own code can carry around: ``cpu`` with an index that no CPU has.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,6 +28,11 @@ _storage_of = torch.Tensor.untyped_storage
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 Place = int | None
+
+
+class MeshType(str):
+    """The device type of a mesh for CUDA: the CPU to PyTorch's code, CUDA where calls ask for it."""
+
 
 ACCOUNTS = tuple(Account() for _ in range(LIMIT))
 """The memory of each CUDA device."""
@@ -88,11 +94,10 @@ def cuda(index: int) -> torch.device:
 
 def place_of(tensor: torch.Tensor) -> Place:
     """Where redirected code put a tensor."""
-    try:
-        storage = _storage_of(tensor) if type(tensor) in _PLAIN else _storage_of_subclass(tensor)
-    except (RuntimeError, NotImplementedError):
-        storage = _storage_of_values(tensor)
-    return getattr(storage, _ATTRIBUTE, _NOWHERE).place
+    if type(tensor) not in _PLAIN:
+        for part in _parts(tensor):
+            return place_of(part)
+    return getattr(_memory_of(tensor), _ATTRIBUTE, _NOWHERE).place
 
 
 def place_of_storage(storage: torch.UntypedStorage) -> Place:
@@ -102,10 +107,13 @@ def place_of_storage(storage: torch.UntypedStorage) -> Place:
 
 def put(tensor: torch.Tensor, place: int) -> None:
     """Notes the place of a tensor whose memory has none yet; memory never changes its place."""
-    try:
-        storage = _storage_of(tensor) if type(tensor) in _PLAIN else _storage_of_subclass(tensor)
-    except (RuntimeError, NotImplementedError):
-        storage = _storage_of_values(tensor)
+    if type(tensor) not in _PLAIN:
+        parts = tuple(_parts(tensor))
+        for part in parts:
+            put(part, place)
+        if parts:
+            return
+    storage = _memory_of(tensor)
     if storage is not None and not hasattr(storage, _ATTRIBUTE) and tensor.is_cpu:
         put_storage(storage, place)
 
@@ -116,9 +124,22 @@ def put_storage(storage: torch.UntypedStorage, place: int) -> None:
         setattr(storage, _ATTRIBUTE, _ON_HOST if place == HOST else _Mark(place, storage.nbytes()))
 
 
-def _storage_of_subclass(tensor: torch.Tensor) -> torch.UntypedStorage:
-    with redirection.without_subclasses():
-        return _storage_of(tensor)
+def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors that a wrapper such as ``DTensor`` consists of; none of another tensor."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        parts = (getattr(tensor, name) for name in flatten()[0])
+        yield from (part for part in parts if isinstance(part, torch.Tensor))
+
+
+def _memory_of(tensor: torch.Tensor) -> Any:
+    try:
+        if type(tensor) in _PLAIN:
+            return _storage_of(tensor)
+        with redirection.without_subclasses():
+            return _storage_of(tensor)
+    except (RuntimeError, NotImplementedError):
+        return _storage_of_values(tensor)
 
 
 def _storage_of_values(tensor: torch.Tensor) -> Any:

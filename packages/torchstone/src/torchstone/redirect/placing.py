@@ -30,6 +30,8 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place =
         if apart:
             with _Finely():
                 return func(*args, **kwargs)
+    if kwargs and place is not None and "generator" in kwargs:
+        drawing.check(kwargs["generator"], place)
     try:
         if place is not None and place > 0:
             result = drawing.call(func, args, kwargs, place)

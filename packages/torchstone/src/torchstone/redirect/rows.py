@@ -25,7 +25,7 @@ class Row:
     the original (:mod:`.callers`). ``optional``: a name that other supported versions of PyTorch lack.
     ``otherwise``: the original of a name that only builds of PyTorch with CUDA have.
     ``differs``: what it does or answers is not CUDA's; so it is where the note says ``by policy``.
-    ``late``: a name in a module that ``import torch`` does not load; it is treated once something has.
+    ``late``: the module, which ``import torch`` does not load, after whose loading the name is treated.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Row:
     by_caller: bool = False
     optional: bool = False
     otherwise: Callable[..., Any] | None = None
-    late: bool = False
+    late: str = ""
     differs: bool = False
 
 

@@ -71,6 +71,8 @@ class Scope:
         is used. Raises ``RuntimeError`` for a string that names no device, as PyTorch does.
         """
         kind = type(asked)
+        if kind is places.MeshType:
+            kind, asked = str, "cuda"
         if kind is not str and kind is not torch.device and kind is not int:
             return asked
         found = self._places.get(asked)
@@ -159,6 +161,10 @@ class Scope:
         select = getattr(self.target.module, "set_device", None)
         if select is not None:
             select(self.target.indices[index])
+
+    def has_used_devices(self) -> bool:
+        """Whether this thread has chosen a device, or anything was put on one."""
+        return "index" in vars(self._current) or any(one.all.number_ever for one in places.ACCOUNTS)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies where CUDA tensors lie."""

@@ -22,6 +22,12 @@ STREAMS_OF_COMPILED_CODE = "torch._dynamo.variables.streams"
 DEVICE_BLOCK = "torch._dynamo.variables.ctx_manager.CUDADeviceVariable"
 BUILD_STREAM = "torch._dynamo.utils.build_stream"
 BUILD_EVENT = "torch._dynamo.utils.build_event"
+DEVICE_OF_MESH = "_get_device_from_mesh"
+TAKE_DEVICE_OF_MESH = (
+    "torch.distributed.fsdp._fully_shard._fully_shard",
+    "torch.distributed._composable.replicate_with_fsdp",
+)
+"""Modules that import :data:`DEVICE_OF_MESH` by name."""
 
 ASKS_FOR_ITS_CALLER = ("torch.utils._device", "torch._utils", "torch._tensor", "torch._library.custom_ops")
 """Private modules that ask about devices on behalf of whoever calls them."""
@@ -31,6 +37,10 @@ maybe_exchange_device = Replaceable("torch.cuda._maybe_exchange_device", _FEATUR
 stream_of_device = Internal("torch._C._accelerator_getStream", _FEATURE)
 set_stream = Internal("torch._C._accelerator_setStream", _FEATURE)
 text_of_tensor = Internal("torch._tensor_str._str", _FEATURE)
+packing = {
+    name: Internal(f"torch._C._VariableFunctions._{name}", _FEATURE)
+    for name in ("pack_padded_sequence", "pad_packed_sequence")
+}
 set_grad_enabled = Internal("torch._C._set_grad_enabled", _FEATURE)
 without_subclasses = Internal("torch._C.DisableTorchFunctionSubclass", _FEATURE)
 _schemas = Internal("torch._C._jit_get_all_schemas", _FEATURE)
@@ -39,6 +49,7 @@ _object_by_index = Internal(
 )
 _eval_frame = Internal("torch._C._dynamo.eval_frame", "redirection in compiled code")
 _functorch = Internal("torch._C._functorch", _FEATURE)
+_meshes = Internal("torch.distributed.device_mesh._mesh_resources", _FEATURE)
 
 
 def makes_tensors(function: Any) -> bool:
@@ -66,6 +77,17 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return tensor
+
+
+def type_of_mesh(mesh: Any) -> str:
+    """The device type that a mesh was given, as PyTorch's own code reads it."""
+    found: str = getattr(mesh, "_device_type", None) or mesh.device_type
+    return found
+
+
+def current_mesh() -> Any:
+    """The mesh of the ``with`` block that this thread is in. Raises ``RuntimeError`` outside one."""
+    return _meshes.get().get_current_mesh()
 
 
 def untyped(storage: Any) -> torch.UntypedStorage:

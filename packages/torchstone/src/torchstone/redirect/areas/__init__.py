@@ -17,11 +17,13 @@ from . import (
     legacy,
     loading,
     memory,
+    meshes,
     messages,
     modules,
     nested,
     profiling,
     random,
+    sending,
     streams,
     threads,
     torchscript,
@@ -29,7 +31,18 @@ from . import (
 
 _AREAS = (
     *(device, accelerator, memory, random, streams, graphs, legacy, modules, amp, loading, data),
-    *(distributed, communication, profiling, backends, compiling, nested, kernels, torchscript),
+    *(
+        distributed,
+        meshes,
+        sending,
+        communication,
+        profiling,
+        backends,
+        compiling,
+        nested,
+        kernels,
+        torchscript,
+    ),
     *(messages, threads),
 )
 

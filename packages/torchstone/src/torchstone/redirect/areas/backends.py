@@ -44,6 +44,26 @@ def _around_math(original: Any) -> Any:
     return implementation
 
 
+def _around_library(name: str) -> Any:
+    """A library of CUDA that a script prefers: asked for in vain, which the policy says."""
+
+    def around(original: Any) -> Any:
+        def implementation(scope: Scope, backend: Any = None) -> Any:
+            try:
+                return original(backend)
+            except RuntimeError as error:
+                if "has not been compiled" not in str(error):
+                    raise
+                scope.policy.meaningless(
+                    f"torch.backends.cuda.{name}", f"{scope.target.type} has no {backend}; it uses its own"
+                )
+                return original()
+
+        return implementation
+
+    return around
+
+
 _FLAG = "a flag that PyTorch keeps; the target does not look at it"
 _FLAGS = (
     "torch.backends.cudnn.benchmark",
@@ -74,6 +94,15 @@ ROWS = (
         _plan_cache,
     ),
     *(Row(name, "noop", _FLAG) for name in _FLAGS),
+    *(
+        Row(
+            f"torch.backends.cuda.{name}",
+            "noop",
+            "the target uses its own library, by policy",
+            around=_around_library(name),
+        )
+        for name in ("preferred_linalg_library", "preferred_blas_library")
+    ),
     Row(
         SET_MATH_ATTENTION, "modified", "the flag is kept; plain operators do what a kernel cannot", _set_math
     ),

@@ -95,34 +95,46 @@ _OF_DEVICE_BLOCK = {
 _AS_OUTSIDE = "inside compiled code as outside it"
 
 ROWS = (
-    Row(f"{_TENSOR}.method_attr_device", "wraps", _AS_OUTSIDE, around=_device, late=True),
-    Row(f"{_TENSOR}.method_attr_is_cuda", "wraps", _AS_OUTSIDE, _is_cuda, late=True),
+    Row(f"{_TENSOR}.method_attr_device", "wraps", _AS_OUTSIDE, around=_device, late=dynamo.TRACE_RULES),
+    Row(f"{_TENSOR}.method_attr_is_cuda", "wraps", _AS_OUTSIDE, _is_cuda, late=dynamo.TRACE_RULES),
     Row(
         f"{_TENSOR}.method_get_device",
         "wraps",
         _AS_OUTSIDE,
         around=_get_device,
-        late=True,
+        late=dynamo.TRACE_RULES,
     ),
     *(
-        Row(f"{redirection.DEVICE_BLOCK}.{name}", "wraps", _AS_OUTSIDE, one, late=True)
+        Row(f"{redirection.DEVICE_BLOCK}.{name}", "wraps", _AS_OUTSIDE, one, late=dynamo.TRACE_RULES)
         for name, one in _OF_DEVICE_BLOCK.items()
     ),
-    Row(redirection.BUILD_STREAM, "wraps", _AS_OUTSIDE, around=_built(lambda: torch.Stream), late=True),
-    Row(redirection.BUILD_EVENT, "wraps", _AS_OUTSIDE, around=_built(lambda: torch.Event), late=True),
+    Row(
+        redirection.BUILD_STREAM,
+        "wraps",
+        _AS_OUTSIDE,
+        around=_built(lambda: torch.Stream),
+        late=dynamo.TRACE_RULES,
+    ),
+    Row(
+        redirection.BUILD_EVENT,
+        "wraps",
+        _AS_OUTSIDE,
+        around=_built(lambda: torch.Event),
+        late=dynamo.TRACE_RULES,
+    ),
     Row(
         redirection.NEW_FAKE_TENSOR,
         "wraps",
         "a graph's tensors are the target's",
         around=lambda original: adapted(original, _map_fake),
-        late=True,
+        late=dynamo.TRACE_RULES,
     ),
     Row(
         redirection.CALL_COMPILER,
         "wraps",
         "a backend gets the target's devices, and its results are placed",
         around=_compile,
-        late=True,
+        late=dynamo.TRACE_RULES,
     ),
     Row(
         "torch.compile",

@@ -32,7 +32,7 @@ def _current_device(scope: Scope) -> int:
 
 def _set_device(scope: Scope, device: Any) -> None:
     if not (isinstance(device, int) and device < 0):
-        exchange_device(scope, scope.ordinal(device))
+        scope.select(scope.ordinal(device))
 
 
 def exchange_device(scope: Scope, device: int) -> int:

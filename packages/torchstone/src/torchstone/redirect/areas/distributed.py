@@ -60,11 +60,6 @@ def _map_parallel(scope: Scope, arguments: dict[str, Any]) -> None:
         arguments["output_device"] = scope.place(arguments["output_device"]).index
 
 
-def _map_mesh(scope: Scope, arguments: dict[str, Any]) -> None:
-    if arguments["device_type"] == "cuda":
-        arguments["device_type"] = scope.target.type
-
-
 def _nccl_version(scope: Scope) -> tuple[int, int, int]:
     scope.policy.meaningless("torch.cuda.nccl.version", "NCCL is not there; (0, 0, 0) is returned")
     return 0, 0, 0
@@ -87,8 +82,6 @@ ROWS = (
             _row("torch.distributed.init_process_group", "nccl becomes the target's backend", _map_group),
             _row("torch.distributed.new_group", "nccl becomes the target's backend", _map_group),
             _row("torch.distributed.barrier", "device_ids are NCCL's only", _map_barrier),
-            _row("torch.distributed.device_mesh.init_device_mesh", "the device type is mapped", _map_mesh),
-            _row("torch.distributed.device_mesh.DeviceMesh.__init__", "the device type is mapped", _map_mesh),
             _row(
                 "torch.nn.parallel.DistributedDataParallel.__init__", "the devices are mapped", _map_parallel
             ),

@@ -124,7 +124,7 @@ _NEVER = (
     *(
         f"{kind}.{when}"
         for kind in ("oversize_allocations", "oversize_segments")
-        for when in ("current", "peak")
+        for when in ("current", "peak", "allocated", "freed")
     ),
 )
 """What never happens without a caching allocator."""
@@ -141,11 +141,18 @@ def _nested_memory_stats(scope: Scope, device: Any) -> dict[str, Any]:
     return nested
 
 
-def _memory_summary(scope: Scope, device: Any, abbreviated: bool) -> str:
-    figures = _memory_stats(scope, device).items()
-    return "\n".join(
-        [f"memory of {scope.target} (redirected)", *(f"  {name}: {value}" for name, value in figures)]
-    )
+def _around_summary(original: Any) -> Any:
+    """PyTorch's own table where every figure of it is counted."""
+
+    def implementation(scope: Scope, device: Any, abbreviated: bool) -> str:
+        if scope.tracks:
+            return str(original(scope.ordinal(device), abbreviated))
+        figures = _memory_stats(scope, device).items()
+        return "\n".join(
+            [f"memory of {scope.target} (redirected)", *(f"  {name}: {value}" for name, value in figures)]
+        )
+
+    return implementation
 
 
 def free_and_total(scope: Scope, device: Any) -> tuple[int, int] | None:
@@ -272,7 +279,7 @@ ROWS = (
     ),
     Row(_cuda("memory_stats"), "modified", "the target's own figures; fewer of them on cpu", _memory_stats),
     Row(_cuda("memory_stats_as_nested_dict"), "modified", "as memory_stats", _nested_memory_stats),
-    Row(_cuda("memory_summary"), "modified", "the figures of memory_stats as text", _memory_summary),
+    Row(_cuda("memory_summary"), "modified", "the figures of memory_stats as text", around=_around_summary),
     Row(_cuda("memory_snapshot"), "noop", "an empty list, by policy", _snapshot),
     Row(
         _cuda("mem_get_info"),

@@ -10,10 +10,10 @@ import torch
 
 from ...torch_internals.devices import mps_generator
 from .. import places
-from ..drawing import generator_of
+from ..drawing import CudaGenerator, generator_of
 from ..mirror import Implementation, adapted
 from ..rows import Row
-from ..scope import Scope, current_scope, told_of_cuda
+from ..scope import Scope, current_scope
 from .classes import stand_in
 
 _SEED_BITS = 63
@@ -106,11 +106,10 @@ class _Generators:
 def _place_generator(scope: Scope, *args: Any, **kwargs: Any) -> torch.Generator:
     """A generator of the mapped device, of PyTorch's own class; on a target without any, the CPU's."""
     asked = args[0] if args else kwargs.get("device", "cpu")
-    index = scope.index_of_device(places.parsed(scope.place(asked))) if scope.tracks else None
-    if index is not None:
-        made = _OnCuda()
-        made.index = index
-        return made
+    if scope.tracks:
+        place = places.place_of_device(places.parsed(scope.place(asked)))
+        if place is not None and place != places.HOST:
+            return CudaGenerator(place)
     try:
         return _GENERATOR(device=scope.place(asked))
     except NotImplementedError:
@@ -121,18 +120,6 @@ def _place_generator(scope: Scope, *args: Any, **kwargs: Any) -> torch.Generator
 
 
 _GENERATOR = torch.Generator
-
-
-class _OnCuda(_GENERATOR):
-    """A generator of the CPU that the redirected code made for a CUDA device."""
-
-    index: int
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        scope = current_scope()
-        told = scope is not None and told_of_cuda(scope)
-        return places.cuda(self.index) if told else places.device_of(places.HOST)
 
 
 def _map_fork_rng(scope: Scope, arguments: dict[str, Any]) -> None:

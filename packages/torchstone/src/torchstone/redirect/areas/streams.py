@@ -35,6 +35,11 @@ _CUDA_TYPE = 1
 """What PyTorch's streams say in C for CUDA."""
 
 
+def _priority_range() -> tuple[int, int]:
+    """What builds of PyTorch with CUDA have in C."""
+    raise RuntimeError("torch.cuda.Stream.priority_range needs a build of PyTorch with CUDA")
+
+
 # Streams ------------------------------------------------------------------------------
 
 
@@ -365,6 +370,13 @@ ROWS = (
         "torch.cuda.ExternalStream",
         "raises",
         "its constructor: a CUDA stream's address names nothing on the target",
+    ),
+    Row(
+        "torch.cuda.Stream.priority_range",
+        "constant",
+        "the priorities that PyTorch documents, 0 and -1; the target keeps and ignores them",
+        lambda scope: (0, -1),
+        otherwise=staticmethod(_priority_range),
     ),
     Row("torch.cuda.StreamContext", "wraps", "unchanged over the redirected streams"),
     Row("torch.cuda.stream", "wraps", "unchanged over the redirected streams"),
