@@ -194,3 +194,20 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with module.disk.locked(tmp_path), pytest.raises(CheckpointBusy):
         manager.save(2)
     assert steps(manager) == [1]
+
+
+def test_what_another_process_writes_to_is_not_removed(tmp_path: Path) -> None:
+    manager = checkpoint.Manager(tmp_path, keep_last=1)
+    first = manager.save(1)
+    with module.disk.locked(first):
+        manager.save(2)
+    assert steps(manager) == [1, 2]
+    manager.save(3)
+    assert steps(manager) == [3]
+
+
+def test_a_manager_shards_too(tmp_path: Path) -> None:
+    path = checkpoint.Manager(tmp_path).save(1, rng=False, shard_size=10, a=torch.ones(3), b=torch.ones(3))
+    assert len(list(path.rglob("metadata-*-of-00002.safetensors"))) == 2
+    loaded = checkpoint.load(path)
+    assert (list(loaded.metadata), loaded.step) == (["a", "b"], 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
@@ -336,3 +338,15 @@ def test_an_error_in_the_background_is_the_futures(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="something else is there"):
         future.result()
     assert checkpoint.load(checkpoint.save(tmp_path / "x", step=2)).step == 2
+
+
+LEAVES = """
+import sys, torch
+from torchstone import checkpoint
+checkpoint.save_async(sys.argv[1], step=4, w=torch.ones(10**6))
+"""
+
+
+def test_a_process_ends_after_its_save_in_the_background(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LEAVES, tmp_path / "x"], check=True, timeout=120)
+    assert checkpoint.load(tmp_path / "x").metadata["w"].sum() == 10**6

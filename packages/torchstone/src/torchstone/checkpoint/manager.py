@@ -6,6 +6,7 @@ Order is the order of saving, which a number in each manifest keeps: no clock is
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -19,10 +20,10 @@ from typing import Any, Literal, Self
 
 from optest.files import write_whole
 
-from ..errors import CheckpointDamaged, CheckpointError, CheckpointWarning
+from ..errors import CheckpointBusy, CheckpointDamaged, CheckpointError, CheckpointWarning
 from . import disk, manifest
 from .loading import LATEST, Checkpoint, load
-from .saving import State, collect, turns, write
+from .saving import SHARD_SIZE, State, collect, turns, write
 
 _STEP = re.compile(r"step-(\d+)")
 
@@ -65,7 +66,15 @@ class Manager:
         self.keep_last, self.keep_best, self.metric, self.mode = keep_last, keep_best, metric, mode
         self._running: Future[Path] | None = None
 
-    def save(self, step: int, *, background: bool = False, rng: bool = True, **state: Any) -> Path:
+    def save(
+        self,
+        step: int,
+        *,
+        background: bool = False,
+        rng: bool = True,
+        shard_size: int = SHARD_SIZE,
+        **state: Any,
+    ) -> Path:
         """Save ``state`` as :func:`~torchstone.checkpoint.save` does, then move ``latest``; the path.
 
         With ``background`` this returns when the state has been copied, and a later call raises what went
@@ -85,7 +94,7 @@ class Manager:
         }
         if step < 0:
             raise CheckpointError(f"step is {step}", hint="count steps from 0")
-        collected = collect(objects, step=step, rng=rng, metadata=state)
+        collected = collect(objects, step=step, rng=rng, metadata=state, shard_size=shard_size)
         collected.metric = _judged(metric)
         path = self.folder / f"step-{step:08}"
         if background:
@@ -116,7 +125,8 @@ class Manager:
         for path in self._folders():
             if path in kept or (path not in complete and manifest.is_checkpoint(path)):
                 continue  # one that cannot be read is left to its owner
-            with disk.locked(path):
+            # One that another process writes to is left to that.
+            with contextlib.suppress(CheckpointBusy), disk.locked(path):
                 # First what makes it a checkpoint: half of one is none.
                 disk.remove(path / manifest.MANIFEST)
                 disk.remove(path)

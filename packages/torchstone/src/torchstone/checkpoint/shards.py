@@ -120,10 +120,9 @@ class Writer:
             at = begin
             for key, tensor in ordered:
                 data = _bytes_of(tensor)
-                sums[key] = [
-                    self._pool.submit(_write_chunk, descriptor, data[start : start + CHUNK], at + start)
-                    for start in range(0, len(data), CHUNK)
-                ]
+                sums[key] = []
+                for start in range(0, len(data), CHUNK):
+                    sums[key].append(self._start(descriptor, data[start : start + CHUNK], at + start))
                 if tensor.device.type != "cpu":
                     for one in sums[key]:  # one copy of a device's tensor at a time
                         one.result()
@@ -145,6 +144,15 @@ class Writer:
                     one.exception()
             os.close(descriptor)
         return StoredFile(path.name, at, zlib.crc32(header)), found
+
+    def _start(self, descriptor: int, data: memoryview, at: int) -> Future[int]:
+        """Write a chunk in another thread; in this one where the process ends and starts no more threads."""
+        try:
+            return self._pool.submit(_write_chunk, descriptor, data, at)
+        except RuntimeError:
+            done: Future[int] = Future()
+            done.set_result(_write_chunk(descriptor, data, at))
+            return done
 
 
 def _header(tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[bytes, int]:
