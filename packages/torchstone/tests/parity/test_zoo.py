@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from stratified import stratified
+
 from torchstone.errors import EngineError
 from torchstone.parity import inventory, zoo
 from torchstone.parity.compilation import compiled
