@@ -165,3 +165,15 @@ def test_streams_and_events_are_of_pytorch_s_general_classes() -> None:
     assert isinstance(torch.cuda.Event(), torch.Event)
     assert issubclass(torch.cuda.Stream, torch.Stream)
     assert not isinstance(torch.cuda.Event(), torch.Stream)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_seeds_and_properties_break_the_graph_and_hold() -> None:
+    def draws(x: torch.Tensor) -> Any:
+        torch.cuda.manual_seed(1)
+        return x + torch.rand(2, device="cuda"), torch.cuda.get_device_properties(0).name
+
+    x = torch.ones(2, device="cuda")
+    found, expected = torch.compile(draws, backend="eager")(x), draws(x)
+    torch.testing.assert_close(found[0], expected[0])
+    assert found[1] == expected[1]

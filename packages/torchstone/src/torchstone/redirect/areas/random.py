@@ -80,6 +80,8 @@ def _initial_seed(scope: Scope) -> int:
 
 
 def _generator(scope: Scope, device: Any) -> torch.Generator:
+    if torch.compiler.is_dynamo_compiling():
+        torch._dynamo.graph_break()  # Dynamo cannot trace what a generator does
     return generator_of(scope.ordinal(device))
 
 
