@@ -72,6 +72,27 @@ def test_values_go_there_and_back(dtype: torch.dtype) -> None:
     assert into.cpu().tolist()[1:3] == values.tolist()
 
 
+def test_to_of_every_kind() -> None:
+    def convert(device: str) -> Any:
+        x = torch.arange(6.0).view(2, 3).to(device)
+        y = torch.ones(1, 2, 2, 2, device=device)
+        return [
+            x.to(torch.float64),
+            x.t().to(torch.int32),
+            x.to(torch.float32, copy=True),
+            x.t().to(torch.complex64, memory_format=torch.contiguous_format),
+            y.to(torch.float16, memory_format=torch.channels_last),
+            x[:, ::2].half(),
+            x.bool(),
+        ]
+
+    mirrored(convert, **EXACT)
+    x = torch.arange(6.0).view(2, 3).to(DEVICE)
+    back = x.t().to("cpu", torch.float64, non_blocking=True)
+    assert (back.stride(), back.tolist()) == ((1, 3), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
+    assert x.to("cpu", non_blocking=True).add_(1).tolist() != x.tolist()
+
+
 def test_a_copy_from_the_cpu_is_a_copy() -> None:
     host = torch.ones(3)
     there = host.to(DEVICE)
@@ -213,23 +234,23 @@ def test_printing_and_copying() -> None:
 
 def test_a_missing_program_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(FallbackRefused) as caught:
-        torch.linalg.lstsq(torch.eye(3, device=DEVICE), torch.eye(3, device=DEVICE))
+        torch.eye(3, device=DEVICE).unique(dim=0)
     text = str(caught.value)
-    assert "aten.linalg_lstsq.default cannot run on pjrt with dtypes float32, float32" in text
+    assert "aten.unique_dim.default cannot run on pjrt with dtypes float32" in text
     assert 'config.device_fallback = "warn"' in text
 
 
 def test_a_fallback_computes_warns_once_and_is_counted(falls_back: None) -> None:
     x = torch.tensor([[2.0, 0.0], [0.0, 4.0]], device=DEVICE)
 
-    def solve() -> list[Tensor]:
-        return [torch.linalg.lstsq(x, x[:, :1]).solution for _ in range(3)]
+    def select() -> list[Tensor]:
+        return [x.unique(dim=0) for _ in range(3)]
 
     with override(device_fallback="warn"), pytest.warns(FallbackWarning, match="runs on the CPU") as caught:
-        solutions = solve()
+        found = select()
     assert len([one for one in caught if one.category is FallbackWarning]) == 1
-    assert solutions[2].tolist() == [[1], [0]]
-    assert torch.pjrt.fallbacks() == {"aten.linalg_lstsq.default": 3}
+    assert found[2].tolist() == [[0, 4], [2, 0]]
+    assert torch.pjrt.fallbacks() == {"aten.unique_dim.default": 3}
 
 
 def test_plans_are_bounded() -> None:

@@ -138,3 +138,14 @@ def test_hooks_and_accumulation() -> None:
         return x.grad
 
     mirrored(run)
+
+
+def test_a_loss_over_alignments_with_lengths_on_the_cpu() -> None:
+    def run(device: str) -> Any:
+        scores = torch.linspace(-1, 1, 60).view(6, 2, 5).to(device).requires_grad_()
+        targets = torch.tensor([[1, 2], [3, 0]], device=device)
+        loss = F.ctc_loss(scores.log_softmax(2), targets, torch.tensor([6, 5]), torch.tensor([2, 1]))
+        loss.backward()
+        return loss.detach(), None if scores.grad is None else scores.grad.clone()
+
+    mirrored(run, rtol=1e-4, atol=1e-5)

@@ -21,7 +21,7 @@ from ..compiler.argument_checks import check_arguments
 from ..compiler.checks import add_checks
 from ..compiler.expansion import traced
 from ..compiler.lower import lower_values
-from ..compiler.normalize import decompositions
+from ..compiler.normalize import decompositions, mended_operators
 from ..compiler.support import survey, unsupported_reason
 from ..dtypes import DType
 from ..hlo import Value
@@ -109,7 +109,7 @@ def _rehearsed(
     composed: Callable[..., Any] | None,
 ) -> _Draft:
     """The call on fake tensors of the CPU, which share storages as the call's tensors do."""
-    with FakeTensorMode() as mode:
+    with mended_operators(), FakeTensorMode() as mode:
         fakes = _fakes(call)
         feed = iter(fakes)
         given = substituted(call, args, kwargs, lambda _: next(feed))
@@ -217,7 +217,7 @@ def _one_node(
     outputs = set(written_arguments(draft.overload)) - set(parameters_of(functional))
     value = draft.result
     if functional is not draft.overload:
-        with draft.mode:
+        with mended_operators(), draft.mode:
             value = functional(*draft.args, **_without(draft.kwargs, outputs))
     if written:
         results = list(_tensors(value))

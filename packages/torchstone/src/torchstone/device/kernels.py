@@ -14,8 +14,8 @@ from ..torch_internals.private_device import redispatched
 from . import scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
-from .storage import Box, box_of, new_storage, new_tensor, put_on
-from .transfers import copy_, equal, local_scalar_dense, to_cpu
+from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor, put_on
+from .transfers import copy_, equal, local_scalar_dense, to_copy, to_cpu
 
 aten = namespace("aten")
 Tensor = torch.Tensor
@@ -158,6 +158,18 @@ def _check_factorization(info: Tensor, api_name: str, *, is_matrix: bool) -> Non
     aten._linalg_check_errors.default(to_cpu(info), api_name, is_matrix=is_matrix)
 
 
+def _all_here(operator: Operator) -> Kernel:
+    """The operator with its tensors of the CPU (lengths, which PyTorch keeps there) moved to the device."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return operator(
+            *(one.to(DEVICE_TYPE) if isinstance(one, Tensor) and one.is_cpu else one for one in args),
+            **kwargs,
+        )
+
+    return call
+
+
 def _record_stream(self: Tensor, stream: torch.Stream) -> None:
     """Storages live as long as a program that reads them."""
 
@@ -184,6 +196,7 @@ KERNELS: dict[str, Kernel] = {
     "resize_": _resize,
     "is_set_to": _is_set_to,
     "copy_": copy_,
+    "_to_copy": to_copy,
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
@@ -193,6 +206,7 @@ KERNELS: dict[str, Kernel] = {
     "record_stream": _record_stream,
     "_fused_sdp_choice": _choose_attention,
     "is_pinned": _not_pinned,
+    **{name: _all_here(Operator(name)) for name in ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor")},
     **selection.KERNELS,
     **scaling.KERNELS,
 }
@@ -200,7 +214,6 @@ KERNELS: dict[str, Kernel] = {
 
 LEFT_TO_PYTORCH = frozenset(
     {
-        "_to_copy",
         "empty_like",
         "new_empty",
         "new_empty_strided",

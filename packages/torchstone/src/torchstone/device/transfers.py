@@ -9,15 +9,16 @@ import torch
 
 from ..torch_internals.operators import namespace
 from . import engine
-from .calls import element_of
+from .calls import check_device, element_of
 from .fallback import host_bytes
 from .operators import Operator
-from .storage import Box, box_in, box_of
+from .storage import DEVICE_TYPE, Box, box_in, box_of
 
 aten = namespace("aten")
 
 _copy = Operator("copy_")
 _clone = Operator("clone")
+_to_copy = Operator("_to_copy")
 _CONTIGUOUS = {"memory_format": torch.contiguous_format}
 
 
@@ -91,6 +92,30 @@ def to_cpu(source: torch.Tensor) -> torch.Tensor:
     if source.is_conj():
         found = found.conj()
     return aten._neg_view(found) if source.is_neg() else found
+
+
+def to_copy(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """``tensor.to(…)`` from or to the device. To the CPU it always waits, so nothing is pinned."""
+    wanted = {"dtype": dtype, "layout": layout, "memory_format": memory_format}
+    given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    if device is not None:
+        check_device(device)
+    if self.is_cpu:
+        target = torch.empty_like(self, device=device, **given)
+        from_cpu(target, self)
+        return target
+    if device is None or device.type == DEVICE_TYPE:
+        return _to_copy(self, **given)
+    return aten._to_copy.default(to_cpu(self), device=device, **given)
 
 
 def local_scalar_dense(self: torch.Tensor) -> Any:
