@@ -412,3 +412,20 @@ def test_a_mesh_chooses_the_device_of_its_rank(
         torch.cuda.set_device(chosen)
     DeviceMesh("cuda", [0])
     assert torch.cuda.current_device() == device.index
+
+
+def test_the_summary_of_memory_and_the_priorities_of_streams_are_cuda_s() -> None:
+    kept = torch.zeros(1 << 20, device="cuda:1")
+    summary = torch.cuda.memory_summary(1)
+    assert "CUDA memory summary, device ID 1" in summary.replace("PyTorch ", "")
+    assert "Allocated memory" in summary
+    assert kept.is_cuda
+    assert torch.cuda.Stream.priority_range() == torch.cuda.Stream().priority_range() == (0, -1)
+
+
+def test_a_library_of_cuda_that_is_preferred_is_asked_for_in_vain() -> None:
+    with pytest.warns(UserWarning, match="preferred_linalg_library.*cpu has no cusolver; it uses its own"):
+        found = torch.backends.cuda.preferred_linalg_library("cusolver")
+    assert found == torch.backends.cuda.preferred_linalg_library()
+    with pytest.raises(RuntimeError, match="Unknown input value"):
+        torch.backends.cuda.preferred_linalg_library("nothing")
