@@ -4,6 +4,7 @@
     python tests/campaigns/campaign.py commands --count 2000 --journal commands.jsonl
     python tests/campaigns/campaign.py programs --count 10000 --journal programs.jsonl
     python tests/campaigns/campaign.py scripts --count 75 --journal scripts.jsonl
+    python tests/campaigns/campaign.py overloads --count 2000 --journal overloads.jsonl
 
 The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
 after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,
@@ -32,6 +33,7 @@ MODULES = {
     "commands": "hostile_commands",
     "programs": "compiled_programs",
     "scripts": "redirected_scripts",
+    "overloads": "hand_called",
 }
 _MOST_MEMORY = 8 << 30
 """Bytes of a child's data: what wants more is to fail, not to take the machine down."""

@@ -185,10 +185,12 @@ def _compare(
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Its form. A dimension of one element or none may have any stride: PyTorch leaves it open."""
-    dtype, shape, strides, *rest = form(tensor)
-    kept = [stride for size, stride in zip(shape, strides, strict=True) if size > 1 and tensor.numel()]
-    return (dtype, shape, kept, *rest)
+    """Its form. A dimension of one element may have any stride, and no elements lie anywhere."""
+    dtype, shape, strides, offset, *rest = form(tensor)
+    if not tensor.numel():
+        return (dtype, shape, *rest)
+    kept = [stride for size, stride in zip(shape, strides, strict=True) if size > 1]
+    return (dtype, shape, kept, offset, *rest)
 
 
 def _promised(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:

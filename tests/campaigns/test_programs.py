@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import hand_called
 import pytest
 import torch
 from compiled_programs import Made, Tries
@@ -22,6 +23,7 @@ from torchstone.backend import outputs, part, region
 from torchstone.lowering import load
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import Fault
+from torchstone.parity.operators import Sample
 
 aten = torch.ops.aten
 SIZES = (4, 5)
@@ -138,3 +140,16 @@ def test_programs_call_operators_of_all_families() -> None:
     assert {one.context for one in made} == {"", "no_grad", "inference_mode"}
     assert any(one.gradients for one in made)
     assert any(one.drawn for one in made)
+
+
+def test_overloads_called_by_hand() -> None:
+    """What the campaign of overloads says of a right lowering and of a wrong one."""
+    tries = hand_called.Tries(0)
+    made = [tries.make(number) for number in range(12)]
+    assert [one.what for one in made] == [tries.make(number).what for number in range(12)]
+    assert all(one.calls for one in made if one.overload is not aten._conj.default)
+    call = hand_called.Made(aten.sin.default, (Sample((torch.rand(3) + 1,)), Sample((torch.ones(0),))), True)
+    assert tries.attempt(call) == ("compiled", "")
+    with spoiled(aten.sin.default, lambda x: -x):
+        _, defect = tries.attempt(call)
+    assert defect.count("mismatch") == 2  # exported and compiled

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.errors import UnsupportedOperators
+from torchstone.errors import FallbackWarning, UnsupportedOperators
 
 aten = torch.ops.aten
 
@@ -88,3 +88,48 @@ def test_glu_backward_at_special_values(dtype: torch.dtype) -> None:
     special = torch.tensor([0.0, -0.0, 1, -1, torch.inf, -torch.inf, torch.nan, 65504, -65504, 20, -20])
     pairs = torch.cartesian_prod(special, special).to(dtype)
     agrees(lambda grad, x: aten.glu_backward(grad, x, -1), torch.ones(len(pairs), 1, dtype=dtype), pairs)
+
+
+MATRIX = torch.arange(12.0).reshape(3, 4)
+CODES: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "normalization": (lambda x: aten._fft_c2c(x + 0j, [1], -2, True), "normalization=-2 is unknown"),
+    "reduction": (
+        lambda x: aten.binary_cross_entropy(x / 12, x / 12, None, 5),
+        "reduction=5 is unknown: use one of 0 .none., 1 .mean., 2 .sum.",
+    ),
+    "strides": (lambda x: aten._reshape_alias(x, [4, 3], [2, 1]) * 2, r"strides \[2, 1\] do not show"),
+    "images": (
+        lambda x: aten._adaptive_avg_pool3d_backward(x[None, None, None], x[None, None, None][:0]),
+        "has other images than an input",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_calls_without_a_meaning(name: str) -> None:
+    """Such as an integer that stands for nothing. Compiled code leaves the call to eager PyTorch."""
+    function, told = CODES[name]
+    with pytest.raises(UnsupportedOperators, match=told):
+        torchstone.export(function, (MATRIX,))
+    torch._dynamo.reset()
+    with pytest.warns(FallbackWarning):
+        found = torch.compile(function, backend="torchstone")(MATRIX)
+    torch.testing.assert_close(found, function(MATRIX))
+
+
+@pytest.mark.parametrize("operator", [aten._softmax_backward_data, aten._log_softmax_backward_data], ids=str)
+def test_softmax_gradients_of_integers(operator: Any) -> None:
+    """Kernels write numbers of the gradient's dtype into memory of another."""
+    with pytest.raises(UnsupportedOperators, match=r"input_dtype=torch\.uint8 is not a floating-point dtype"):
+        torchstone.export(lambda x: operator(x, x, -1, torch.uint8), (MATRIX.half(),))
+
+
+def test_a_mode_below_zero_is_not_the_last_one() -> None:
+    bags = (torch.tensor([0, 2]), torch.tensor([0, 1]))
+    with pytest.raises(UnsupportedOperators, match="mode=-1 is unknown: use one of 0"):
+        torchstone.export(lambda x: aten._embedding_bag(x, *bags, False, -1)[0], (MATRIX,))
+
+
+def test_edges_of_no_bins() -> None:
+    agrees(lambda x: aten._histogramdd_bin_edges(x, [0, 2]), torch.randn(5, 2))
+    agrees(lambda x: aten._reshape_alias(x, [4, 3], [3, 1]) + 1, MATRIX)

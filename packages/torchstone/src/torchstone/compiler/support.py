@@ -18,6 +18,7 @@ from ..lowering import load
 from ..lowering.registry import EXPANSIONS, Registry
 from ..torch_internals import tracing
 from ..torch_internals.operators import HigherOrderOperator, OpOverload
+from .codes import unknown_code
 from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
 from .operators import registry
@@ -101,6 +102,9 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         return error.message
     if subject is not None and subject not in lowering.dtypes:
         return lowering.gaps.get(subject, f"not supported for {subject}")
+    unknown = unknown_code(target, node.args, node.kwargs)
+    if unknown is not None:
+        return unknown
     if EXPANSIONS & lowering.special:
         lacking = survey(expansion_of(node, lowering), registry).unsupported
         return f"it expands to {lacking[0].overload}: {lacking[0].reason}" if lacking else None

@@ -8,7 +8,8 @@ Not here: sliding windows, fractional max pooling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy
 
@@ -53,13 +54,21 @@ def _averages(x: Value, axis: int, count: int) -> Value:
     return taps.scaled(1 / taps.used.sum(1)).apply(x, axis)
 
 
-@lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING)
+def _refuses_other_images(arguments: Mapping[str, Any]) -> str | None:
+    """Of an empty input kernels take any gradient."""
+    grad, x = (list(arguments[name].shape) for name in ("grad_output", "self"))
+    if len(grad) == len(x) and grad[:-3] != x[:-3]:
+        return f"a gradient of shape {grad} has other images than an input of shape {x}"
+    return None
+
+
+@lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING, refuses=_refuses_other_images)
 def _adaptive_avg_pool2d_backward(grad_output: Value, self: Value) -> Value:
     """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 2)
 
 
-@lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING)
+@lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING, refuses=_refuses_other_images)
 def _adaptive_avg_pool3d_backward(grad_output: Value, self: Value) -> Value:
     """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 3)

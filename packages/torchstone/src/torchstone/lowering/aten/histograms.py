@@ -27,11 +27,11 @@ def _edges(low: Value, high: Value, bins: int) -> Value:
     """``bins + 1`` equal steps from ``low`` to ``high`` (0-d), computed from both ends like ``linspace``."""
     shape = (bins + 1,)
     first, last = fill(low, shape), fill(high, shape)
-    step = (last - first) / float(bins)
+    step = (last - first) / float(max(bins, 1))  # without bins there is one edge
     place = hlo.iota(shape, 0, INT64)
     rising = first + step * hlo.convert(place, low.dtype)
     falling = last - step * hlo.convert(bins - place, low.dtype)
-    return hlo.select(place < (bins + 1) // 2, rising, falling)
+    return hlo.select(place < max(bins + 1, 2) // 2, rising, falling)
 
 
 def _range(x: Value, bounds: Sequence[float] | None, margin: float) -> tuple[Value, Value]:

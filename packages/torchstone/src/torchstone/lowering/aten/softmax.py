@@ -7,7 +7,8 @@ Each is a composite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ... import hlo
 from ...dtypes import FLOATING
@@ -69,13 +70,29 @@ def log_softmax(self: Value, dim: int, out: Spec) -> list[Optional]:
     return _along("log_softmax", [self], dim, out, _log_softmax_over)
 
 
-@lowers(aten._softmax_backward_data.default, dtypes=FLOATING, ignores=("input_dtype",))
+def _refuses_other_inputs(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels write into memory of ``input_dtype`` whatever it is, as numbers of the gradient's dtype."""
+    dtype = arguments["input_dtype"]
+    return None if dtype.is_floating_point else f"input_dtype={dtype} is not a floating-point dtype"
+
+
+@lowers(
+    aten._softmax_backward_data.default,
+    dtypes=FLOATING,
+    ignores=("input_dtype",),
+    refuses=_refuses_other_inputs,
+)
 def softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Optional]:
     """Gradient of softmax from its result."""
     return _along("softmax_backward", [grad_output, output], dim, out, _softmax_gradient)
 
 
-@lowers(aten._log_softmax_backward_data.default, dtypes=FLOATING, ignores=("input_dtype",))
+@lowers(
+    aten._log_softmax_backward_data.default,
+    dtypes=FLOATING,
+    ignores=("input_dtype",),
+    refuses=_refuses_other_inputs,
+)
 def log_softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Optional]:
     """Gradient of log-softmax from its result."""
     return _along("log_softmax_backward", [grad_output, output], dim, out, _log_softmax_gradient)

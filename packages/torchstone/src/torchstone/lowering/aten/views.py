@@ -7,6 +7,9 @@ dtype (``conversion``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ... import hlo
 from ...dtypes import COPYABLE
 from ...hlo import Value
@@ -35,7 +38,6 @@ def alias(self: Value) -> Value:
     aten.view.default,
     aten.view_copy.default,
     aten._unsafe_view.default,
-    aten._reshape_alias.default,
     aten.unsqueeze.default,
     aten.unsqueeze_copy.default,
     aten.squeeze.default,
@@ -44,12 +46,34 @@ def alias(self: Value) -> Value:
     aten.squeeze_copy.default,
     aten.squeeze_copy.dim,
     aten.squeeze_copy.dims,
-    *aten_overloads(["_reshape_copy", "_reshape_alias_copy"]),
+    *aten_overloads(["_reshape_copy"]),
     dtypes=COPYABLE,
     ignores=("size", "stride", "dim"),
 )
 def view(self: Value, out: Spec) -> Value:
     """The same elements in row-major order, in another shape."""
+    return hlo.reshape(self, out.shape)
+
+
+def _refuses_other_strides(arguments: Mapping[str, Any]) -> str | None:
+    x, size, stride = (arguments[name] for name in ("self", "size", "stride"))
+    try:
+        whole = list(x.view(size).stride()) == list(stride)
+    except (RuntimeError, ValueError):
+        whole = False
+    return (
+        None if whole else f"strides {list(stride)} do not show each element once, in order: use as_strided"
+    )
+
+
+@lowers(
+    *aten_overloads(["_reshape_alias", "_reshape_alias_copy"]),
+    dtypes=COPYABLE,
+    ignores=("size", "stride"),
+    refuses=_refuses_other_strides,
+)
+def reshape_alias(self: Value, out: Spec) -> Value:
+    """``view``, with the strides that it has anyway."""
     return hlo.reshape(self, out.shape)
 
 
