@@ -28,7 +28,7 @@ from torchstone.redirect.launch import Program, run
 SCRIPTS = Path(__file__).parent / "scripts"
 _HEAD = re.compile(r"# run( in a process)?:(.*)\n")
 _LIMIT_S = 170.0
-_SHOWN = 600
+_SHOWN = 6000
 """How many characters of a failed script's output are kept."""
 
 
