@@ -89,6 +89,11 @@ class Config:
         "What the device `pjrt` does with an operator that it has no program for: `warn` (once per operator) "
         "and compute it on the CPU, do so `silent`ly, or raise an `error`.",
     )
+    device_memory_limit: int = _setting(
+        0,
+        "Bytes that storages of the device `pjrt` may hold together, 0 for no limit; what would exceed it "
+        "raises `torch.OutOfMemoryError` and changes nothing.",
+    )
     device_plans: int = _setting(
         8192, "Operator calls (by dtypes, shapes and strides) whose programs the device `pjrt` keeps."
     )

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from torchstone.config import override
+
 from .mirrored import DEVICE, EXACT, mirrored
 
 
@@ -159,6 +161,26 @@ def test_memory_is_counted_and_freed() -> None:
     stats = torch.pjrt.memory_stats()
     assert stats["allocated_bytes.all.current"] == before
     assert stats["allocation.all.current"] >= 0
+
+
+def test_the_limit_of_memory_is_an_error_that_changes_nothing() -> None:
+    gc.collect()
+    x, y = torch.ones(1000, device=DEVICE), torch.ones(1, device=DEVICE)
+    x.add_(y)
+    with override(device_memory_limit=torch.pjrt.memory_allocated() + 1000):
+        for call in (
+            lambda: x + 1,
+            lambda: x.new_empty(1000),
+            lambda: torch.empty(2000, device=DEVICE),
+            lambda: torch.add(x, 1, out=y.resize_(0)),
+        ):
+            with pytest.raises(
+                torch.OutOfMemoryError, match=r"pjrt out of memory. Tried to allocate \d+ bytes"
+            ):
+                call()
+            gc.collect()
+        assert x.add_(1)[0].item() == 3
+    assert (x + 1)[0].item() == 4
 
 
 def test_the_accelerator_is_this_device() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchstone.config import override
 from torchstone.device.operators import Operator, plan_count
-from torchstone.errors import FallbackRefused, FallbackWarning, IndexOutOfRange
+from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning, IndexOutOfRange
 
 from .mirrored import DEVICE, EXACT, mirrored, refusals
 
@@ -251,6 +251,12 @@ def test_a_fallback_computes_warns_once_and_is_counted(falls_back: None) -> None
     assert len([one for one in caught if one.category is FallbackWarning]) == 1
     assert found[2].tolist() == [[0, 4], [2, 0]]
     assert torch.pjrt.fallbacks() == {"aten.unique_dim.default": 3}
+
+
+def test_an_unknown_way_to_fall_back_is_refused(falls_back: None) -> None:
+    x = torch.ones(2, 2, device=DEVICE)
+    with override(device_fallback="never"), pytest.raises(ConfigError, match="use warn, silent, error"):
+        x.unique(dim=0)
 
 
 def test_plans_are_bounded() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..config import config
-from ..errors import FallbackRefused, FallbackWarning
+from ..errors import ConfigError, FallbackRefused, FallbackWarning
 from ..torch_internals import pytree
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.private_device import written_arguments
@@ -21,6 +21,7 @@ from .storage import Box, new_storage, new_tensor, put_on, tensor_on
 counts: Counter[str] = Counter()
 """How often each operator ran on the CPU."""
 _warned: set[str] = set()
+_CHOICES = ("warn", "silent", "error")
 
 
 def fall_back(
@@ -31,6 +32,10 @@ def fall_back(
     What PyTorch raises there is raised, and then nothing was counted. Raises :class:`FallbackRefused`
     under ``config.device_fallback = "error"``.
     """
+    if config.device_fallback not in _CHOICES:
+        raise ConfigError(
+            f"config.device_fallback is {config.device_fallback!r}", hint=f"use {', '.join(_CHOICES)}"
+        )
     name = str(overload)
     done = _OnCpu(overload, call, args, kwargs)
     if config.device_fallback == "error":

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from ..compiler.checks import Check
+from ..config import config
 from ..dtypes import DType
 from ..errors import raise_failed_checks
 from . import engine, random
 from .calls import Call
 from .layout import Layout
-from .storage import box_of, new_storage, new_tensor, put_on
+from .storage import box_of, memory, new_storage, new_tensor, put_on
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -60,6 +61,8 @@ class Plan:
     def __call__(self, call: Call) -> Any:
         if self.run is None:
             return self.answer(call.tensors, [])
+        if config.device_memory_limit:
+            self._require_memory(call)
         boxes = call.boxes
         arrays = [boxes[place].ready() for place in self.reads]
         for value, dtype in call.numbers:
@@ -85,6 +88,11 @@ class Plan:
             )
             position += 1
         return self.answer(call.tensors, made)
+
+    def _require_memory(self, call: Call) -> None:
+        """Raises before anything is computed where the results would not fit."""
+        grown = sum(max(0, one.nbytes - box_of(call.tensors[one.tensor]).nbytes) for one in self.moved)
+        memory.require(grown + sum(one.nbytes for one in self.new))
 
     def _checked(self, results: list[Any]) -> list[Any]:
         """The results without the answers of the checks; nothing is written before all of them hold."""

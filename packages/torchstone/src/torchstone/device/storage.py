@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import dtypes
+from ..config import config
 from ..dtypes import DType
 from ..torch_internals import private_device
 from . import engine
@@ -29,14 +30,13 @@ class Box:
     __slots__ = ("array", "dtype", "nbytes", "writes")
 
     def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
+        self.nbytes = 0  # a box that is refused gives nothing back
+        memory.allocations += 1
+        memory.take(nbytes)
         self.array = array
         self.dtype = dtype
         self.nbytes = nbytes
         self.writes = 0
-        memory.allocated += nbytes
-        if memory.allocated > memory.peak:
-            memory.peak = memory.allocated
-        memory.allocations += 1
 
     def __del__(self) -> None:
         memory.allocated -= self.nbytes
@@ -58,8 +58,7 @@ class Box:
         """Hold at least ``nbytes``; new ones are zero. Without ``keep`` the caller writes all of it next."""
         if nbytes <= self.nbytes:
             return
-        memory.allocated += nbytes - self.nbytes
-        memory.peak = max(memory.peak, memory.allocated)
+        memory.take(nbytes - self.nbytes)
         if keep and self.array is not None:
             self.array, self.dtype = engine.grown(self.array, self.dtype, nbytes)
         self.nbytes = nbytes
@@ -73,6 +72,23 @@ class Memory:
         self.peak = 0
         self.allocations = 0
         self.freed = 0
+
+    def take(self, nbytes: int) -> None:
+        """Count ``nbytes`` more. Raises ``torch.OutOfMemoryError`` beyond ``config.device_memory_limit``."""
+        if config.device_memory_limit:
+            self.require(nbytes)
+        self.allocated += nbytes
+        if self.allocated > self.peak:
+            self.peak = self.allocated
+
+    def require(self, nbytes: int) -> None:
+        """Raises ``torch.OutOfMemoryError`` where ``nbytes`` more would exceed the limit."""
+        limit = config.device_memory_limit
+        if limit and nbytes + self.allocated > limit:
+            raise torch.OutOfMemoryError(
+                f"pjrt out of memory. Tried to allocate {nbytes} bytes; {self.allocated} of {limit} bytes are"
+                " in use\n  next: free tensors, or raise config.device_memory_limit"
+            )
 
 
 memory = Memory()
