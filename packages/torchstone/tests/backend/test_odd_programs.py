@@ -87,3 +87,19 @@ def test_max_pooling_keeps_its_own_gradient() -> None:
         one(a).square().sum().backward()
         found.append(a.grad)
     torch.testing.assert_close(*found)
+
+
+class Marked(torch.Tensor):
+    """A subclass without behavior of its own."""
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a: a + 1, lambda a: a.t() * 2, lambda a: a.add_(1)], ids=["value", "view", "mutation"]
+)
+def test_plain_subclasses_of_tensors(function: Any) -> None:
+    """AOTAutograd watches each call in a mode that takes operators of plain tensors only."""
+    ours, eager = (torch.ones(2, 3).as_subclass(Marked) for _ in range(2))
+    found, expected = compiled(function)(ours), function(eager)
+    assert type(found) is type(expected)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(ours, eager)

@@ -77,5 +77,13 @@ class _Mutating:
         results = self._run(inputs)
         count = len(self._mutated)
         with torch.no_grad():
-            foreach_copy([inputs[position] for position in self._mutated], results[:count])
+            foreach_copy([_plain(inputs[position]) for position in self._mutated], results[:count])
         return results[count:]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` without its subclass: AOTAutograd's mode around a first call takes no operator of one."""
+    return tensor if type(tensor) in _PLAIN else tensor.as_subclass(torch.Tensor)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)

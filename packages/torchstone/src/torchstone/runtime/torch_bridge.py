@@ -324,7 +324,7 @@ def _is_aligned(tensor: torch.Tensor) -> bool:
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` on the CPU, detached, without lazy conjugate or negative bits, with memory."""
-    plain = tensor.detach()
+    plain = tensor.as_subclass(torch.Tensor).detach()
     if is_zero_tensor(plain):
         counters.copied("in", "autograd's zeros", plain.nbytes)
         plain = plain.clone()
