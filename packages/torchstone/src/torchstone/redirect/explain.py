@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ..torch_internals.redirection import CUDA_FUNCTIONS
 from .callers import is_installed
 from .children import Options
 from .launch import Program
@@ -37,7 +38,6 @@ _NAMES = frozenset(
     }
 )
 _METHODS = frozenset({"cuda", "pin_memory", "is_pinned", "record_stream"})
-_PRIVATE = "torch._C._cuda"
 _LEFT_ALONE = frozenset({"raises", "deliberate", "absent"})
 """Treatments of the patch tables that leave a name CUDA-only."""
 
@@ -182,7 +182,7 @@ def _is_cuda(site: CallSite) -> bool:
         case SiteKind.IMPORT:
             of_torch = site.name.startswith(_NAMESPACES) and site.name.endswith(".*")
             return of_torch or site.name.startswith(CUDA_PACKAGES)
-    if site.name.startswith(_PRIVATE):
+    if site.name.startswith(CUDA_FUNCTIONS):
         return True
     return site.name.startswith(tuple(f"{name}." for name in _NAMESPACES)) or site.name in _NAMES
 

@@ -12,6 +12,8 @@ from .probing import Internal, Replaceable
 
 _FEATURE = "redirection"
 
+CUDA_FUNCTIONS = "torch._C._cuda"
+"""How the names of CUDA's functions in C begin."""
 LAZY_INIT = "torch.cuda._lazy_init"
 DEVICE_CONTEXT_INIT = "torch.utils._device.DeviceContext.__init__"
 CHECKPOINT_CHECKS = "torch.utils.checkpoint._allowed_determinism_checks_to_fns"
@@ -101,6 +103,11 @@ def not_compiled_alone(function: Any) -> None:
     eval_frame = _eval_frame.get()
     skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
     eval_frame.set_code_exec_strategy(function.__code__, skip)
+
+
+def break_graph() -> None:
+    """Ends the graph where Dynamo traces this call."""
+    torch._dynamo.graph_break()
 
 
 def called_while_tracing(function: Any) -> Any:

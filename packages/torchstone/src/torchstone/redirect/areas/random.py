@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...torch_internals.devices import mps_generator
+from ...torch_internals.redirection import break_graph
 from .. import places
 from ..drawing import CudaGenerator, generator_of
 from ..mirror import Implementation, adapted
@@ -81,7 +82,7 @@ def _initial_seed(scope: Scope) -> int:
 
 def _generator(scope: Scope, device: Any) -> torch.Generator:
     if torch.compiler.is_dynamo_compiling():
-        torch._dynamo.graph_break()  # Dynamo cannot trace what a generator does
+        break_graph()  # Dynamo cannot trace what a generator does
     return generator_of(scope.ordinal(device))
 
 
