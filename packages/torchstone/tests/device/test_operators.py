@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchstone.config import override
 from torchstone.device.operators import Operator, plan_count
+from torchstone.device.storage import box_of
 from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning, IndexOutOfRange
 
 from .mirrored import DEVICE, EXACT, mirrored, refusals
@@ -176,10 +177,12 @@ def test_0d_tensors_of_the_cpu_take_part() -> None:
         lambda x: torch.cat([x, torch.ones(3)]),
         lambda x: torch.mm(x.view(1, 3), torch.ones(3, 1)),
         lambda x: torch.add(x, 1, out=torch.empty(3)),
+        lambda x: x + torch.ones(3, device="meta"),
+        lambda x: torch.cat([torch.ones(3, device="meta"), x]),
     ],
 )
 def test_mixed_devices_are_refused(call: Any) -> None:
-    with pytest.raises(RuntimeError, match=r"same device.*pjrt:0 and cpu|cannot write into a tensor on"):
+    with pytest.raises(RuntimeError, match=r"same device.*pjrt:0 and cpu|expected device|cannot write into"):
         call(torch.ones(3, device=DEVICE))
 
 
@@ -264,6 +267,11 @@ def test_plans_are_bounded() -> None:
         for size in range(1, 12):
             assert torch.ones(size, device=DEVICE).neg().sum().item() == -size
         assert plan_count() <= 5
+
+
+def test_a_storage_of_another_device_is_not_taken_for_one() -> None:
+    with pytest.raises(RuntimeError, match="same device, but found at least two devices, pjrt:0 and cpu"):
+        box_of(torch.ones(2))
 
 
 def test_an_operator_looks_its_overload_up() -> None:

@@ -155,9 +155,17 @@ def box_of(tensor: torch.Tensor) -> Box:
 
 
 def box_in(storage: Any) -> Box:
-    """The box of a storage of the device; one that PyTorch made itself holds nothing yet."""
+    """The box of a storage of the device; one that PyTorch made itself holds nothing yet.
+
+    Raises ``RuntimeError`` for a storage of another device.
+    """
     try:
         return storage.box
     except AttributeError:
+        if storage.device.type != DEVICE_TYPE:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices,"
+                f" {DEVICE_TYPE}:0 and {storage.device}!"
+            ) from None
         storage.box = Box(None, dtypes.UINT8, storage.nbytes())
         return storage.box
