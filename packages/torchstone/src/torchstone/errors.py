@@ -53,6 +53,10 @@ class ScriptError(TorchstoneError):
     """A script or module that was named cannot be found, read or parsed."""
 
 
+class DownloadError(TorchstoneError):
+    """A file could not be downloaded, or it is not the file that was expected."""
+
+
 class MissingExtra(TorchstoneError):
     """A feature needs a package that is not installed; ``extra`` names the extra that brings it."""
 
@@ -78,6 +82,10 @@ class CaptureError(TorchstoneError):
 
 class TrainingError(TorchstoneError):
     """A training step that ``compile_step`` was given, or a call of it, is not in order."""
+
+
+class NotFinite(TrainingError):
+    """The loss of a training step, or a gradient, is infinite or NaN; the state is what it was before."""
 
 
 class LoweringBug(TorchstoneError):

@@ -363,6 +363,12 @@ def test_doctor(torchstone: Torchstone) -> None:
     assert done.json["cache"]["directory"] == os.environ["TORCHSTONE_CACHE_DIR"]
 
 
+def test_doctor_of_the_backend(torchstone: Torchstone) -> None:
+    done = torchstone("doctor", "--backend")
+    assert done.code == 0
+    assert done.stdout == "compile backend: registered, works\nall in order\n"
+
+
 def a_report(**changes: Any) -> DemoReport:
     same = compare(numpy.ones(3, numpy.float32), numpy.ones(3, numpy.float32))
     values: dict[str, Any] = {

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from torchstone.config import override
-from torchstone.parity import installation
+from torchstone.parity import compilation, installation
 
 Torchstone = Callable[..., Any]
 
@@ -215,6 +215,18 @@ def test_doctor_finds_problems(torchstone: Torchstone, tmp_path: Path) -> None:
     assert f"the compilation cache {shared} is not used: others can write to it (mode 777)" in done.stdout
     assert done.stdout.count("problem: there is no platform 'nowhere'") == 1
     assert done.stdout.endswith("2 problem(s)\n")
+
+
+def test_doctor_of_a_backend_that_is_wrong(torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "compiled", lambda function: lambda x: function(x) + 1)
+    done = torchstone("doctor", "--backend")
+    assert done.code == 3
+    assert "problem: the compile backend computes a matrix product or its gradient wrong" in done.stdout
+    monkeypatch.setattr(installation, "entry_points", lambda **_: [])
+    done = torchstone("doctor", "--backend")
+    assert done.code == 3
+    assert "compile backend: not registered, does not work" in done.stdout
+    assert "problem: the compile backend is not registered" in done.stdout
 
 
 def test_interruption(torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from optest.console import ENVIRONMENT, OK, echo, print_json, print_table
 
 from .command import command
@@ -14,20 +16,23 @@ if TYPE_CHECKING:
 
 
 @command("doctor")
-def doctor(as_json: bool) -> int:
+@click.option("--backend", is_flag=True, help="Only check that the compile backend is registered and works.")
+def doctor(backend: bool, as_json: bool) -> int:
     """Show versions, devices, plugins and cache, and try the compile backend.
 
     Exits with 3 if something is not in order.
     """
     with progress() as stage:
         stage("looking")
-        from ..parity.installation import inspect_installation
+        from ..parity.installation import inspect_backend, inspect_installation
 
-        found = inspect_installation(stage)
+        found = (inspect_backend if backend else inspect_installation)(stage)
     if as_json:
         print_json(found.to_dict())
     else:
-        _print(found)
+        if not backend:
+            _print(found)
+        _print_backend(found)
     return ENVIRONMENT if found.problems else OK
 
 
@@ -47,6 +52,9 @@ def _print(found: Installation) -> None:
         used = f"{found.cache.programs} programs, {found.cache.bytes:,} of {found.cache.max_bytes:,} bytes"
         state = used if found.cache.enabled else "switched off"
         echo(f"cache {found.cache.directory}: {found.cache.problem or state}")
+
+
+def _print_backend(found: Installation) -> None:
     registered = "registered" if found.backend_registered else "not registered"
     echo(f"compile backend: {registered}, {'works' if found.backend_works else 'does not work'}")
     for problem in found.problems:

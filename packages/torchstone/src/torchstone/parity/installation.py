@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
@@ -52,19 +52,35 @@ def inspect_installation(progress: Callable[[str], None] = lambda stage: None) -
     found.versions = {**installed_versions(), **{name: _version(name) for name in OPTIONAL}}
     found.problems += [f"{name} is not installed" for name in PACKAGES if found.versions[name] is None]
     found.settings = {variable: value for _, variable, value, _ in describe()}
-    for stage, look in (
-        ("looking at PyTorch", _look_at_pytorch),
-        ("looking at the cache", _look_at_cache),
-        ("looking for devices", _look_at_devices),
-        ("compiling x + 1", _look_at_backend),
-    ):
+    looks = {
+        "looking at PyTorch": _look_at_pytorch,
+        "looking at the cache": _look_at_cache,
+        "looking for devices": _look_at_devices,
+        **_BACKEND,
+    }
+    _look(found, looks, progress)
+    return found
+
+
+def inspect_backend(progress: Callable[[str], None] = lambda stage: None) -> Installation:
+    """Check only that the compile backend is registered and works, with and without gradients."""
+    found = Installation(versions=installed_versions())
+    _look(found, _BACKEND, progress)
+    return found
+
+
+def _look(
+    found: Installation,
+    looks: Mapping[str, Callable[[Installation], None]],
+    progress: Callable[[str], None],
+) -> None:
+    for stage, look in looks.items():
         progress(stage)
         try:
             look(found)
         except (TorchstoneError, ImportError) as error:
             if str(error) not in found.problems:  # an unknown device fails in more than one place
                 found.problems.append(str(error))
-    return found
 
 
 def installed_versions() -> dict[str, str | None]:
@@ -121,11 +137,17 @@ def _look_at_backend(found: Installation) -> None:
 
     from .compilation import compiled, plain_errors
 
-    def plus_one(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
+        return (x @ x.t()).relu().sum()
 
-    x = torch.arange(4.0)
+    x = torch.arange(4.0).reshape(2, 2).requires_grad_()
     with plain_errors():
-        found.backend_works = bool(torch.equal(compiled(plus_one)(x), plus_one(x)))
+        loss = compiled(loss_of)(x)
+        (found_gradient,) = torch.autograd.grad(loss, x)
+        (gradient,) = torch.autograd.grad(loss_of(x), x)
+    found.backend_works = bool(torch.equal(loss, loss_of(x)) and torch.equal(found_gradient, gradient))
     if not found.backend_works:
-        found.problems.append("the compile backend computes x + 1 wrong")
+        found.problems.append("the compile backend computes a matrix product or its gradient wrong")
+
+
+_BACKEND = {"compiling a small function and its gradient": _look_at_backend}

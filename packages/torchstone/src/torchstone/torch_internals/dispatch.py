@@ -24,6 +24,9 @@ any_requires_grad = Internal("torch._C._any_requires_grad", "recurrent operators
 exclude_keys = Internal("torch._C._ExcludeDispatchKeyGuard", "capturing CUDA graphs")
 without_function_modes = Internal("torch._C.DisableTorchFunction", "redirection")
 with_function_modes = Internal("torch._C._EnableTorchFunction", "redirection")
+enable_python_dispatcher = Internal(
+    "torch._dispatch.python.enable_python_dispatcher", "tracing training steps"
+)
 without_modes = Internal("torch.utils._python_dispatch._disable_current_modes", "constants in programs")
 function_mode_count = Internal("torch._C._len_torch_function_stack", "redirection")
 function_modes = Internal("torch.overrides._get_current_function_mode_stack", "redirection")

@@ -2,28 +2,78 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..errors import TrainingError
 
+NonFinite = Literal["update", "skip", "raise"]
+"""What happens where the loss or a gradient is infinite or NaN."""
 
-@dataclass(frozen=True)
+
+@dataclass
 class Recipe:
-    """The model, its optimizer and its loss."""
+    """The model, its optimizer and its loss, and what is done to gradients; see :func:`~.compile_step`."""
 
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
     loss_fn: Callable[..., Any]
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    scaler: torch.amp.GradScaler | None = None
+    average: torch.optim.swa_utils.AveragedModel | None = None
+    set_to_none: bool = True
+    nonfinite: NonFinite = "update"
+
+    def __post_init__(self) -> None:
+        kind = type(self.optimizer)
+        closure = inspect.signature(kind.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise TrainingError(
+                f"{kind.__name__}.step takes a closure, and evaluates the model as often as values ask for",
+                hint="keep the model in torch.compile(model, backend='torchstone') and call "
+                "optimizer.step(closure)",
+            )
+        if isinstance(self.optimizer, torch.optim.SparseAdam):
+            raise TrainingError(
+                "SparseAdam needs sparse gradients, and a program has dense tensors only",
+                hint="use torch.optim.Adam, or call optimizer.step() after loss.backward()",
+            )
+        if self.scaler is not None and not self.scaler.is_enabled():
+            self.scaler = None
+        if self.nonfinite not in get_args(NonFinite):
+            raise TrainingError(
+                f"nonfinite={self.nonfinite!r} is unknown",
+                hint=f"use one of {', '.join(get_args(NonFinite))}",
+            )
 
     def modules(self) -> Iterator[torch.nn.Module]:
         """The modules whose parameters and buffers belong to the step."""
         yield self.model
         if isinstance(self.loss_fn, torch.nn.Module):
             yield self.loss_fn
+
+    def numbers(self) -> dict[str, float]:
+        """Numbers beside the optimizer's that a program takes as arguments."""
+        given = {"clip_norm": self.clip_norm, "clip_value": self.clip_value}
+        if self.scaler is not None:
+            given |= {"growth": self.scaler.get_growth_factor(), "backoff": self.scaler.get_backoff_factor()}
+        return {name: float(value) for name, value in given.items() if value is not None}
+
+    def form(self) -> tuple[Any, ...]:
+        """What a program depends on beside state, batch and optimizer."""
+        interval = None if self.scaler is None else self.scaler.get_growth_interval()
+        return (
+            tuple(self.numbers()),
+            interval,
+            self.set_to_none,
+            self.nonfinite,
+            torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+        )
 
     def forward(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
         """The loss, and everything that ``loss_fn`` returned."""

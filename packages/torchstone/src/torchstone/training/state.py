@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any, Literal
 
 import torch
 
 from ..errors import TrainingError
+from ..overlap import overlap
 from ..torch_internals.tensors import members
+from ..torch_internals.training import scaler_state
 from .recipe import Recipe
 
-Kind = Literal["parameter", "buffer", "gradient", "optimizer", "option"]
+Kind = Literal["parameter", "buffer", "gradient", "optimizer", "option", "scaler", "average"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +49,19 @@ class State:
             p for group in self.optimizer.param_groups for p in group["params"]
         ]
         self._refuse_strangers()
+        self._refuse_shared_memory()
         self.gradients = {p: p.grad for p in self.parameters if p.grad is not None}
         for place, p in enumerate(self.parameters):
             if p.grad is not None:
                 self._add("gradient", f"parameter {place}", {"grad": p.grad})
         for place, kept in enumerate(self.optimizer.state.values()):
             self._add("optimizer", f"state {place}", kept)
+        if recipe.scaler is not None:
+            self._add("scaler", "scaler", scaler_state(recipe.scaler))
+        if recipe.average is not None:
+            for path, module in recipe.average.named_modules():
+                for own in members(module):
+                    self._add("average", f"average.{path}", own)
         for place, group in enumerate(self.optimizer.param_groups):
             self._add("option", f"group {place}", options(group))
 
@@ -70,6 +80,19 @@ class State:
                 hint="make the optimizer from model.parameters(), after the model has its final parameters",
             )
 
+    def _refuse_shared_memory(self) -> None:
+        """Parameters over one memory would part here, where each gets memory of its own."""
+        places: dict[int, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.kind == "parameter":
+                places.setdefault(entry.tensor.untyped_storage().data_ptr(), []).append(entry)
+        for one, other in chain.from_iterable(combinations(found, 2) for found in places.values()):
+            if overlap(one.tensor.detach(), other.tensor.detach()):
+                raise TrainingError(
+                    f"{one.name} and {other.name} are different parameters over the same memory",
+                    hint="tie weights by assigning one parameter to both modules",
+                )
+
     def form(self) -> tuple[Any, ...]:
         """What a program depends on, apart from values."""
         return tuple(
@@ -78,9 +101,16 @@ class State:
         )
 
 
+_NOT_OPTIONS = frozenset(
+    {"params", "param_names"}
+    # what schedulers keep for themselves
+    | {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}
+)
+
+
 def options(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter group without its parameters."""
-    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+    """What an optimizer reads of a parameter group beside the parameters."""
+    return {name: value for name, value in group.items() if name not in _NOT_OPTIONS}
 
 
 def split_numbers(optimizer: torch.optim.Optimizer) -> tuple[list[float], Any]:

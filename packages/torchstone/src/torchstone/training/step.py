@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 
-from ..errors import TrainingError
+from ..errors import NotFinite, TrainingError
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.tensors import members, submodules
+from ..torch_internals.training import note_step
 from .program import StepProgram
-from .recipe import Recipe
+from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .state import State, split_numbers
 from .trace import trace
 
+MOST_PROGRAMS = 64
+"""Programs that one step keeps; those of the form that was used longest ago go first."""
+
 
 def compile_step(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss_fn: Callable[..., Any]
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_fn: Callable[..., Any],
+    *,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    scaler: torch.amp.GradScaler | None = None,
+    average: torch.optim.swa_utils.AveragedModel | None = None,
+    set_to_none: bool = True,
+    nonfinite: NonFinite = "update",
 ) -> CompiledStep:
     """Forward, backward and optimizer update as one program.
 
     ``step = compile_step(model, optimizer, loss_fn)``, then ``loss = step(inputs, targets)`` for
-    ``loss_fn(model(inputs), targets)``, or ``loss = step(batch)`` for ``loss_fn(model, batch)``. See
-    :class:`CompiledStep`.
+    ``loss_fn(model(inputs), targets)``, or ``loss = step(batch)`` for ``loss_fn(model, batch)``.
+
+    ``clip_norm`` and ``clip_value`` clip gradients as ``torch.nn.utils`` does, before the update.
+    ``scaler`` scales the loss, leaves updates out and adapts, as between ``scale`` and ``update``.
+    ``average`` is updated from the model after each update. ``set_to_none=False`` leaves gradients
+    of zeros behind, as ``zero_grad`` with that argument. ``nonfinite`` says what happens where the
+    loss or a gradient is infinite or NaN: ``"update"`` as in eager PyTorch, ``"skip"`` leaves the
+    update out, and ``"raise"`` also raises :class:`~torchstone.errors.NotFinite`.
     """
-    return CompiledStep(Recipe(model, optimizer, loss_fn))
+    return CompiledStep(
+        Recipe(model, optimizer, loss_fn, clip_norm, clip_value, scaler, average, set_to_none, nonfinite)
+    )
 
 
 class CompiledStep:
@@ -37,13 +59,13 @@ class CompiledStep:
 
     The model's parameters and buffers, the gradients and the optimizer's state lie in memory of the
     engine's, which the tensors of the model and the optimizer show: they can be read, written, saved
-    and loaded as ever.
+    and loaded as ever. Safe from several threads, which take turns.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._residence = Residence(get_engine())
-        self._programs: dict[Any, list[StepProgram]] = {}
+        self._programs: OrderedDict[Any, list[StepProgram]] = OrderedDict()
         self._forms: dict[Any, int] = {}
         self._state: State | None = None
         self._form = 0
@@ -52,7 +74,7 @@ class CompiledStep:
 
     @property
     def programs(self) -> int:
-        """How many programs this step has compiled."""
+        """How many programs this step keeps."""
         return sum(map(len, self._programs.values()))
 
     def __call__(self, *batch: Any) -> Any:
@@ -66,6 +88,24 @@ class CompiledStep:
         """Add the gradients of one batch to the parameters' ``.grad``, as ``loss.backward()`` does."""
         return self._run("accumulate", batch)
 
+    @property
+    def clip_norm(self) -> float | None:
+        """The bound on the norm of all gradients; another one needs no other program."""
+        return self._recipe.clip_norm
+
+    @clip_norm.setter
+    def clip_norm(self, bound: float | None) -> None:
+        self._recipe.clip_norm = bound
+
+    @property
+    def clip_value(self) -> float | None:
+        """The bound on each element of the gradients; another one needs no other program."""
+        return self._recipe.clip_value
+
+    @clip_value.setter
+    def clip_value(self, bound: float | None) -> None:
+        self._recipe.clip_value = bound
+
     def _run(self, kind: str, batch: tuple[Any, ...]) -> Any:
         if len(batch) not in (1, 2):
             raise TrainingError(
@@ -76,14 +116,24 @@ class CompiledStep:
             state = self._current()
             leaves, tree = pytree.tree_flatten(batch)
             numbers, rest = split_numbers(self._recipe.optimizer)
-            flags = self._flags(state)
-            key = (kind, self._form, flags, rest, tuple(map(_form_of, leaves)), tree)
+            own = [*self._recipe.numbers().values(), *(leaf for leaf in leaves if isinstance(leaf, float))]
+            numbers = own + numbers
+            form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
+            key = (*form, tuple(map(_form_of, leaves)), tree)
             program = self._found(key, state, numbers)
             if program is None:
-                traced = trace(self._recipe, kind, state, numbers, leaves, tree)
-                program = StepProgram(traced, len(state.entries), self._residence.engine)
-                self._programs.setdefault(key, []).append(program)
+                program = self._compiled(key, kind, state, numbers, leaves, tree)
             return self._update(program, state, numbers, leaves)
+
+    def _compiled(
+        self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
+    ) -> StepProgram:
+        traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+        program = StepProgram(traced, len(state.entries), self._residence.engine)
+        self._programs.setdefault(key, []).append(program)
+        while self.programs > MOST_PROGRAMS:
+            self._programs.popitem(last=False)
+        return program
 
     def _current(self) -> State:
         """The state as it is now, all of it in memory of the engine's."""
@@ -119,6 +169,8 @@ class CompiledStep:
 
     def _found(self, key: Any, state: State, numbers: Sequence[float]) -> StepProgram | None:
         known = self._programs.get(key, ())
+        if known:
+            self._programs.move_to_end(key)
         values = _Leaves(state, numbers)
         return next((one for one in known if one.traced.guards.hold(values)), None)
 
@@ -129,24 +181,45 @@ class CompiledStep:
         tensors = [torch.tensor(numbers, dtype=torch.float64)]
         tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         values, memo = _Leaves(state, numbers), {}  # type: ignore[var-annotated]
-        counted = [(p, name, one.of(values, memo)) for p, name, one in traced.counted]
+        counted = [(p, name, kind(one.of(values, memo))) for p, name, kind, one in traced.counted]
         created, results = program(self._residence.residents, tensors)
         torch.autograd.graph.increment_version([state.entries[place].tensor for place in program.updated])
+        finite = None if traced.watched is None else results.pop(0)
+        updated = finite is None or bool(finite.all())
         for (p, name), (resident, tensor) in zip(traced.created, created, strict=True):
-            self._residence.add(resident, tensor)
             if name == "grad":
                 p.grad = tensor
-            else:
+            elif updated:
                 optimizer.state[p][name] = tensor
-        for p, name, value in counted:
-            optimizer.state[p][name] = type(optimizer.state[p][name])(value)
+            self._residence.add(resident, tensor)
+        if updated:
+            for p, name, value in [*counted, *traced.settled]:
+                optimizer.state[p][name] = value
         if traced.updates:
-            for p in state.gradients:
-                p.grad = None
+            note_step(optimizer)
+            if self._recipe.set_to_none:
+                for p in state.gradients:
+                    p.grad = None
+        if not updated and self._recipe.nonfinite == "raise":
+            assert finite is not None
+            assert traced.watched is not None
+            raise self._not_finite(finite.tolist(), traced.watched, state)
         feed = iter(results)
         made = [next(feed) if leaf in (torch.Tensor, float) else leaf for leaf in traced.leaves]
         made = [one.item() if kind is float else one for one, kind in zip(made, traced.leaves, strict=True)]
         return pytree.tree_unflatten(made, traced.tree)
+
+    def _not_finite(self, finite: Sequence[bool], watched: Sequence[torch.Tensor], state: State) -> NotFinite:
+        names = {id(entry.tensor): entry.name for entry in state.entries}
+        lost = [names[id(p)] for p, fine in zip(watched, finite[1:], strict=True) if not fine]
+        parts = [] if finite[0] else ["the loss"]
+        if lost:
+            more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+            parts.append(f"the gradients of {', '.join(lost[:3])}{more}")
+        return NotFinite(
+            f"infinite or NaN: {'; '.join(parts)}. The update was left out",
+            hint="lower the learning rate, clip gradients, or leave this batch out; nothing has changed",
+        )
 
 
 class _Leaves(Mapping[Any, Any]):
@@ -172,4 +245,6 @@ def _form_of(leaf: Any) -> Any:
     """What a program depends on in a leaf of a batch."""
     if isinstance(leaf, torch.Tensor):
         return leaf.shape, leaf.stride(), leaf.dtype
+    if isinstance(leaf, float):
+        return float
     return type(leaf), repr(leaf)

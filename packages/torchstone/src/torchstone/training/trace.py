@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,18 +20,23 @@ from torch.fx import GraphModule
 from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from ..config import config
-from ..errors import CaptureError, TorchstoneError
+from ..errors import CaptureError, TorchstoneError, TrainingError
 from ..torch_internals import pytree
+from ..torch_internals.dispatch import enable_python_dispatcher
 from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
 from ..torch_internals.operators import OpOverload
-from ..torch_internals.patches import Patch, attributes, functions, patched, tracing
+from ..torch_internals.patches import Patch, attributes, patched, tracing
 from ..torch_internals.tensors import members
 from ..torch_internals.tracing import make_fx
+from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .numbers import STAND_INS, Expression, Guards, Number, number
 from .recipe import Recipe
-from .state import Entry, State, options, put_numbers
+from .state import Entry, State
 from .tracing import Numbers, Substitution
+from .update import clip, next_scale, run_optimizer, shadow_of, unscale
+
+Tensor = torch.Tensor
 
 
 @dataclass
@@ -47,13 +51,17 @@ class Traced:
     guards: Guards
     created: list[tuple[torch.Tensor, str]] = field(default_factory=list)
     """New state: its parameter and its name, ``grad`` for a gradient."""
-    counted: list[tuple[torch.Tensor, str, Expression]] = field(default_factory=list)
-    """State of the optimizer that is a Python number: its parameter, its name and its next value."""
+    counted: list[tuple[torch.Tensor, str, type, Expression]] = field(default_factory=list)
+    """State of the optimizer that is a Python number: parameter, name, type and next value."""
+    settled: list[tuple[torch.Tensor, str, Any]] = field(default_factory=list)
+    """New state of the optimizer that is not a tensor: parameter, name and value."""
     leaves: list[Any] = field(default_factory=list)
     """The result's leaves; in place of a tensor that type, in place of a number of the trace ``float``."""
     tree: Any = None
     updates: bool = False
     """Whether the optimizer is part of it."""
+    watched: list[torch.Tensor] | None = None
+    """The parameters whose gradients must be finite for an update, if an output says whether they are."""
 
 
 def trace(
@@ -75,7 +83,7 @@ def trace(
     with (
         tracing(),
         _as_it_was(recipe),
-        patched(*_optimizer_modules(recipe.optimizer)),
+        patched(*_optimizer_modules(recipe.optimizer), *without_checkpointing()),
         standing_in(),
         factorization_checks(kept=config.check_values),
         passing_value_checks(),
@@ -83,7 +91,8 @@ def trace(
         torch.enable_grad(),
     ):
         try:
-            traced = make_fx(step, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
+            with enable_python_dispatcher():
+                traced = make_fx(step, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
         except TorchstoneError:
             raise
         except Exception as error:
@@ -138,19 +147,16 @@ def _optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
         yield attributes(module, **entries)
 
 
-def _not_compiling() -> bool:
-    """Optimizers that think they are compiled keep step counters in single precision, unlike eager's."""
-    return False
-
-
 @contextmanager
 def _as_it_was(recipe: Recipe) -> Iterator[None]:
     """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
-    modules = [module for root in recipe.modules() for module in root.modules()]
+    roots = [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
+    modules = [module for root in roots for module in root.modules()]
     before = [(own, dict(own)) for module in modules for own in members(module)]
     try:
         yield
     finally:
+        torch.clear_autocast_cache()
         for own, entries in before:
             own.clear()
             own.update(entries)
@@ -195,98 +201,150 @@ class _Trace:
                 for place, value in enumerate(self.values)
             ]
             leaves = [next(feed) if isinstance(leaf, torch.Tensor) else leaf for leaf in batch]
-            return self._run(traced, made, pytree.tree_unflatten(leaves, tree))
+            return self._run(traced, iter(made), leaves, tree)
 
-    def _own(self, entry: Entry, argument: torch.Tensor) -> torch.Tensor:
-        return argument.detach().requires_grad_(entry.requires_grad)
+    def _own(self, entry: Entry, argument: Tensor) -> Tensor:
+        own = argument.detach().requires_grad_(entry.requires_grad)
+        if entry.kind == "parameter":
+            if has_hooks_after_accumulation(entry.tensor):
+                raise TrainingError(
+                    f"{entry.name} has a hook that runs after its gradient is accumulated",
+                    hint="update in the optimizer: register_step_pre_hook, or register_hook on the parameter",
+                )
+            for hook in gradient_hooks(entry.tensor) if entry.requires_grad else ():
+                own.register_hook(hook)
+        return own
 
     def _run(
-        self, traced: Mapping[int, torch.Tensor], numbers: Sequence[Number], batch: Any
-    ) -> list[torch.Tensor]:
-        recipe, gradients = self.recipe, self.state.gradients
+        self, traced: dict[int, Tensor], numbers: Iterator[Number], leaves: list[Any], tree: Any
+    ) -> list[Tensor]:
+        recipe, found = self.recipe, self.found
+        given = {name: next(numbers) for name in recipe.numbers()}
+        batch = pytree.tree_unflatten(
+            [next(numbers) if isinstance(one, float) else one for one in leaves], tree
+        )
+        before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
         loss, result = recipe.forward(batch)
-        parameters = [p for p in self.state.parameters if p.requires_grad]
-        fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
-        with torch.no_grad():
-            grads: dict[torch.Tensor, torch.Tensor] = {}
-            for p, grad in zip(parameters, fresh, strict=True):
-                before = gradients.get(p)
-                if grad is not None:
-                    grads[p] = grad if before is None else traced[id(before)] + grad
-                elif before is not None:
-                    grads[p] = traced[id(before)].clone()
+        self._rebound(traced)
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            grads = self._gradients(loss, traced)
             if self.kind == "accumulate":
-                self._keep(grads, traced)
-                outputs: list[torch.Tensor] = [grads[p] for p, _ in self.found.created]
+                outputs = self._keep(grads, traced)
             else:
-                outputs = self._update(traced, numbers, grads)
-            leaves, self.found.tree = pytree.tree_flatten(result)
-            self.found.leaves = [_kind_of(leaf) for leaf in leaves]
-            numeric = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in leaves]
-            outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, torch.Tensor)]
-            self._rebound(traced)
+                outputs = self._update(loss, grads, traced, before, given, numbers)
+            made, found.tree = pytree.tree_flatten(result)
+            found.leaves = [_kind_of(leaf) for leaf in made]
+            numeric = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in made]
+            outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, Tensor)]
             return outputs
 
-    def _keep(self, grads: Mapping[torch.Tensor, torch.Tensor], traced: Mapping[int, torch.Tensor]) -> None:
-        """Gradients that stay: written over those that were there, or new."""
+    def _gradients(self, loss: Tensor, traced: Mapping[int, Tensor]) -> dict[Tensor, Tensor]:
+        """Those of the optimizer's parameters, with what was accumulated before."""
+        parameters = [p for p in self.state.parameters if p.requires_grad]
+        with torch.enable_grad():
+            if self.recipe.scaler is not None:
+                loss = loss * self._scaler(traced)["scale"]
+            fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
+        grads: dict[Tensor, Tensor] = {}
+        for p, grad in zip(parameters, fresh, strict=True):
+            before = self.state.gradients.get(p)
+            if before is None and grad is not None:
+                grads[p] = grad
+            elif before is not None:
+                grads[p] = traced[id(before)] if grad is None else traced[id(before)] + grad
+        return grads
+
+    def _scaler(self, traced: Mapping[int, Tensor]) -> dict[str, Tensor]:
+        entries = [entry for entry in self.state.entries if entry.kind == "scaler"]
+        return {entry.key: traced[id(entry.tensor)] for entry in entries}
+
+    def _keep(self, grads: Mapping[Tensor, Tensor], traced: Mapping[int, Tensor]) -> list[Tensor]:
+        """Write gradients over those that were there; returns those that are new."""
+        new = []
         for p, grad in grads.items():
             before = self.state.gradients.get(p)
             if before is None:
                 self.found.created.append((p, "grad"))
+                new.append(grad.detach().clone())
             else:
                 traced[id(before)].copy_(grad)
+        return new
 
     def _update(
         self,
-        traced: Mapping[int, torch.Tensor],
-        numbers: Sequence[Number],
-        grads: dict[torch.Tensor, torch.Tensor],
-    ) -> list[torch.Tensor]:
-        self.found.updates = True
-        optimizer = self._shadow(numbers)
+        loss: Tensor,
+        grads: dict[Tensor, Tensor],
+        traced: Mapping[int, Tensor],
+        before: Mapping[int, Tensor],
+        given: Mapping[str, Number],
+        numbers: Iterator[Number],
+    ) -> list[Tensor]:
+        recipe, found = self.recipe, self.found
+        found.updates = True
+        if recipe.scaler is not None:
+            unscale(grads, self._scaler(traced)["scale"])
+        found.watched = [*grads] if recipe.scaler is not None or recipe.nonfinite != "update" else None
+        watched = [loss, *grads.values()] if recipe.nonfinite != "update" else [*grads.values()]
+        finite = None if found.watched is None else torch.stack([one.isfinite().all() for one in watched])
+        clip(grads, recipe, given)
+        optimizer = shadow_of(recipe.optimizer, numbers)
         for p, grad in grads.items():
             traced[id(p)].grad = grad
-        with patched(functions(torch.compiler, is_compiling=_not_compiling)):
-            type(optimizer).step(optimizer)
-        outputs = []
+        run_optimizer(optimizer)
+        outputs = self._new_state(optimizer, traced)
+        if not recipe.set_to_none:
+            outputs += self._keep({p: torch.zeros_like(grad) for p, grad in grads.items()}, traced)
+        fine = None if finite is None else finite.all()
+        self._restore({"parameter", "optimizer"}, fine, traced, before)
+        if recipe.average is not None:
+            recipe.average.update_parameters(recipe.model)
+        if recipe.nonfinite != "update":
+            self._restore({"buffer", "average"}, fine, traced, before)
+        if recipe.scaler is not None:
+            assert finite is not None
+            next_scale(self._scaler(traced), finite[len(watched) - len(grads) :].all(), recipe, given)
+        return outputs if finite is None else [*outputs, finite]
+
+    def _restore(
+        self,
+        kinds: Collection[str],
+        fine: Tensor | None,
+        traced: Mapping[int, Tensor],
+        before: Mapping[int, Tensor],
+    ) -> None:
+        """Put state back where an update is left out; without ``fine`` none is."""
+        for entry in self.state.entries:
+            if fine is not None and entry.kind in kinds:
+                own = traced[id(entry.tensor)]
+                own.copy_(torch.where(fine, own, before[id(entry.tensor)]))
+
+    def _new_state(self, optimizer: torch.optim.Optimizer, traced: Mapping[int, Tensor]) -> list[Tensor]:
+        """Write what the optimizer put in place of its state over this; returns what is new."""
+        new = []
         for p, kept in optimizer.state.items():
             before = self.recipe.optimizer.state.get(p, {})
             for name, value in kept.items():
                 old = before.get(name)
                 if isinstance(value, Number):
                     assert value.node.expression is not None  # it follows from numbers alone
-                    self.found.counted.append((p, name, value.node.expression))
-                elif isinstance(value, torch.Tensor) and value is not old:
+                    kind = int if type(old) is int else float
+                    self.found.counted.append((p, name, kind, value.node.expression))
+                elif not isinstance(value, Tensor) and name not in before:
+                    self.found.settled.append((p, name, value))
+                elif isinstance(value, Tensor) and value is not old:
                     value = traced.get(id(value), value)
-                    if isinstance(old, torch.Tensor):
+                    if isinstance(old, Tensor):
                         traced[id(old)].copy_(value)
                     else:
                         self.found.created.append((p, name))
-                        outputs.append(value.detach().clone())
-        return outputs
-
-    def _shadow(self, numbers: Sequence[Number]) -> torch.optim.Optimizer:
-        """The optimizer with numbers of the trace; its ``step`` leaves the real one as it is."""
-        real = self.recipe.optimizer
-        shadow = object.__new__(type(real))
-        shadow.__dict__.update({name: value for name, value in vars(real).items() if name != "step"})
-        feed = iter(numbers)
-        shadow.param_groups = [
-            {**put_numbers(options(group), feed), "params": group["params"], "foreach": False, "fused": False}
-            for group in real.param_groups
-        ]
-        shadow.state = defaultdict(dict)
-        for p, kept in real.state.items():
-            shadow.state[p] = {
-                name: put_numbers(float(value) if type(value) is int else value, feed)
-                for name, value in kept.items()
-            }
-        return shadow
+                        new.append(value.detach().clone())
+        return new
 
     def _rebound(self, traced: Mapping[int, torch.Tensor]) -> None:
         """Write buffers that the model assigned anew into those that it had."""
         for entry in self.state.entries:
             if entry.kind == "buffer":
                 now = entry.owner.get(entry.key)
-                if isinstance(now, torch.Tensor) and now is not entry.tensor:
-                    traced[id(entry.tensor)].copy_(now)
+                own = traced[id(entry.tensor)]
+                if isinstance(now, torch.Tensor) and now is not entry.tensor and now is not own:
+                    own.copy_(now)

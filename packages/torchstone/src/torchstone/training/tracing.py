@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode, without_modes
 from ..torch_internals.fake import FakeTensor
-from ..torch_internals.operators import OpOverload, namespace, overloads_of, schema_of
+from ..torch_internals.operators import OpOverload, namespace, overload_name, overloads_of, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
 
@@ -53,9 +53,10 @@ class Numbers(TorchDispatchMode):
     def __init__(self, guards: Guards) -> None:
         super().__init__()
         self._guards = guards
-        self._known: dict[int, tuple[Any, Expression]] = {}
+        self._known: dict[int, tuple[Any, Expression | None]] = {}
 
-    def know(self, tensor: torch.Tensor, expression: Expression) -> None:
+    def know(self, tensor: torch.Tensor, expression: Expression | None) -> None:
+        """Note what is known of a tensor; None for nothing, not even of a constant that was written."""
         storage = tensor.untyped_storage()
         self._known[storage_identity(storage)] = storage, expression  # the storage keeps its identity
 
@@ -64,10 +65,10 @@ class Numbers(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             if value.dim() > 0:
                 return None
-            if not isinstance(value, FakeTensor):  # a constant
+            found = self._known.get(storage_identity(value.untyped_storage()))
+            if found is None and not isinstance(value, FakeTensor):  # a constant that nothing has written
                 with without_modes():
                     return value.detach().clone()
-            found = self._known.get(storage_identity(value.untyped_storage()))
             return None if found is None else found[1]
         return value.node.expression if isinstance(value, torch.SymFloat) else value
 
@@ -75,6 +76,15 @@ class Numbers(TorchDispatchMode):
         kwargs = kwargs or {}
         if operator is aten._local_scalar_dense.default:
             return self._item(args[0])
+        single = _of_one_tensor(operator)
+        if single is not None:
+            lists = [one for one in args if isinstance(one, (list, tuple))]
+            each = [
+                [one[i] if isinstance(one, (list, tuple)) else one for one in args]
+                for i in range(len(lists[0]))
+            ]
+            made = [self.__torch_dispatch__(single, types, tuple(one), kwargs) for one in each]
+            return None if schema_of(operator).is_mutable else made
         expression = self._followed(operator, args, kwargs) if isinstance(operator, OpOverload) else None
         leaves = pytree.tree_leaves((args, kwargs))
         if any(isinstance(leaf, torch.SymFloat) for leaf in leaves):
@@ -112,7 +122,24 @@ class Numbers(TorchDispatchMode):
         ]
         for tensor in pytree.tree_leaves(written):
             if isinstance(tensor, torch.Tensor):
-                self._known.pop(storage_identity(tensor.untyped_storage()), None)
+                self.know(tensor, None)
+
+
+@cache
+def _of_one_tensor(operator: Any) -> Any:
+    """``aten.lerp_.Scalar`` for ``aten._foreach_lerp_.Scalar``; None where there is none."""
+    prefix, _, name = schema_of(operator).name.partition("_foreach_") if _is_aten(operator) else ("", "", "")
+    wanted = (
+        ""
+        if not name
+        else {"List": "Tensor", "ScalarList": "Scalar"}.get(overload_name(operator), overload_name(operator))
+    )
+    found = overloads_of(prefix + name) if name else []
+    return next((one for one in found if overload_name(one) == wanted), None)
+
+
+def _is_aten(operator: Any) -> bool:
+    return isinstance(operator, OpOverload) and operator.namespace == "aten"
 
 
 @cache

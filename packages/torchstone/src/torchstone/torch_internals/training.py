@@ -1,0 +1,58 @@
+"""What optimizers, gradient scalers and parameters keep to themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .patches import Patch, functions
+from .probing import Internal
+
+_CHECKPOINTING = "activation checkpointing in training steps"
+_checkpoint = Internal("torch.utils.checkpoint", _CHECKPOINTING)
+
+
+def note_step(optimizer: torch.optim.Optimizer) -> None:
+    """Tell schedulers that the optimizer made a step: they warn where it made none."""
+    optimizer._opt_called = True  # type: ignore[attr-defined]
+
+
+def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:
+    """The scale and the number of steps since it last changed, made where the scaler has none yet."""
+    scaler.scale(torch.zeros(()))
+    assert scaler._scale is not None
+    assert scaler._growth_tracker is not None
+    return {"scale": scaler._scale, "growth_tracker": scaler._growth_tracker}
+
+
+def gradient_hooks(parameter: torch.Tensor) -> list[Callable[..., Any]]:
+    """The functions that ``register_hook`` gave a parameter."""
+    return list((parameter._backward_hooks or {}).values())
+
+
+def has_hooks_after_accumulation(parameter: torch.Tensor) -> bool:
+    """Whether ``register_post_accumulate_grad_hook`` gave a parameter a function."""
+    return bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+def without_checkpointing() -> list[Patch]:
+    """Functions under ``torch.utils.checkpoint`` run once, as if they were called without it.
+
+    Where they ran again for the backward pass, random operators would draw other numbers than before.
+    """
+    module = _checkpoint.get()
+    return [
+        functions(module, _checkpoint_without_reentrant_generator=_once),
+        functions(module.CheckpointFunction, apply=_called),
+    ]
+
+
+def _once(*_: Any, **__: Any) -> Iterator[None]:
+    """What ``checkpoint`` advances before and after it calls the function."""
+    yield
+
+
+def _called(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+    return function(*args)

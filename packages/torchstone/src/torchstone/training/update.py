@@ -1,0 +1,76 @@
+"""From gradients to an update, in a trace: unscaling, clipping, the optimizer and the scaler."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ..torch_internals.patches import functions, patched
+from .numbers import Number
+from .recipe import Recipe
+from .state import options, put_numbers
+
+Tensor = torch.Tensor
+
+
+def shadow_of(real: torch.optim.Optimizer, numbers: Iterator[Number]) -> torch.optim.Optimizer:
+    """An optimizer with numbers of the trace; its ``step`` leaves the real one as it is."""
+    shadow = object.__new__(type(real))
+    shadow.__dict__.update({name: value for name, value in vars(real).items() if name != "step"})
+    shadow.param_groups = [
+        {**put_numbers(options(group), numbers), "params": group["params"], "foreach": False, "fused": False}
+        for group in real.param_groups
+    ]
+    shadow.state = defaultdict(dict)
+    for p, kept in real.state.items():
+        shadow.state[p] = {
+            name: put_numbers(float(value) if type(value) is int else value, numbers)
+            for name, value in kept.items()
+        }
+    return shadow
+
+
+def run_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    with patched(functions(torch.compiler, is_compiling=_not_compiling)):
+        type(optimizer).step(optimizer)
+
+
+def _not_compiling() -> bool:
+    """Optimizers that think they are compiled keep step counters in single precision, unlike eager's."""
+    return False
+
+
+def unscale(grads: dict[Tensor, Tensor], scale: Tensor) -> None:
+    """Divide gradients by the scale of the loss, as ``GradScaler.unscale_`` does."""
+    inverse = scale.double().reciprocal().float()
+    for p, grad in grads.items():
+        grads[p] = (grad.float() * inverse).to(grad.dtype)
+
+
+def clip(grads: dict[Tensor, Tensor], recipe: Recipe, numbers: Mapping[str, Any]) -> None:
+    """Clip each element, or all gradients by their norm, as ``torch.nn.utils`` does."""
+    if recipe.clip_value is not None:
+        bound = numbers["clip_value"]
+        for p, grad in grads.items():
+            grads[p] = grad.clamp(min=-bound, max=bound)
+    if recipe.clip_norm is not None and grads:
+        norms = [torch.linalg.vector_norm(grad) for grad in grads.values()]
+        norm = torch.linalg.vector_norm(torch.stack([one.to(norms[0].dtype) for one in norms]))
+        factor = torch.clamp(numbers["clip_norm"] / (norm + 1e-6), max=1.0)
+        for p, grad in grads.items():
+            grads[p] = grad * factor.to(grad.dtype)
+
+
+def next_scale(state: Mapping[str, Tensor], fine: Tensor, recipe: Recipe, numbers: Mapping[str, Any]) -> None:
+    """What ``GradScaler.update`` does: shrink the scale after an overflow, let it grow after good steps."""
+    assert recipe.scaler is not None
+    scale, tracker = state["scale"], state["growth_tracker"]
+    good = tracker + 1
+    grown = scale * numbers["growth"]
+    due = good == recipe.scaler.get_growth_interval()
+    larger = torch.where(due & torch.isfinite(grown), grown, scale)
+    scale.copy_(torch.where(fine, larger, scale * numbers["backoff"]))
+    tracker.copy_(torch.where(fine & ~due, good, torch.zeros_like(good)))
