@@ -207,6 +207,12 @@ def test_wrong_calls_raise_what_they_raise_on_the_cpu(call: Any) -> None:
     assert str(device).replace("pjrt:0", "cpu") == str(cpu)
 
 
+def test_a_wrong_call_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(RuntimeError, match="expects a tensor with <= 2 dimensions"):
+        torch.ops.aten.t_copy(torch.ones(2, 2, 2, device=DEVICE))
+    assert caplog.records == []
+
+
 def test_an_index_out_of_range_is_an_error_and_writes_nothing() -> None:
     x = torch.arange(3.0, device=DEVICE)
     where = torch.tensor([0, 3], device=DEVICE)

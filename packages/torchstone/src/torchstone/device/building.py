@@ -7,8 +7,11 @@ form; what has no lowering of its own is traced through PyTorch's decompositions
 
 from __future__ import annotations
 
+import logging
 import operator
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,7 +32,7 @@ from ..lowering import load
 from ..lowering.common import cast
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import without_function_modes
-from ..torch_internals.fake import FakeTensorMode
+from ..torch_internals.fake import LOGGER, FakeTensorMode
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import tracing
 from ..torch_internals.private_device import functional_form, parameters_of, written_arguments
@@ -109,7 +112,7 @@ def _rehearsed(
     composed: Callable[..., Any] | None,
 ) -> _Draft:
     """The call on fake tensors of the CPU, which share storages as the call's tensors do."""
-    with mended_operators(), FakeTensorMode() as mode:
+    with mended_operators(), _quiet(), FakeTensorMode() as mode:
         fakes = _fakes(call)
         feed = iter(fakes)
         given = substituted(call, args, kwargs, lambda _: next(feed))
@@ -117,6 +120,21 @@ def _rehearsed(
         draft.composed = composed
         draft.result = (composed or overload)(*draft.args, **draft.kwargs)
     return draft
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's log of what its metadata refuses in this thread: the CPU raises it as an error."""
+    logger, thread = logging.getLogger(LOGGER), threading.get_ident()
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        logger.removeFilter(elsewhere)
 
 
 def _fakes(call: Call) -> list[torch.Tensor]:
