@@ -2,9 +2,9 @@
 
 ``import torchstone.device`` registers it. Read it in this order: :mod:`.storage` (what a tensor is),
 :mod:`.layout` (how a view lies in a flat array), :mod:`.calls` and :mod:`.operators` (from a call to its
-plan), :mod:`.building` (from a call to its program), :mod:`.plans` (running it), :mod:`.kernels` and
-:mod:`.transfers` (what is no program), :mod:`.fallback`, :mod:`.registration` and :mod:`.module`
-(``torch.pjrt``).
+plan), :mod:`.drafting` and :mod:`.building` (from a call to its program), :mod:`.plans` (running it),
+:mod:`.kernels` and :mod:`.transfers` (what is not a program), :mod:`.fallback`, :mod:`.registration` and
+:mod:`.module` (``torch.pjrt``).
 """
 
 from .registration import register

@@ -12,8 +12,9 @@ from ..errors import EngineError
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.private_device import overload_named
 from . import numbers
-from .building import Unplanned, build
+from .building import build
 from .calls import Call
+from .drafting import Unplanned
 from .fallback import fall_back
 from .plans import Plan
 
