@@ -84,9 +84,9 @@ class Tries:
         calls = list(_survived(made.overload, made.calls))
         taken = [call for call in calls if _repeats(made.overload, call)]
         refused = [call for call in calls if all(call is not one for one in taken)]
-        defects = list(_wrong(made.overload, taken, _exported))
+        defects = list(wrong(made.overload, taken, _exported))
         if made.compiled:
-            defects += _wrong(made.overload, taken, _compiled)
+            defects += wrong(made.overload, taken, _compiled)
         defects += _internal(made.overload, refused)
         ended = "compiled" if made.compiled else "exported"
         return ended if taken else "refused", "\n".join(defects)
@@ -216,7 +216,7 @@ def _compiled(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> 
     return torch.compile(function, backend="torchstone")(*tensors)
 
 
-def _wrong(overload: OpOverload, calls: Sequence[Sample], run: Runner) -> Iterator[str]:
+def wrong(overload: OpOverload, calls: Sequence[Sample], run: Runner) -> Iterator[str]:
     """What is wrong with calls that eager takes: all in one program, or each in its own if that fails."""
     if not calls:
         return
@@ -225,16 +225,19 @@ def _wrong(overload: OpOverload, calls: Sequence[Sample], run: Runner) -> Iterat
     except Exception as error:  # noqa: BLE001  # looked at below
         if len(calls) > 1:
             for call in calls:
-                yield from _wrong(overload, [call], run)
+                yield from wrong(overload, [call], run)
         elif not _is_clear(error):
             yield f"{run.__name__[1:]} {overload}: {calls[0]}\n  {type(error).__name__}: {str(error)[:800]}"
         return
     for call, have in zip(calls, found, strict=True):
         want = eager_results(overload, _own(call))
+        if len(have) != len(want):
+            yield f"{run.__name__[1:]} {overload}: {call}\n  {len(have)} results instead of {len(want)}"
+            continue
         if [one.dtype for one in have] != [one.dtype for one in want]:
             want = _promised(overload, call, want)
         comparisons = compare_outputs(overload, call, map(to_numpy, have), want)
-        if len(have) != len(want) or not all(one.passed for one in comparisons):
+        if not all(one.passed for one in comparisons):
             told = "; ".join(one.describe() for one in comparisons if not one.passed)
             yield f"{run.__name__[1:]} {overload}: {call}\n  {told[:800]}"
 
@@ -254,6 +257,8 @@ def _promised(overload: OpOverload, call: Sample, want: list[torch.Tensor]) -> l
     """Eager's results in the dtypes that PyTorch's own metadata promise: some kernels return others."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         dtypes = [one.dtype for one in eager_results(overload, call)]
+    if len(dtypes) != len(want):
+        return want
     return [one.to(dtype) for one, dtype in zip(want, dtypes, strict=True)]
 
 

@@ -12,10 +12,14 @@ from typing import Any
 
 import click
 import damaged_artifacts
+import hand_called
 import hostile_commands
 import pytest
 import redirected_scripts
+import torch
 from campaign import Outcome, attempt
+
+from torchstone.parity.operators import Sample
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,17 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "5 inputs: " in done.stdout
     other = subprocess.run([*command, "5", "--seed", "1"], capture_output=True, text=True, timeout=300)
     assert (other.returncode, "is the journal of another campaign" in other.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_results_is_a_defect(count: int) -> None:
+    def run(function: Any, tensors: Any) -> Any:
+        del function, tensors
+        return [[torch.zeros(2, dtype=torch.int64)] * count]
+
+    overload, call = torch.ops.aten.max.dim, Sample((torch.ones(2, 3), 1))
+    (told,) = hand_called.wrong(overload, [call], run)
+    assert told.endswith(f"{count} results instead of 2")
 
 
 def campaign_file() -> str:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.errors import FallbackWarning, UnsupportedOperators
+from torchstone.errors import FallbackWarning, TorchstoneError, UnsupportedOperators
+from torchstone.lowering import load
 
 aten = torch.ops.aten
 
@@ -133,3 +134,122 @@ def test_a_mode_below_zero_is_not_the_last_one() -> None:
 def test_edges_of_no_bins() -> None:
     agrees(lambda x: aten._histogramdd_bin_edges(x, [0, 2]), torch.randn(5, 2))
     agrees(lambda x: aten._reshape_alias(x, [4, 3], [3, 1]) + 1, MATRIX)
+
+
+@pytest.mark.parametrize("kernel", [[0, 3], [2, 0], [0, 0], [-1, 2], [-100, -2]], ids=str)
+def test_fractional_pooling_with_windows_of_no_elements(kernel: list[int]) -> None:
+    """Their maximum is −inf, at the place where each begins."""
+    agrees(
+        lambda x, samples: aten.fractional_max_pool2d(x, kernel, [3, 2], samples),
+        torch.randn(2, 3, 6, 5),
+        torch.rand(2, 3, 2),
+    )
+    agrees(
+        lambda x, samples: aten.fractional_max_pool3d(x, [*kernel, 1], [3, 2, 2], samples),
+        torch.randn(3, 6, 5, 4),
+        torch.rand(1, 3, 3),
+    )
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4,)), ((4, 1, 4), (4, 1, 4)), ((4, 1, 4), (4, 1, 1)), ((2, 1), ())]
+)
+def test_binary_cross_entropy_backward_broadcasts_without_axes_of_size_one(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], reduction: int
+) -> None:
+    x, target = map(torch.rand, shapes)
+    grad = torch.randn(()) if reduction else torch.randn(x.shape)
+    weight = torch.rand(x.shape[-1])
+    agrees(lambda *given: aten.binary_cross_entropy_backward(*given, reduction), grad, x, target, weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [((3, 4), (2, 3, 4)), ((3, 4), (1, 3, 4)), ((1, 4), (3, 4)), ((), (4,)), ((3, 4), (3, 1))],
+)
+def test_binary_cross_entropy_backward_of_a_target_that_eager_does_not_broadcast(
+    shape: tuple[int, ...], target: tuple[int, ...]
+) -> None:
+    tensors = (torch.tensor(1.0), torch.rand(shape), torch.rand(target))
+    with pytest.raises(UnsupportedOperators, match="do not broadcast to the shape of self"):
+        torchstone.export(lambda *given: aten.binary_cross_entropy_backward(*given), tensors)
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("blank", [0, 2])
+def test_ctc_loss_backward_with_a_blank_among_the_targets(blank: int, zero_infinity: bool) -> None:
+    log_probs = torch.randn(7, 4, 5).log_softmax(2)
+    targets = torch.tensor([[1, 2, 0], [0, 2, 3], [2, 2, 2], [3, 0, 1]])
+    inputs, lengths = [7, 6, 7, 5], [3, 2, 3, 2]
+    loss, alpha = aten._ctc_loss(log_probs, targets, inputs, lengths, blank)
+    agrees(
+        lambda *given: aten._ctc_loss_backward(*given[:3], inputs, lengths, *given[3:], blank, zero_infinity),
+        torch.randn(4),
+        log_probs,
+        targets,
+        loss,
+        alpha,
+    )
+    agrees(
+        lambda *given: aten._ctc_loss_backward(*given, blank, zero_infinity),
+        *(torch.randn(4), log_probs, targets, torch.tensor(inputs), torch.tensor([lengths]), loss, alpha),
+    )
+
+
+@pytest.mark.parametrize("blank", [-1, 5])
+def test_ctc_loss_backward_with_a_blank_that_is_not_a_class(blank: int) -> None:
+    """Not traced here: PyTorch's own shape function runs the kernel, which writes to other memory."""
+    registered = load().get(aten._ctc_loss_backward.default)
+    assert registered is not None
+    assert registered.refuses is not None
+    told = registered.refuses({"blank": blank, "log_probs": torch.empty(7, 1, 5)})
+    assert told == f"blank={blank} is not one of its 5 classes"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("step", [0.0, -0.0, float("nan"), float("inf"), 1e-300])
+@pytest.mark.parametrize("operator", [aten.fft_fftfreq, aten.fft_rfftfreq], ids=str)
+@pytest.mark.parametrize("count", [0, 5])
+def test_frequencies_of_any_spacing(operator: Any, step: float, dtype: torch.dtype, count: int) -> None:
+    agrees(lambda x: (operator(count, step, dtype=dtype), x), torch.ones(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float32], ids=str)
+def test_trilinear_of_empty_tensors_whose_axes_do_not_match(dtype: torch.dtype) -> None:
+    tensors = tuple(torch.empty(shape, dtype=dtype) for shape in [(2, 0), (5, 0, 4), (1, 2, 4)])
+
+    def function(*given: torch.Tensor) -> torch.Tensor:
+        return aten._trilinear(*given, [1, 3], [0], [1, 2], [2, 3]).float()
+
+    agrees(function, *tensors)
+
+
+@pytest.mark.parametrize("shape", [(), (48,), (1, 2, 2, 3, 4), (1, 2, 3, 4)], ids=str)
+def test_masked_softmax_backward_of_another_shape(shape: tuple[int, ...]) -> None:
+    grad, output = torch.randn(2, 2, 3, 4), torch.rand(shape)
+    with pytest.raises(
+        UnsupportedOperators, match=r"a gradient of shape \[2, 2, 3, 4\] is not for an output"
+    ):
+        torchstone.export(
+            lambda grad, y: aten._masked_softmax_backward(grad, y, grad > 0, -1), (grad, output)
+        )
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize(
+    "change", [lambda x: x[None], lambda x: x[:1], lambda x: x[:, :1]], ids=["rank", "batch", "heads"]
+)
+def test_attention_backward_of_tensors_that_do_not_fit_together(
+    change: Callable[[torch.Tensor], torch.Tensor], place: int
+) -> None:
+    """Kernels read beyond the smaller ones, and may end the process."""
+    query, key = torch.randn(2, 2, 3, 4), torch.randn(2, 2, 5, 4)
+    tensors = [query, query, key, key, query, query[..., 0]]
+    tensors[place] = change(tensors[place])
+    told = "its tensors do not fit together|eager PyTorch refuses the same inputs"
+    with pytest.raises(TorchstoneError, match=told):
+        torchstone.export(
+            lambda *given: aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, 0.0, False),
+            tuple(tensors),
+        )

@@ -10,7 +10,8 @@ head (grouped queries).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ... import hlo
 from ...dtypes import FLOATING, INT64
@@ -155,8 +156,30 @@ def flash_attention(
     return composed("scaled_dot_product_attention_forward", inputs, kernel, out, attributes)
 
 
+def _refuses_other_shapes(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels check the ranks at most, and read what lies beyond a tensor that is too small."""
+    shapes = {name: list(arguments[name].shape) for name in _SAVED}
+    query, key = shapes["query"], shapes["key"]
+    if (
+        len(query) == len(key) == 4
+        and shapes["grad_out"] == shapes["out"] == query
+        and shapes["value"] == key
+        and shapes["logsumexp"] == query[:3]
+        and (query[0], query[3]) == (key[0], key[3])
+    ):
+        return None
+    told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    return f"its tensors do not fit together: {told}"
+
+
+_SAVED = ("grad_out", "query", "key", "value", "out", "logsumexp")
+
+
 @lowers(
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default, dtypes=FLOATING, ignores=("dropout_p",)
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    dtypes=FLOATING,
+    ignores=("dropout_p",),
+    refuses=_refuses_other_shapes,
 )
 def flash_attention_backward(
     grad_out: Value,

@@ -8,14 +8,14 @@ reach its result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import hlo
 from ...dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import is_empty
+from ..common import flatten, is_empty
 from ..composites import composed
 from ..conditions import CTC_LENGTHS
 from ..registry import Spec, lowers
@@ -27,8 +27,10 @@ NEGATIVE = float("-inf")
 
 
 def _lengths(lengths: Value | Sequence[int]) -> Value:
-    """Lengths as int64 ``[batch]``. The graph may hold them as numbers or as a tensor."""
-    return hlo.convert(lengths, INT64) if isinstance(lengths, Value) else hlo.constant(list(lengths), INT64)
+    """Lengths as int64 ``[batch]``. The graph may hold them as numbers or as a tensor of any rank."""
+    if isinstance(lengths, Value):
+        return hlo.convert(flatten(lengths), INT64)
+    return hlo.constant(list(lengths), INT64)
 
 
 def _column(values: Value, shape: hlo.Shape) -> Value:
@@ -152,6 +154,8 @@ def _gradient(
         hlo.iota((*labels.shape, classes), 2, INT64),
     )
     impossible = hlo.eq(loss, float("inf"))
+    # Where the last label is the blank itself, the kernel writes its share over that of the blank behind it.
+    lost = hlo.eq(state, last) & hlo.eq(_shifted(labels, 1, -1), blank)
 
     def step(i: Value, gradients: Value, beta: Value) -> list[Value]:
         t = time - 1 - i
@@ -159,13 +163,16 @@ def _gradient(
         skipped = hlo.select(hlo.convert(skip, BOOL), _shifted(beta, -2, NEGATIVE), nothing)
         after = _log_sum([beta, _shifted(beta, -1, NEGATIVE), skipped])
         here = hlo.broadcast_to(hlo.convert(t, INT64), input_lengths.shape)
-        after = hlo.select(_column(hlo.eq(here, input_lengths - 1), ends.shape), ends, after)
+        at_end = _column(hlo.eq(here, input_lengths - 1), ends.shape)
+        after = hlo.select(at_end, ends, after)
         running = here < input_lengths
         new = hlo.select(_column(running, beta.shape), after + emitted, beta)
         alpha = hlo.squeeze(hlo.take(log_alpha, hlo.expand_dims(t, [0]), 1), [1])
         posterior = hlo.exponential(alpha + new + _column(loss, alpha.shape) - emitted)
         posterior = hlo.select(
-            hlo.eq(alpha, NEGATIVE) | hlo.eq(new, NEGATIVE), hlo.zeros_like(posterior), posterior
+            hlo.eq(alpha, NEGATIVE) | hlo.eq(new, NEGATIVE) | (at_end & lost),
+            hlo.zeros_like(posterior),
+            posterior,
         )
         of_class = hlo.dot_general(
             posterior, hlo.convert(one_hot, posterior.dtype), contract=([1], [1]), batch=([0], [0])
@@ -210,7 +217,18 @@ def _ctc_loss(
     return composed("ctc_loss", operands, kernel, out, {"blank": blank, "states": states})
 
 
-@lowers(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor, dtypes=DTYPES)
+def _refuses_unknown_blank(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels of the gradient do not check it, and read other memory."""
+    blank, classes = arguments["blank"], arguments["log_probs"].shape[2]
+    return None if 0 <= blank < classes else f"blank={blank} is not one of its {classes} classes"
+
+
+@lowers(
+    aten._ctc_loss_backward.default,
+    aten._ctc_loss_backward.Tensor,
+    dtypes=DTYPES,
+    refuses=_refuses_unknown_blank,
+)
 def _ctc_loss_backward(
     grad: Value,
     log_probs: Value,

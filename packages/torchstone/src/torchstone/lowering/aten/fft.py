@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy
+
 from ... import hlo
 from ...dtypes import COMPLEX, COPYABLE, FLOAT32, FLOAT64, FLOATING
 from ...hlo import Value
@@ -105,7 +107,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
     def kernel() -> Value:
         index = hlo.iota((n,), 0, opmath(out.dtype))
         signed = hlo.select(index < (n + 1) // 2, index, index - n)
-        return hlo.convert(signed * (1.0 / (n * d)), out.dtype)
+        return hlo.convert(signed * _step(n, d), out.dtype)
 
     return composed_whole("fftfreq", [], kernel, out, {"n": n, "d": float(d)})
 
@@ -115,9 +117,15 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
     """The nonnegative frequencies of a real signal's transform."""
 
     def kernel() -> Value:
-        return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * (1.0 / (n * d)), out.dtype)
+        return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * _step(n, d), out.dtype)
 
     return composed_whole("rfftfreq", [], kernel, out, {"n": n, "d": float(d)})
+
+
+def _step(n: int, d: float) -> float:
+    """The distance between frequencies, by IEEE division: infinite where ``n`` or ``d`` is zero."""
+    with numpy.errstate(divide="ignore", over="ignore"):
+        return float(numpy.float64(1.0) / numpy.float64(n * d))
 
 
 @lowers(aten.fft_fftshift.default, dtypes=COPYABLE)

@@ -54,9 +54,13 @@ def _fractional(
     rank = len(kernel)
     value = x if x.rank == rank + 2 else hlo.expand_dims(x, [0])
     place = places(value, rank)
-    for axis in range(rank):
-        sample = hlo.squeeze(hlo.slice_axis(samples, 2, axis, axis + 1), [2])
-        starts = _starts(sample, value.shape[2 + axis], counts[axis], kernel[axis])
+    samples_of = [hlo.squeeze(hlo.slice_axis(samples, 2, axis, axis + 1), [2]) for axis in range(rank)]
+    sizes = value.shape[2:]
+    starts_of = [_starts(*given) for given in zip(samples_of, sizes, counts, kernel, strict=True)]
+    if min(kernel) <= 0:
+        first = hlo.reshape(_first_places(starts_of, sizes), out.shape)
+        return hlo.full(out.shape, float("-inf"), out.dtype), first
+    for axis, starts in enumerate(starts_of):
         shape = (*starts.shape, kernel[axis])
         positions = hlo.broadcast_in_dim(starts, shape, [0, 1, 2]) + hlo.iota(shape, 3, INT32)
         values, where = _taken(value, positions, 2 + axis), _taken(place, positions, 2 + axis)
@@ -75,6 +79,17 @@ def _starts(sample: Value, size: int, count: int, kernel: int) -> Value:
         inner = hlo.convert(steps * factor, INT32) - hlo.convert(offset * factor, INT32)
         return hlo.select(hlo.iota(shape, 2, INT32) < count - 1, inner, size - kernel)
     return hlo.full(shape, size - kernel, INT32)
+
+
+def _first_places(starts_of: Sequence[Value], sizes: hlo.Shape) -> Value:
+    """Where each window begins, as an int64 row-major position: all that a window of no elements has."""
+    shape = (*starts_of[0].shape[:2], *(starts.shape[2] for starts in starts_of))
+    total = hlo.full(shape, 0, INT64)
+    for axis, (starts, size) in enumerate(zip(starts_of, sizes, strict=True)):
+        extent = hlo.convert(hlo.dim_scalar(size), INT64)
+        along = hlo.broadcast_in_dim(hlo.convert(starts, INT64), shape, [0, 1, 2 + axis])
+        total = total * hlo.broadcast_to(extent, shape) + along
+    return total
 
 
 def _taken(x: Value, positions: Value, axis: int) -> Value:

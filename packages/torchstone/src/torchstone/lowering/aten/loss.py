@@ -9,8 +9,11 @@ Each is a composite; 16-bit floats are computed in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from typing import Any
+
+import torch
 
 from ... import hlo
 from ...dtypes import COMPLEX, FLOATING, INTEGRAL
@@ -187,7 +190,26 @@ def binary_cross_entropy(
     return _loss("binary_cross_entropy", [self, target, weight], loss, reduction, out)
 
 
-@lowers(aten.binary_cross_entropy_backward.default, dtypes=FLOATING)
+def _squeezed(x: Value) -> Value:
+    return hlo.squeeze(x, [axis for axis, size in enumerate(x.shape) if hlo.same_dim(size, 1)])
+
+
+def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
+    """The kernel writes a result of the input's shape, and drops axes of size 1 before it broadcasts."""
+    tensors = {name: arguments[name] for name in ("self", "target", "grad_output", "weight")}
+    shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
+    inner = [[size for size in shape if size != 1] for name, shape in shapes.items() if name != "weight"]
+    try:
+        kept = torch.broadcast_shapes(*shapes.values()) == shapes["self"]
+        if kept and list(torch.broadcast_shapes(*inner)) == inner[0]:
+            return None
+    except RuntimeError:  # they do not broadcast at all
+        pass
+    told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+    return f"its tensors do not broadcast to the shape of self without axes of size 1: {told}"
+
+
+@lowers(aten.binary_cross_entropy_backward.default, dtypes=FLOATING, refuses=_refuses_larger_shapes)
 def binary_cross_entropy_backward(
     grad_output: Value,
     self: Value,
@@ -197,13 +219,18 @@ def binary_cross_entropy_backward(
     *,
     out: Spec,
 ) -> list[Optional]:
-    """Gradient of the binary cross entropy of probabilities."""
+    """Gradient of the binary cross entropy of probabilities. Only a weight's axes of size 1 count."""
 
-    def slope(x: Value, t: Value, weight: Optional) -> Value:
-        return _weighted((x - t) / hlo.maximum((1.0 - x) * x, 1e-12), weight)
+    def kernel(grad: Value, x: Value, t: Value, weight: Optional) -> Value:
+        grad, x, t = map(_squeezed, (grad, x, t))
+        t = hlo.broadcast_to(t, x.shape)
+        slope = (x - t) / hlo.maximum((1.0 - x) * x, 1e-12)
+        change = hlo.reshape(spread(grad, x.shape, reduction) * slope, out.shape)
+        return _weighted(change, None if weight is None else hlo.broadcast_to(weight, out.shape))
 
-    inputs = [self, target, weight]
-    return _gradient("binary_cross_entropy_backward", grad_output, inputs, slope, reduction, out)
+    inputs = [grad_output, self, target, weight]
+    attributes = {"reduction": reduction_name(reduction)}
+    return composed("binary_cross_entropy_backward", inputs, kernel, out, attributes)
 
 
 @lowers(aten.binary_cross_entropy_with_logits.default, dtypes=FLOATING)

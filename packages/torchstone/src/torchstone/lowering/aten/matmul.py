@@ -16,7 +16,7 @@ from ... import hlo
 from ...dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import cast
+from ..common import cast, is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .arithmetic import scaled
@@ -189,6 +189,8 @@ def _trilinear(
     out: Spec,
 ) -> Value:
     """Sum the product of three tensors over ``sumdim``; each first gets size-1 axes at its ``expand``."""
+    if any(is_empty(x.shape) for x in (i1, i2, i3)):
+        return hlo.full(out.shape, 0, out.dtype)
     dtype = opmath(out.dtype)
     rank = i1.rank + len(expand1)
     terms = [

@@ -117,7 +117,15 @@ def masked_softmax(
     return composed("masked_softmax", [self, mask], kernel, out, attributes)
 
 
-@lowers(aten._masked_softmax_backward.default, dtypes=FLOATING)
+def _refuses_another_shape(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels read as many elements of both."""
+    grad, output = (list(arguments[name].shape) for name in ("grad_output", "output"))
+    if grad == output:
+        return None
+    return f"a gradient of shape {grad} is not for an output of shape {output}"
+
+
+@lowers(aten._masked_softmax_backward.default, dtypes=FLOATING, refuses=_refuses_another_shape)
 def masked_softmax_backward(
     grad_output: Value, output: Value, mask: Value, dim: int | None = None, *, out: Spec
 ) -> list[Optional]:
