@@ -37,11 +37,16 @@ def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
     return Taps.of(positions, numpy.ones_like(positions, dtype=numpy.float32))
 
 
+def copied(count: int, real: Real) -> Taps:
+    """Every element as it is."""
+    positions = numpy.arange(count)[:, None]
+    return Taps.of(positions, numpy.ones_like(positions, dtype=real))
+
+
 def linear(size: int, count: int, align_corners: bool, scale: float | None, real: Real) -> Taps:
     """The two neighbors, weighted by proximity."""
     if size == count:
-        positions = numpy.arange(count)[:, None]
-        return Taps.of(positions, numpy.ones_like(positions, dtype=real))
+        return copied(count, real)
     source = numpy.maximum(_sources(size, count, align_corners, scale, real), real(0))
     below, fraction = _split(source, size)
     positions = numpy.stack([below, numpy.minimum(below + 1, size - 1)], axis=1)

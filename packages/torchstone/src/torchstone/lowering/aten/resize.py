@@ -10,11 +10,12 @@ which is a reshape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy
+import torch
 
 from ... import hlo
 from ...dtypes import EVERY, FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
@@ -72,7 +73,36 @@ def _taps(rule: Rule, size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype:
     return rule(size, count, scale, numpy.float64 if dtype is FLOAT64 else numpy.float32)
 
 
+def _copying(rule: Rule) -> Rule:
+    """The rule of kernels that copy along an axis whose size does not change, whatever its scale."""
+
+    def copying(size: int, count: int, scale: float | None, real: Any) -> Taps:
+        return interpolation.copied(count, real) if size == count else rule(size, count, scale, real)
+
+    return copying
+
+
 # Nearest -----------------------------------------------------------------------------
+
+
+def _is_small_plane(output_size: Sequence[hlo.Dim]) -> bool:
+    """True if the CPU takes its kernel for small planes (UpSampleKernel.cpp): it goes by the sizes."""
+    height_and_width = [size for size in output_size if isinstance(size, int)]
+    return len(output_size) == len(height_and_width) == 2 and sum(height_and_width) <= 128
+
+
+def _refuses_contradicted_layout(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels for channels that lie last go by the sizes alone, others by the scales."""
+    x, output_size = arguments["self"], arguments["output_size"]
+    scales = [scale for name, scale in arguments.items() if name.startswith("scales")]
+    channels_last = torch.channels_last if len(output_size) == 2 else torch.channels_last_3d
+    if _is_small_plane(output_size) or x.is_contiguous() or x.shape[1] <= 3:
+        return None
+    for size, count, scale in zip(x.shape[2:], output_size, scales, strict=True):
+        contradicts = scale is not None and scale > 0 and scale != count / size
+        if contradicts and count in (size, 2 * size) and x.is_contiguous(memory_format=channels_last):
+            return f"its scales {scales} contradict the output size, and its channels lie last: give None"
+    return None
 
 
 def _lowers_nearest(name: str, exact: bool) -> None:
@@ -81,19 +111,29 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     def rule(size: int, count: int, scale: float | None, _: Any) -> Taps:
         return interpolation.nearest(size, count, scale, exact=exact)
 
+    def by_size(size: int, count: int, scale: float | None, real: Any) -> Taps:
+        """``nearest_idx`` of UpSample.h: an axis whose size stays or doubles needs no scale."""
+        return rule(size, count, None if count in (size, 2 * size) else scale, real)
+
+    backward_rule = rule if exact else by_size
+    refuses = None if exact else _refuses_contradicted_layout
+
+    def plane_rule(output_size: Sequence[hlo.Dim]) -> Rule:
+        return by_size if _is_small_plane(output_size) and not exact else rule
+
     @lowers(getattr(aten, f"{name}1d").default, dtypes=FLOATING | {UINT8})
     def nearest1d(self: Value, output_size: Sequence[int], scales: float | None = None) -> Value:
         """The nearest element along the last axis."""
         return _resampled(self, output_size, [scales], rule)
 
-    @lowers(getattr(aten, f"{name}2d").default, dtypes=FLOATING | {UINT8})
+    @lowers(getattr(aten, f"{name}2d").default, dtypes=FLOATING | {UINT8}, refuses=refuses)
     def nearest2d(
         self: Value, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
     ) -> Value:
         """The nearest element of the plane."""
-        return _resampled(self, output_size, [scales_h, scales_w], rule)
+        return _resampled(self, output_size, [scales_h, scales_w], plane_rule(output_size))
 
-    @lowers(getattr(aten, f"{name}3d").default, dtypes=FLOATING | {UINT8})
+    @lowers(getattr(aten, f"{name}3d").default, dtypes=FLOATING | {UINT8}, refuses=refuses)
     def nearest3d(
         self: Value,
         output_size: Sequence[int],
@@ -109,7 +149,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         grad_output: Value, input_size: Sequence[int], scales: float | None = None
     ) -> Value:
         """Add each element's gradient to the element that it was taken from."""
-        return _resampled_backward(grad_output, input_size, [scales], rule)
+        return _resampled_backward(grad_output, input_size, [scales], backward_rule)
 
     @lowers(getattr(aten, f"{name}2d_backward").default, dtypes=FLOATING, ignores=("output_size",))
     def nearest2d_backward(
@@ -119,7 +159,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         scales_w: float | None = None,
     ) -> Value:
         """Add each element's gradient to the element that it was taken from."""
-        return _resampled_backward(grad_output, input_size, [scales_h, scales_w], rule)
+        return _resampled_backward(grad_output, input_size, [scales_h, scales_w], backward_rule)
 
     @lowers(getattr(aten, f"{name}3d_backward").default, dtypes=FLOATING, ignores=("output_size",))
     def nearest3d_backward(
@@ -130,14 +170,15 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         scales_w: float | None = None,
     ) -> Value:
         """Add each element's gradient to the element that it was taken from."""
-        return _resampled_backward(grad_output, input_size, [scales_d, scales_h, scales_w], rule)
+        return _resampled_backward(grad_output, input_size, [scales_d, scales_h, scales_w], backward_rule)
 
     overloads = [getattr(aten, f"{name}{rank}d").vec for rank in (1, 2, 3)]
 
     @lowers(*overloads, dtypes=FLOATING | {UINT8}, ignores=("output_size",))  # the result's shape has it
     def nearest_vec(input: Value, scale_factors: Sequence[float] | None, out: Spec) -> Value:
         """The nearest element along every axis after the second."""
-        return _resampled(input, out.shape[2:], scale_factors or [None] * (input.rank - 2), rule)
+        scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
+        return _resampled(input, out.shape[2:], scales, plane_rule(out.shape[2:]))
 
 
 _lowers_nearest("upsample_nearest", exact=False)
@@ -200,20 +241,26 @@ def upsample_trilinear3d_backward(
     return _resampled_backward(grad_output, input_size, scales, _aligned(interpolation.linear, align_corners))
 
 
-def _lowers_vec(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
+def _weighted_rule(kernel: Callable[..., Taps], align_corners: bool, copies: bool) -> Rule:
+    rule = _aligned(kernel, align_corners)
+    return _copying(rule) if copies else rule
+
+
+def _lowers_vec(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType], antialiased: bool) -> None:
     """Register the overload of ``name`` that takes all scale factors as one list."""
 
     def vec(input: Value, align_corners: bool, scale_factors: Sequence[float] | None, out: Spec) -> Value:
         """A weighted sum of neighbors along every axis after the second."""
         resampled = _resampled_bytes if input.dtype is UINT8 else _resampled
         scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
-        return resampled(input, out.shape[2:], scales, _aligned(kernel, align_corners))
+        rule = _weighted_rule(kernel, align_corners, antialiased or input.dtype is UINT8)
+        return resampled(input, out.shape[2:], scales, rule)
 
     lowers(*aten_overloads([f"{name}.vec"]), dtypes=dtypes, ignores=("output_size",))(vec)
 
 
-_lowers_vec("upsample_linear1d", interpolation.linear, FLOATING)
-_lowers_vec("upsample_trilinear3d", interpolation.linear, FLOATING)
+_lowers_vec("upsample_linear1d", interpolation.linear, FLOATING, antialiased=False)
+_lowers_vec("upsample_trilinear3d", interpolation.linear, FLOATING, antialiased=False)
 
 
 def _without_kernel(dtypes: frozenset[DType]) -> dict[DType, str]:
@@ -221,7 +268,9 @@ def _without_kernel(dtypes: frozenset[DType]) -> dict[DType, str]:
     return dict.fromkeys(EVERY - dtypes, reason)
 
 
-def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType]) -> None:
+def _lowers_plane(
+    name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType], antialiased: bool
+) -> None:
     """Register the weighted resampling of the last two axes named ``name``, and its gradient."""
 
     def plane(
@@ -233,7 +282,8 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
     ) -> Value:
         """A weighted sum of neighbors along both axes of the plane."""
         resampled = _resampled_bytes if self.dtype is UINT8 else _resampled
-        return resampled(self, output_size, [scales_h, scales_w], _aligned(kernel, align_corners))
+        rule = _weighted_rule(kernel, align_corners, antialiased or self.dtype is UINT8)
+        return resampled(self, output_size, [scales_h, scales_w], rule)
 
     def plane_backward(
         grad_output: Value,
@@ -243,13 +293,13 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
         scales_w: float | None = None,
     ) -> Value:
         """Add each element's gradient, by weight, to the elements that contributed to it."""
-        return _resampled_backward(
-            grad_output, input_size, [scales_h, scales_w], _aligned(kernel, align_corners)
-        )
+        copies = not antialiased and hlo.same_shape(input_size[2:], grad_output.shape[2:])
+        rule = _weighted_rule(kernel, align_corners, copies)
+        return _resampled_backward(grad_output, input_size, [scales_h, scales_w], rule)
 
     taken = dtypes | {UINT8}
     lowers(*aten_overloads([f"{name}.default"]), dtypes=taken, gaps=_without_kernel(taken))(plane)
-    _lowers_vec(name, kernel, taken)
+    _lowers_vec(name, kernel, taken, antialiased)
     lowers(
         *aten_overloads([f"{name}_backward.default"]),
         dtypes=dtypes,
@@ -258,8 +308,8 @@ def _lowers_plane(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DTyp
     )(plane_backward)
 
 
-_lowers_plane("upsample_bilinear2d", interpolation.linear, FLOATING)
-_lowers_plane("upsample_bicubic2d", interpolation.cubic, FLOATING)
+_lowers_plane("upsample_bilinear2d", interpolation.linear, FLOATING, antialiased=False)
+_lowers_plane("upsample_bicubic2d", interpolation.cubic, FLOATING, antialiased=False)
 for _filter in ("bilinear", "bicubic", "lanczos"):  # PyTorch 2.11 has no lanczos
     _kernel = partial(interpolation.antialiased, filter_=interpolation.FILTERS[_filter])
-    _lowers_plane(f"_upsample_{_filter}2d_aa", _kernel, WIDE)
+    _lowers_plane(f"_upsample_{_filter}2d_aa", _kernel, WIDE, antialiased=True)
