@@ -30,7 +30,7 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     assert [one for one in outcomes if one.defect] == []
     assert len(outcomes) == count
     if campaign != "scripts":  # each of which checks its own results
-        assert len({one.ended for one in outcomes}) > 2  # or nothing was tried
+        assert len({one.ended for one in outcomes}) > 1  # or nothing was tried
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
