@@ -19,7 +19,7 @@ from compiled_programs import Made, Tries
 from program_maker import Program, make
 from program_templates import EXPRESSIONS
 
-from torchstone.backend import outputs, part, region
+from torchstone.backend import outputs, part, passes, region
 from torchstone.lowering import load
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import Fault
@@ -89,7 +89,7 @@ def refuse(*_: Any, **__: Any) -> Any:
             "repeated draws",
         ),
         (
-            lambda: patch.object(region, "split_outputs", refuse),
+            lambda: patch.object(passes, "split_outputs", refuse),
             program("t0 = a + 1", result="t0"),
             "raises BackendCompilerFailed",
         ),
