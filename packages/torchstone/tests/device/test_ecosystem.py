@@ -192,6 +192,25 @@ def test_the_accelerator_is_this_device() -> None:
     torch.pjrt.synchronize()
 
 
+def test_the_accelerator_s_memory_is_this_device_s() -> None:
+    """PyTorch's own functions fail an assertion here, or end the process."""
+    torch.accelerator.empty_cache()
+    torch.accelerator.empty_host_cache()
+    torch.accelerator.synchronize()
+    held = torch.zeros(1000, device="pjrt") + 1
+    assert torch.accelerator.memory_allocated() == torch.pjrt.memory_allocated() >= held.nbytes
+    assert torch.accelerator.max_memory_allocated() == torch.pjrt.max_memory_allocated()
+    torch.accelerator.reset_peak_memory_stats()
+    assert torch.accelerator.max_memory_allocated() == torch.accelerator.memory_allocated()
+    torch.accelerator.reset_accumulated_memory_stats()
+    assert torch.accelerator.memory_stats()["allocation.all.freed"] == 0
+    with pytest.raises(RuntimeError, match=r"next: set torchstone\.config\.device_memory_limit"):
+        torch.accelerator.get_memory_info()
+    limit = torch.pjrt.memory_allocated() + 1000
+    with override(device_memory_limit=limit):
+        assert torch.accelerator.get_memory_info() == (1000, limit)
+
+
 def test_a_failed_factorization_is_an_error() -> None:
     with pytest.raises(torch.linalg.LinAlgError, match="singular"):
         torch.linalg.inv(torch.zeros(2, 2, device=DEVICE))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..config import config
 from ..runtime import forks
 from . import engine, random
 from .calls import check_device
@@ -157,6 +159,35 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 def empty_cache() -> None:
     """Does nothing: storages are the engine's, and it frees what nobody holds."""
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes that are free, and bytes in all. Without ``config.device_memory_limit``: ``RuntimeError``."""
+    limit = config.device_memory_limit
+    if not limit:
+        raise RuntimeError(
+            "the engine does not say how much memory the device has\n"
+            "  next: set torchstone.config.device_memory_limit"
+        )
+    return max(0, limit - memory.allocated), limit
+
+
+def _reset_accumulated(device: Any = None) -> None:
+    memory.allocations -= memory.freed
+    memory.freed = 0
+
+
+ACCELERATOR: dict[str, Callable[..., Any]] = {
+    "isAllocatorInitialized": lambda: True,
+    "emptyCache": empty_cache,
+    "emptyHostCache": empty_cache,
+    "getDeviceStats": memory_stats,
+    "resetPeakStats": reset_peak_memory_stats,
+    "resetAccumulatedStats": _reset_accumulated,
+    "getMemoryInfo": mem_get_info,
+    "synchronizeDevice": synchronize,
+}
+"""What ``torch.accelerator`` asks of C++."""
 
 
 # Fallbacks ------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ def register() -> None:
         _registered.append(registrations)
         _add_kernels(registrations)
         private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
+        private_device.answer_for_accelerator(module.ACCELERATOR)
 
 
 def _add_kernels(registrations: private_device.Registrations) -> None:

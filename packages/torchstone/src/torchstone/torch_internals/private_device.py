@@ -8,7 +8,7 @@ puts on it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -67,6 +67,16 @@ class Registrations:
     def add_for_the_rest(self, kernel: Callable[..., Any], key: str = KEY) -> None:
         """``kernel(overload, *args, **kwargs)`` for what has no kernel."""
         self._anything.fallback(kernel, key)
+
+
+def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
+    """Let ``torch.accelerator`` ask a device in Python what it asks of an allocator that only C++ can have.
+
+    ``answers`` are by the function's name in C, without its prefix. Asked itself, PyTorch fails an assertion,
+    or ends the process. This holds for the rest of the process.
+    """
+    for name, answer in answers.items():
+        setattr(torch._C, f"_accelerator_{name}", answer)
 
 
 def operator_names() -> Iterator[str]:
