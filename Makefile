@@ -6,6 +6,8 @@ VENV ?= .venv
 JOBS ?= 2
 # What `make conformance` runs; narrow it for a part: make conformance CONFORMANCE=packages/torchstone/tests/lowering
 CONFORMANCE ?= packages/torchstone/tests tests/repo
+# Registering the eager device changes PyTorch for a whole process, so its tests run in their own.
+DEVICE_TESTS := packages/torchstone/tests/device
 # How much `make evidence` records: make evidence EVIDENCE="--stage 3 --most 4"; tools/evidence.py --help has all.
 EVIDENCE ?=
 
@@ -26,6 +28,7 @@ demo: $(INSTALLED) ## train a CNN on digits through the compiler, export it, rel
 	$(BIN)/torchstone demo
 
 test: check ## all checks, then all tests but the conformance run
+	$(PYTEST) -n $(JOBS) --dist worksteal $(DEVICE_TESTS)
 	$(PYTEST) -n $(JOBS) --dist worksteal
 
 check: $(INSTALLED) ## lint, formatting, types, import layers
@@ -54,6 +57,7 @@ bench: $(INSTALLED) ## every speed figure, beside its peers in one run
 	$(BIN)/python -m benchmarks
 
 conformance: $(INSTALLED) ## every overload and dtype with all its samples; resumes where it stopped
+	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance --journal .conformance $(DEVICE_TESTS)
 	$(PYTEST) -n $(JOBS) --dist worksteal -m conformance --journal .conformance $(CONFORMANCE)
 
 evidence: $(INSTALLED) ## record PyTorch's operator samples twice and write COVERAGE.md; resumes where it stopped

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+
+_DEVICE = Path(__file__).with_name("device")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of the device run where they are named: registering it changes PyTorch for a whole process."""
+    if collection_path != _DEVICE:
+        return None
+    folder = config.invocation_params.dir
+    named = [(folder / argument.partition("::")[0]).resolve() for argument in config.args]
+    return None if any(_DEVICE in (one, *one.parents) for one in named) else True
 
 
 @pytest.fixture(autouse=True)
