@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -215,3 +217,13 @@ def test_a_failed_factorization_is_an_error() -> None:
     with pytest.raises(torch.linalg.LinAlgError, match="singular"):
         torch.linalg.inv(torch.zeros(2, 2, device=DEVICE))
     assert torch.linalg.inv(torch.eye(2, device=DEVICE) * 2).tolist() == [[0.5, 0], [0, 0.5]]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_registering_after_a_backward_pass_warns(late: bool) -> None:
+    """PyTorch counts devices when it first computes gradients."""
+    first = "torch.ones(1, requires_grad=True).backward()" if late else ""
+    code = f"import torch\n{first}\nimport torchstone.device"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert ("import torchstone.device before the first backward pass" in done.stderr) is late

@@ -1,0 +1,11 @@
+"""A stratified sample of PyTorch's operator samples on the device, computed there and nowhere else."""
+
+from __future__ import annotations
+
+from opinfo_sample import assert_sample_passes
+from torchstone.parity.conformance import PjrtDevice
+
+
+def test_a_stratified_sample() -> None:
+    groups = {"forward": 4, "backward": 3, "out": 2, "inplace": 2, "noncontiguous": 2}
+    assert_sample_passes(PjrtDevice(), groups)

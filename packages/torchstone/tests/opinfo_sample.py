@@ -1,0 +1,52 @@
+"""A few groups of PyTorch's operator samples, the same every time, and what must become of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+
+from optest.backends import CallDriver
+from optest.core.case import BackendTarget
+from optest.core.result import Status
+from optest.torch.compiled import report_fallbacks
+from optest.torch.opinfo.execution import Request, run_group
+from optest.torch.opinfo.groups import PHASES, Selection
+from optest.torch.opinfo.planning import plan
+from torchstone.parity.conformance import fallbacks
+
+MOST = 2
+"""Samples of a group."""
+ONE_SIZE = tuple(phase for phase in PHASES if phase != "automatic_dynamic")
+"""What an artifact can be asked for: it is one program."""
+RIGHT = (Status.PASSED, Status.SKIPPED)
+"""What eager PyTorch refuses itself is skipped."""
+GAPS: Mapping[tuple[str, str], tuple[Status, str]] = {}
+"""By driver and group: how its cases end that are not right, and what the reason has in it."""
+
+
+def assert_sample_passes(driver: CallDriver, counts: Mapping[str, int]) -> None:
+    """A driver passes a stratified sample of the operator database; ``counts``: groups by phase."""
+    report_fallbacks("torchstone", fallbacks)
+    driver.setup()
+    groups = [
+        group
+        for phase, count in counts.items()
+        for group in plan(Selection("opinfo", phases=(phase,), stratify=count))
+    ]
+    assert Counter(group.phase for group in groups) == counts
+    wrong = {}
+    passed = 0
+    for group in groups:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            request = Request(group, BackendTarget(driver.kind, driver.name), most=MOST)
+            results = run_group(driver, request).results
+        passed += sum(one.status is Status.PASSED for one in results)
+        left = [one for one in results if one.status not in RIGHT]
+        status, reason = GAPS.get((driver.name, str(group)), (None, ""))
+        as_declared = all(one.status is status and reason in one.reason for one in left)
+        if not as_declared or (status is not None and not left):
+            wrong[str(group)] = [(one.status.value, one.reason, one.rerun) for one in results]
+    assert not wrong
+    assert passed > len(groups)
