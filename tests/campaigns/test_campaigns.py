@@ -30,7 +30,8 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     assert [one for one in outcomes if one.defect] == []
     assert len(outcomes) == count
     if campaign != "scripts":  # each of which checks its own results
-        assert len({one.ended for one in outcomes}) > 1  # or nothing was tried
+        least = 1 if campaign == "programs" else 2  # programs agree, or both sides refuse them
+        assert len({one.ended for one in outcomes}) > least  # or nothing was tried
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:

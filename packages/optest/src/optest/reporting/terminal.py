@@ -1,6 +1,6 @@
 """The report on the terminal: progress, each failure in detail, a condensed summary.
 
-Where stdout is not a terminal there is no progress and no colour; lines are not broken.
+Where stdout is not a terminal progress and color are left out, and lines are not broken.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any
 
 import torch
@@ -42,21 +41,6 @@ def register() -> None:
         _add_kernels(registrations)
         private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
         private_device.answer_for_accelerator(module.ACCELERATOR)
-        _try_gradients()
-
-
-def _try_gradients() -> None:
-    """Warn if autograd counted the devices before this one was there."""
-    leaf = torch.empty(1, device=DEVICE_TYPE, requires_grad=True)
-    try:
-        torch.autograd.grad(leaf.view(1), leaf, torch.empty(1, device=DEVICE_TYPE))
-    except RuntimeError:
-        warnings.warn(
-            f'gradients on "{DEVICE_TYPE}" will fail in this process: a backward pass ran before the device'
-            " was registered\n  next: import torchstone.device before the first backward pass",
-            RuntimeWarning,
-            stacklevel=4,
-        )
 
 
 def _add_kernels(registrations: private_device.Registrations) -> None:
