@@ -333,8 +333,6 @@ def test_nccl_becomes_gloo_and_says_so(backend: str, tmp_path: Path) -> None:
 
 
 def test_flags_of_cuda_are_kept_and_plan_caches_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    # PyTorch's testing modules freeze these flags for the whole process that imports them.
-    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     assert torch.backends.cudnn.benchmark
     assert torch.backends.cuda.is_built()

@@ -239,7 +239,7 @@ LEFT_OUT = (State.CUDA_ONLY, State.DIFFERS)
 
 
 @pytest.fixture(autouse=True)
-def settings_are_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def settings_are_restored(monkeypatch: pytest.MonkeyPatch, backend_flags_can_be_set: None) -> Iterator[None]:
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     flags = [(cudnn, "benchmark"), (cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     before = [(owner, name, getattr(owner, name)) for owner, name in flags]
