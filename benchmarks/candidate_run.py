@@ -1,5 +1,7 @@
 """One model in one process: eager, Inductor and Torchstone in blocks of calls that take turns.
 
+Training has a fourth candidate: the whole step as one program, by ``torchstone.compile_step``.
+
 ``python -m benchmarks.candidate_run MODEL MODE BATCH SECONDS`` prints one JSON record. The machine's
 peaks are measured in the same process, so that a time can be judged against its limit.
 """
@@ -22,9 +24,14 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
+import torchstone
+
 from .networks import NETWORKS
 
-CANDIDATES = ("eager", "inductor", "torchstone")
+CANDIDATES = {
+    "inference": ("eager", "inductor", "torchstone"),
+    "training": ("eager", "inductor", "torchstone", "step"),
+}
 BLOCKS = 6
 _SETTLE_S = 0.05
 
@@ -38,11 +45,10 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
     calls: dict[str, Callable[[], object]] = {}
     first: dict[str, float] = {}
     failed: dict[str, str] = {}
-    for name in CANDIDATES:
+    for name in CANDIDATES[mode]:
         torch._dynamo.reset()
         own = copy.deepcopy(network)
-        function = own if name == "eager" else torch.compile(own, backend=name)
-        call = _training(own, function, args) if mode == "training" else _inference(function, args)
+        call = _training(name, own, args) if mode == "training" else _inference(name, own, args)
         started = time.perf_counter()
         try:
             call()
@@ -107,7 +113,13 @@ def _repeat(call: Callable[[], object], seconds: float) -> float:
     return (time.perf_counter() - started) / count
 
 
-def _inference(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], object]:
+def _function(name: str, network: torch.nn.Module) -> Callable[..., Any]:
+    return network if name == "eager" else torch.compile(network, backend=name)
+
+
+def _inference(name: str, network: torch.nn.Module, args: tuple[Any, ...]) -> Callable[[], object]:
+    function = _function(name, network)
+
     def call() -> object:
         with torch.no_grad():
             return function(*args)
@@ -115,10 +127,12 @@ def _inference(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[
     return call
 
 
-def _training(
-    network: torch.nn.Module, function: Callable[..., Any], args: tuple[Any, ...]
-) -> Callable[[], object]:
+def _training(name: str, network: torch.nn.Module, args: tuple[Any, ...]) -> Callable[[], object]:
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    if name == "step":
+        whole = torchstone.compile_step(network, optimizer, lambda model, batch: _loss(model(*batch)))
+        return lambda: whole(args)
+    function = _function(name, network)
 
     def step() -> None:
         optimizer.zero_grad()

@@ -128,6 +128,7 @@ COLUMNS = (
     "spread",
     "Inductor ×",
     "Torchstone ×",
+    "whole step ×",
     "single calls ×",
     "of the limit",
     "cold, s",
@@ -140,10 +141,13 @@ def table_rows(figures: Iterable[Figures], mode: str) -> list[list[str]]:
     chosen = [f for f in figures if f.mode == mode]
     rows = [_row(f) for f in chosen]
     if chosen:
-        means = {n: _mean([f.ratios[n] for f in chosen if n in f.ratios]) for n in ("inductor", "torchstone")}
+        means = {
+            n: _mean([f.ratios[n] for f in chosen if n in f.ratios])
+            for n in ("inductor", "torchstone", "step")
+        }
         single = _mean([f.single_ratios["torchstone"] for f in chosen if "torchstone" in f.single_ratios])
         blank = [""] * 4
-        rows.append(["geometric mean", *blank, means["inductor"], means["torchstone"], single, "", "", ""])
+        rows.append(["geometric mean", *blank, *means.values(), single, "", "", ""])
     return rows
 
 
@@ -157,15 +161,17 @@ def _row(f: Figures) -> list[str]:
     spread = "-"
     if "torchstone" in f.seconds:
         spread = f"{f.low['torchstone'] * 1e3:.2f} to {f.high['torchstone'] * 1e3:.2f}"
-    inductor = f"{f.ratios['inductor']:.2f}" if "inductor" in f.ratios else "-"
+
+    def ratio(name: str) -> str:
+        return f"{f.ratios[name]:.2f}" if name in f.ratios else "-"
+
     return [
         f.name,
         ms("eager"),
         ms("inductor"),
         ms("torchstone"),
         spread,
-        inductor,
-        of(f.ratios),
+        *map(ratio, ("inductor", "torchstone", "step")),
         of(f.single_ratios),
         f"{f.share:.0%}",
         of(f.cold_s, 1),
@@ -192,11 +198,13 @@ def tables(folder: Path) -> list[Table]:
 
 _PAGE = """\
 Written by `python -m benchmarks page`. Times are medians over blocks of calls that take turns, in
-several processes. × is eager's time over the candidate's: more than 1 is faster than eager. The spread
-is that of Torchstone's blocks. The limit is what the machine's peaks of matrix products and of memory
-bandwidth, measured in the same processes, allow for the model's FLOPs and weights; operators that
-PyTorch's counter does not know, such as recurrent ones, are left out. Cold and warm are Torchstone's
-first call without and with its cache on disk."""
+several processes. × is eager's time over the candidate's: more than 1 is faster than eager. Torchstone
+is `torch.compile(backend="torchstone")`, in training with the eager optimizer, as Inductor; the whole
+step is `torchstone.compile_step`, with the optimizer in the program. The spread is that of Torchstone's
+blocks. The limit is what the machine's peaks of matrix products and of memory bandwidth, measured in
+the same processes, allow for the model's FLOPs and weights; operators that PyTorch's counter does not
+know, such as recurrent ones, are left out. Cold and warm are Torchstone's first call without and with
+its cache on disk."""
 
 
 def page(folder: Path) -> str:
