@@ -90,3 +90,13 @@ def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Path, "expanduser", homeless)
     found = config.load_from_environment().cache_dir
     assert (found.parent, found.name) == (Path(tempfile.gettempdir()), f"torchstone-cache-{os.getuid()}")
+
+
+def test_settings_are_attributes_of_the_module() -> None:
+    with config.override(specializations=3):
+        config.specializations = 5
+        assert config.config.specializations == config.specializations == 5
+    with pytest.raises(ConfigError, match=r"unknown setting\(s\): specialisations"):
+        config.specialisations = 4  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'specialisations'"):
+        _ = config.specialisations

@@ -1,7 +1,7 @@
 """Every setting of Torchstone, typed and documented.
 
-A setting comes from code (``config.device = "cpu"`` on :data:`config`, or scoped
-with :func:`override`) or from an environment variable ``TORCHSTONE_<NAME>``; code
+A setting comes from code (``torchstone.config.device = "cpu"``, or scoped with
+:func:`override`) or from an environment variable ``TORCHSTONE_<NAME>``; code
 wins, and an empty variable counts as unset. Reading an invalid variable raises
 :class:`ConfigError`, naming the variable, what was found and what is allowed.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -39,7 +41,7 @@ def _default_cache_dir() -> Path:
 
 @dataclass
 class Config:
-    """The settings. One instance, :data:`config`, is the process's own."""
+    """The settings. One instance, :data:`config`, is the process's own; this module shows its attributes."""
 
     device: str = _setting(
         "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
@@ -153,7 +155,7 @@ def override(**settings: Any) -> Iterator[Config]:
     """Change settings inside a ``with`` block; unknown names raise :class:`ConfigError`."""
     unknown = sorted(set(settings) - set(_KINDS))
     if unknown:
-        raise ConfigError(f"unknown setting(s): {', '.join(unknown)}", hint=f"settings: {', '.join(_KINDS)}")
+        raise _unknown(*unknown)
     before = {name: getattr(config, name) for name in settings}
     for name, value in settings.items():
         setattr(config, name, value)
@@ -164,4 +166,29 @@ def override(**settings: Any) -> Iterator[Config]:
             setattr(config, name, value)
 
 
+def _unknown(*names: str) -> ConfigError:
+    return ConfigError(f"unknown setting(s): {', '.join(names)}", hint=f"settings: {', '.join(_KINDS)}")
+
+
 config = load_from_environment()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _KINDS:
+        return getattr(config, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Module(types.ModuleType):
+    """This module: assigning to a setting's name sets it, and assigning to an unknown name is an error."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _KINDS:
+            setattr(config, name, value)
+        elif name in vars(self) or name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            raise _unknown(name)
+
+
+sys.modules[__name__].__class__ = _Module

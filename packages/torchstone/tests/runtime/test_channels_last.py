@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from torchstone import export, hlo
 from torchstone.compiler.program import build_program
-from torchstone.runtime import _jaxlib, channels_last
+from torchstone.runtime import _jaxlib, cpu
 
 
 def assigned(function: Callable[..., object], *args: torch.Tensor) -> str:
@@ -22,7 +22,7 @@ def assigned(function: Callable[..., object], *args: torch.Tensor) -> str:
     program = build_program(module.eval(), args).module.serialize(hlo.resolve_version("current"))
     context = _jaxlib.make_context()
     with context:
-        return str(_jaxlib.parse(channels_last.assign(_bytecode(program)), context))
+        return str(_jaxlib.parse(cpu.rewritten(_bytecode(program)), context))
 
 
 def _bytecode(program: bytes) -> bytes:
@@ -124,7 +124,7 @@ def test_what_lies_around_a_convolution(name: str) -> None:
 def test_a_module_without_convolutions_is_left_alone() -> None:
     program = build_program(nn.Linear(4, 4), (torch.randn(2, 4),))
     module = _bytecode(program.module.serialize(hlo.resolve_version("current")))
-    assert channels_last.assign(module) == module
+    assert cpu.rewritten(module) == module
 
 
 class Recurrent(nn.Module):

@@ -11,7 +11,7 @@ import torch
 
 from torchstone.config import override
 from torchstone.errors import ConfigError, DeviceNotFound, EngineError
-from torchstone.runtime import CompileOptions, get_engine, modules, pjrt
+from torchstone.runtime import CompileOptions, cpu, get_engine, modules
 from torchstone.runtime.pjrt import PjrtEngine
 
 MAXIMUM = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
@@ -45,7 +45,7 @@ def test_xla_options_reach_the_compiler() -> None:
 
 
 def test_a_default_that_this_xla_lacks_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pjrt, "CPU_DEFAULTS", {"xla_cpu_of_the_past": "", **pjrt.CPU_DEFAULTS})
+    monkeypatch.setattr(cpu, "OPTIONS", {"xla_cpu_of_the_past": "", **cpu.OPTIONS})
     engine = PjrtEngine()
     engine.compile(MAXIMUM)
     with pytest.raises(EngineError, match="xla_cpu_of_the_past"):

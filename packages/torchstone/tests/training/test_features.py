@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchstone
 from torchstone.errors import CaptureError, NotFinite, TrainingError
+from torchstone.training import step as step_module
 from training_loops import assert_same_training, batches, eager_step, mlp
 
 Tensor = torch.Tensor
@@ -441,3 +442,20 @@ def test_what_cannot_be_one_program_is_refused_and_nothing_is_lost() -> None:
     with pytest.raises(TrainingError, match="nonfinite='ignore' is unknown\n  next: use one of update, skip"):
         torchstone.compile_step(model, optimizer, F.mse_loss, nonfinite="ignore")  # type: ignore[arg-type]
     torch.testing.assert_close(model.state_dict(), before)
+
+
+def test_the_gradient_of_max_pooling_needs_no_scatter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where autograd took the maxima from is known when the step is traced, and not afterwards."""
+    graphs: list[Any] = []
+    traced = step_module.trace
+    monkeypatch.setattr(
+        step_module, "trace", lambda *arguments: graphs.append(traced(*arguments)) or graphs[-1]
+    )
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
+    step = torchstone.compile_step(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), lambda m, x: m(x).sum()
+    )
+    step(torch.randn(2, 1, 8, 8))
+    names = {str(node.target) for node in graphs[0].module.graph.nodes}
+    assert "aten.max_pool2d_with_indices_backward.default" in names
+    assert "aten.adaptive_max_pool2d_backward.default" not in names

@@ -6,8 +6,7 @@ moved: a value that comes from a convolution has a form with channels last, and 
 (elementwise operations, reductions, padding, slices, windows, joins) is written in terms of that form.
 Transposes are left where a value enters or leaves such a region.
 
-Portable artifacts are not touched: this is part of a compilation by the PJRT engine. Values keep
-every bit but those that another order of summation changes.
+Values keep every bit but those that another order of summation changes.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from typing import Any
 from . import _jaxlib
 
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
-
-VERSION = 1
-"""Part of the compilation cache's keys: raise it with every change of what this module writes."""
 
 _ELEMENTWISE = frozenset(
     """
@@ -39,20 +35,10 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def assign(module: bytes) -> bytes:
-    """MLIR bytecode with its convolutions and what surrounds them in channels-last order.
-
-    A module without convolutions comes back as it is.
-    """
-    if b"convolution" not in module:
-        return module
-    context = _jaxlib.make_context()
-    with context, ir.Location.unknown():
-        parsed = _jaxlib.parse(module, context)
-        _jaxlib.inline_composites(parsed)
-        _Assignment().run(_jaxlib.main_function(parsed).entry_block)
-        parsed.operation.verify()
-        return _jaxlib.to_bytecode(parsed)
+def assign(module: Any) -> None:
+    """Put the convolutions of a parsed module, and what surrounds them, in channels-last order."""
+    _jaxlib.inline_composites(module)
+    _Assignment().run(_jaxlib.main_function(module).entry_block)
 
 
 def last(rank: int) -> list[int]:

@@ -8,35 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, channels_last, forks, host, modules
+from . import _jaxlib, cpu, forks, host, modules
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
 from .engine import CompileOptions, XlaValue
 from .executable import LoadedProgram
 from .plugins import open_device
-
-CPU_DEFAULTS: Mapping[str, XlaValue] = {
-    # YNN, XLA's library of kernels, is faster for matrix products and reductions, and slower for most
-    # convolutions and for elementwise work.
-    "xla_cpu_experimental_ynn_fusion_type": ",".join(
-        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
-    ),
-}
-"""XLA options of every program on the embedded CPU, unless overridden.
-
-XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
-bfloat16 and float16 are rounded after each operation. But it contracts a
-multiplication and an addition, folds constants across additions, and flushes
-subnormal results to zero.
-"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +43,7 @@ class PjrtEngine:
         forks.threads_start()
         self._client, self.device = open_device(device, plugin)
         self.platform = self.device.platform
-        self._defaults = dict(CPU_DEFAULTS if self.device.shares_host_memory else {})
+        self._defaults = dict(cpu.OPTIONS if self.device.shares_host_memory else {})
         if self.device.shares_host_memory:
             host.keep_freed_memory()
         self._loaded: MemoryCache[_Compiled] = MemoryCache()
@@ -109,7 +94,7 @@ class PjrtEngine:
         module = modules.read(program, donate=options.donate, updates=options.updates)
         bytecode = module.bytecode
         if self.device.shares_host_memory:
-            bytecode = channels_last.assign(bytecode)
+            bytecode = cpu.rewritten(bytecode)
         compiled = _Compiled(self._compile(bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
         if disk is not None and self._write(disk, key, compiled):
@@ -137,7 +122,7 @@ class PjrtEngine:
         """Everything that decides what the compiler makes and where its result can run."""
         setting = {
             "defaults": self._defaults,
-            "layouts": channels_last.VERSION,
+            "rewritten": cpu.VERSION,
             "xla": dict(options.xla),
             "donate": options.donate,
             "updates": options.updates,

@@ -18,6 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..compiler.normalize import decompositions, factorization_checks
+from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, TrainingError
@@ -92,7 +93,8 @@ def trace(
     ):
         try:
             with enable_python_dispatcher():
-                traced = make_fx(step, tracing_mode="real", _allow_non_fake_inputs=True)(*fakes)
+                tracer = make_fx(step, ASK_AUTOGRAD, tracing_mode="real", _allow_non_fake_inputs=True)
+                traced = tracer(*fakes)
         except TorchstoneError:
             raise
         except Exception as error:
@@ -125,11 +127,14 @@ def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModu
     for name, constant in list(traced.named_buffers()):  # AOTAutograd would make them arguments
         delattr(traced, name)
         setattr(traced, name, constant)
+    table = decompositions(training=True)
+    for overload in ASK_AUTOGRAD:
+        del table[overload]
     with torch.no_grad():
         aot_autograd(
             fw_compiler=keep,
             inference_compiler=keep,
-            decompositions=decompositions(training=True),
+            decompositions=table,
             keep_inference_input_mutations=True,
         )(traced, list(fakes))
     return graphs[0]

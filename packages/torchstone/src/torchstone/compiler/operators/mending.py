@@ -39,6 +39,16 @@ def _scatter_3d(grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     return torch.ops.aten.adaptive_max_pool3d_backward(grad, x, arguments[-1])
 
 
+ASK_AUTOGRAD: dict[Any, Callable[..., Any]] = {
+    aten.max_pool2d_with_indices_backward.default: _scatter_2d,
+    aten.max_pool3d_with_indices_backward.default: _scatter_3d,
+}
+"""Decompositions that depend on the derivative in progress.
+
+Where a graph that holds a backward pass is traced again, they belong to the first trace alone.
+"""
+
+
 # Wrong expansions -----------------------------------------------------------------------
 
 

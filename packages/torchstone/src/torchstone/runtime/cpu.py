@@ -1,0 +1,41 @@
+"""What programs are compiled with on XLA's CPU: options, and how modules are rewritten for it.
+
+Portable artifacts are not touched: this is part of a compilation by the PJRT engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import _jaxlib, channels_last, reductions
+from .engine import XlaValue
+
+VERSION = 2
+"""Part of the compilation cache's keys: raise it with every change of what :func:`rewritten` writes."""
+
+OPTIONS: Mapping[str, XlaValue] = {
+    # YNN, XLA's library of kernels, is faster for matrix products and reductions, and slower for most
+    # convolutions and for elementwise work.
+    "xla_cpu_experimental_ynn_fusion_type": ",".join(
+        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
+    ),
+}
+"""XLA options of every program on the embedded CPU, unless overridden.
+
+XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
+bfloat16 and float16 are rounded after each operation. But it contracts a
+multiplication and an addition, folds constants across additions, and flushes
+subnormal results to zero.
+"""
+
+
+def rewritten(module: bytes) -> bytes:
+    """MLIR bytecode for the same program, as XLA's CPU compiler makes the most of it."""
+    context = _jaxlib.make_context()
+    with context, _jaxlib.ir.Location.unknown():
+        parsed = _jaxlib.parse(module, context)
+        if b"convolution" in module:
+            channels_last.assign(parsed)
+        reductions.keep_from_ynn(parsed)
+        parsed.operation.verify()
+        return _jaxlib.to_bytecode(parsed)
