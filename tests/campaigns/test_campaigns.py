@@ -23,7 +23,7 @@ from torchstone.parity.operators import Sample
 
 
 @pytest.mark.parametrize(
-    ("campaign", "count"), [("artifacts", 300), ("commands", 64), ("programs", 24), ("scripts", 40)]
+    ("campaign", "count"), [("artifacts", 150), ("commands", 32), ("programs", 12), ("scripts", 20)]
 )
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     outcomes = list(attempt(campaign, 0, list(range(count))))

@@ -76,10 +76,11 @@ def refuse(*_: Any, **__: Any) -> Any:
             program("t0 = a + 1", "t1 = (a * 2).t()", "t2 = t1[1:]", result="(t0, t1, t2)"),
             "form",  # an offset
         ),
-        (
+        pytest.param(
             lambda: patch.object(region, "foreach_copy", lambda into, values: None),
             program("t0 = a.exp()", "a.add_(t0)", result="t0"),
             "values",
+            marks=pytest.mark.conformance,
         ),
         (
             lambda: patch.object(
@@ -88,10 +89,11 @@ def refuse(*_: Any, **__: Any) -> Any:
             program("t0 = F.dropout(a, 0.5)", result="t0", drawn=True),
             "repeated draws",
         ),
-        (
+        pytest.param(
             lambda: patch.object(passes, "split_outputs", refuse),
             program("t0 = a + 1", result="t0"),
             "raises BackendCompilerFailed",
+            marks=pytest.mark.conformance,
         ),
     ],
     ids=["values", "gradients", "views", "mutation", "seeds", "errors"],

@@ -78,6 +78,7 @@ def test_a_page_loads_nothing_from_other_hosts(site: Path) -> None:
     assert loaded == []
 
 
+@pytest.mark.conformance
 def test_a_broken_link_stops_the_build(tmp_path: Path) -> None:
     for name in ("tools", "packages"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -72,6 +72,7 @@ def test_a_model_that_fails_or_is_missing_is_named(tmp_path: Path) -> None:
     assert "not measured" in speed.compare(before, after)[0]
 
 
+@pytest.mark.conformance
 def test_a_model_is_measured_once(tmp_path: Path) -> None:
     options: dict[str, Any] = {"batch": 4, "processes": 1, "seconds": 0.1}
     speed.measure(tmp_path, ["mlp"], ["inference"], **options)

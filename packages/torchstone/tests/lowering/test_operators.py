@@ -1,7 +1,8 @@
 """Every overload in the registry, in every dtype it declares, against eager.
 
-``make test`` runs one program per overload with one sample in every dtype, another one in each,
-and one for each gradient; ``make conformance`` runs all samples, one program per overload and dtype.
+``make test`` runs one program per overload with one sample in each of a stratified part of its dtypes,
+another one in each, and gradients in float64 and in a part of complex128; ``make conformance`` runs all
+samples, one program per overload and dtype.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import partial
 
 import pytest
 import torch
+from stratified import stratified
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
@@ -26,22 +28,22 @@ SAMPLES = load_samples()
 _REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError)
 
 
-def forward_cases() -> list[object]:
-    return [
-        pytest.param(entry, dtype, id=f"{entry.name.removeprefix('aten.')}-{dtype}")
-        for entry in REGISTRY
-        for dtype in sorted(entry.dtypes, key=str)
-    ]
+def forward_cases() -> list[tuple[Lowering, DType]]:
+    return [(entry, dtype) for entry in REGISTRY for dtype in sorted(entry.dtypes, key=str)]
 
 
-def backward_cases() -> list[object]:
+def backward_cases() -> list[tuple[Lowering, DType]]:
     return [
-        pytest.param(entry, dtype, id=f"{entry.name.removeprefix('aten.')}-{dtype}")
+        (entry, dtype)
         for entry in REGISTRY
         if entry.overload in SAMPLES and SAMPLES[entry.overload].gradient
         for dtype in (FLOAT64, COMPLEX128)
         if dtype in entry.dtypes
     ]
+
+
+def identifiers(cases: list[tuple[Lowering, DType]]) -> list[str]:
+    return [f"{entry.name.removeprefix('aten.')}-{dtype}" for entry, dtype in cases]
 
 
 def taken_by_eager(overload: OpOverload, samples: list[Sample], limit: int | None = None) -> list[Sample]:
@@ -59,9 +61,24 @@ def taken_by_eager(overload: OpOverload, samples: list[Sample], limit: int | Non
 
 
 def quick_dtypes(entry: Lowering) -> list[DType]:
-    """Every dtype; the widest of each kind where PyTorch expands the operator to others that have all."""
+    """The widest dtype of each kind, and a third of the others if the operator has kernels of its own."""
     dtypes = sorted(entry.dtypes, key=lambda dtype: (dtype.bits, str(dtype)))
-    return list({dtype.kind: dtype for dtype in dtypes}.values()) if entry.special & EXPANSIONS else dtypes
+    widest = {dtype.kind: dtype for dtype in dtypes}
+    others = [dtype for dtype in dtypes if dtype not in widest.values()]
+    if not others or entry.special & EXPANSIONS:
+        return list(widest.values())
+    part = stratified(others, 3, name=lambda dtype: f"{entry.name}-{dtype}", stratum=lambda _: None)
+    return [*widest.values(), *part]
+
+
+def quick_backward_cases() -> list[tuple[Lowering, DType]]:
+    """float64, and a third of what has gradients in complex128."""
+    return stratified(
+        backward_cases(),
+        3,
+        name=lambda case: f"{case[0].name}-{case[1]}",
+        stratum=lambda case: case[0].name if case[1] is FLOAT64 else "complex128",
+    )
 
 
 def report(outcomes: list[Outcome]) -> str:
@@ -181,18 +198,18 @@ def test_forward(entry: Lowering) -> None:
     run_forward(entry, one_sample_each(entry))
 
 
-@pytest.mark.parametrize(("entry", "dtype"), backward_cases())
+@pytest.mark.parametrize(("entry", "dtype"), quick_backward_cases(), ids=identifiers(quick_backward_cases()))
 def test_backward(entry: Lowering, dtype: DType) -> None:
     run_backward(entry, dtype, every=False)
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("entry", "dtype"), forward_cases())
+@pytest.mark.parametrize(("entry", "dtype"), forward_cases(), ids=identifiers(forward_cases()))
 def test_forward_all(entry: Lowering, dtype: DType) -> None:
     run_forward(entry, taken_by_eager(entry.overload, SAMPLES[entry.overload].make(dtype.torch)))
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("entry", "dtype"), backward_cases())
+@pytest.mark.parametrize(("entry", "dtype"), backward_cases(), ids=identifiers(backward_cases()))
 def test_backward_all(entry: Lowering, dtype: DType) -> None:
     run_backward(entry, dtype, every=True)
