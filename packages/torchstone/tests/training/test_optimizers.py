@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 import torch
+from stratified import stratified
 from torch.nn import functional as F
 from torch.optim import _muon as muon
 
@@ -58,6 +60,44 @@ def test_optimizer_equals_eager(name: str) -> None:
                 group["lr"] *= 0.98
     assert_same_training(model, optimizer, expected, expected_optimizer)
     assert step.programs == programs
+
+
+@pytest.mark.parametrize(
+    "name",
+    stratified(list(OPTIMIZERS), 4, name=str, stratum=lambda _: None),
+)
+def test_state_moves_between_eager_and_compiled_steps(name: str) -> None:
+    assert_state_moves(name)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_state_of_every_optimizer_moves_between_eager_and_compiled_steps(name: str) -> None:
+    assert_state_moves(name)
+
+
+def assert_state_moves(name: str) -> None:
+    """Five compiled steps, five eager ones and five compiled ones are 15 eager ones."""
+    make, _ = OPTIMIZERS[name]
+    expected = network()
+    expected_optimizer = make(expected.parameters())
+    weights, state = network().state_dict(), None
+    data = list(batches(15))
+    for part in range(3):
+        model = network()
+        model.load_state_dict(weights)
+        optimizer = make(model.parameters())
+        if state is not None:
+            optimizer.load_state_dict(state)
+        step = torchstone.compile_step(model, optimizer, F.cross_entropy) if part != 1 else None
+        for inputs, targets in data[5 * part : 5 * part + 5]:
+            if step is None:
+                eager_step(model, optimizer, inputs, targets)
+            else:
+                step(inputs, targets)
+            eager_step(expected, expected_optimizer, inputs, targets)
+        weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    assert_same_training(model, optimizer, expected, expected_optimizer)
 
 
 def trained_by_muon(*, compiled: bool) -> torch.Tensor:
