@@ -21,7 +21,16 @@ from rich.table import Table
 
 from optest.console import WIDTH_OF_A_FILE
 
-from . import call_overhead, checkpoints, compile_time, growth, optest_overhead, redirect_overhead, speed
+from . import (
+    call_overhead,
+    checkpoints,
+    compile_time,
+    figure,
+    growth,
+    optest_overhead,
+    redirect_overhead,
+    speed,
+)
 from .measure import Row
 
 SUITES = {
@@ -91,7 +100,9 @@ def _page(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/speed.md"))
     options = parser.parse_args(arguments)
-    options.output.write_text(speed.page(options.folder), encoding="utf-8")
+    picture = options.output.with_suffix(".svg")
+    picture.write_text(figure.svg(speed.read(options.folder).values()), encoding="utf-8")
+    options.output.write_text(speed.page(options.folder, picture.name), encoding="utf-8")
     return 0
 
 

@@ -9,6 +9,7 @@ peaks are measured in the same process, so that a time can be judged against its
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 import json
 import os
 import platform
@@ -64,7 +65,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         "mode": mode,
         "batch": batch,
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "torch": torch.__version__,
+        "versions": {name: importlib.metadata.version(name) for name in ("torch", "jax", "torchstone")},
         "load_before": os.getloadavg()[0],
         "peaks": peaks,
         "flops": flops,

@@ -207,9 +207,11 @@ know, such as recurrent ones, are left out. Cold and warm are Torchstone's first
 its cache on disk."""
 
 
-def page(folder: Path) -> str:
-    """The figures as a page of the documentation."""
-    parts = ["# Speed of whole models", "", _PAGE]
+def page(folder: Path, picture: str) -> str:
+    """The figures as a page of the documentation, with the file of a picture."""
+    machines = sorted({_machine(json.loads(file.read_text())) for file in folder.glob("*.json")})
+    parts = ["# Speed of whole models", "", _PAGE, "", *(f"Measured on: {one}." for one in machines), ""]
+    parts += [f"![How many times as fast as eager each candidate is]({picture})"]
     found = read(folder)
     for mode in MODES:
         rows = table_rows(found.values(), mode)
@@ -218,6 +220,10 @@ def page(folder: Path) -> str:
             parts += ["", f"## {mode.capitalize()}", ""]
             parts += ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join(parts) + "\n"
+
+
+def _machine(run: Mapping[str, Any]) -> str:
+    return ", ".join([run["machine"], *(f"{name} {version}" for name, version in run["versions"].items())])
 
 
 def compare(before: Path, after: Path) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from benchmarks import speed
+from benchmarks import figure, speed
 
 
 def record(seconds: float, **more: Any) -> dict[str, Any]:
@@ -16,6 +17,8 @@ def record(seconds: float, **more: Any) -> dict[str, Any]:
         "model": "mlp",
         "mode": "inference",
         "batch": 128,
+        "machine": "abacus, 2 threads",
+        "versions": {"torch": "2.13.0"},
         "limit_s": 5e-4,
         "seconds": {name: [value, value * 1.01] for name, value in names.items()},
         "single_s": names,
@@ -47,8 +50,20 @@ def test_processes_are_joined(tmp_path: Path) -> None:
     assert figures.share == pytest.approx(0.5, rel=0.02)
     assert (figures.cold_s["torchstone"], figures.warm_s["torchstone"]) == (0.5, 0.1)
     row = speed.table_rows([figures], "inference")[-1]
-    assert (row[0], row[5:7]) == ("geometric mean", ["0.50", "2.00"])
-    assert "| mlp (128) | 2.01 |" in speed.page(tmp_path)
+    assert (row[0], row[5:8]) == ("geometric mean", ["0.50", "2.00", "-"])
+    page = speed.page(tmp_path, "speed.svg")
+    assert "| mlp (128) | 2.01 |" in page
+    assert "Measured on: abacus, 2 threads, torch 2.13.0.\n\n![" in page
+
+
+def test_the_picture_has_a_bar_for_each_candidate(tmp_path: Path) -> None:
+    write(tmp_path, 0, record(5e-4))
+    root = ElementTree.fromstring(figure.svg(speed.read(tmp_path).values()))
+    words = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"inference, times as fast as eager", "mlp (128)", "0.50", "4.00"} <= set(words)
+    widths = [float(node.get("width", 0)) for node in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert max(widths) == 3 * 130  # a bar that is cut off
+    assert "training, times as fast as eager" not in words
 
 
 def test_what_became_slower_is_named(tmp_path: Path) -> None:
