@@ -19,7 +19,7 @@ SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs site bench conformance evidence compat test-accelerator system-deps clean new-operator new-builtin release
+.PHONY: help demo test check docs site bench conformance evidence compat test-accelerator test-iree system-deps clean new-operator new-builtin release
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-18s %s\n", $$1, $$2 }'
@@ -65,6 +65,10 @@ evidence: $(INSTALLED) ## record PyTorch's operator samples twice and write COVE
 
 compat: $(INSTALLED) ## the checks with every supported version of PyTorch; several GB, resumes where it stopped
 	$(BIN)/python tools/compat.py
+
+test-iree: $(INSTALLED) ## install IREE (390 MB) and run the tests of its engine
+	$(BIN)/python -m pip install -c constraints.txt iree-base-compiler iree-base-runtime
+	$(PYTEST) packages/torchstone/tests/runtime/test_iree.py packages/torchstone/tests/parity/test_conformance.py
 
 test-accelerator: $(INSTALLED) ## a sample of the tests on a PJRT device other than the CPU
 	$(PYTEST) -m accelerator

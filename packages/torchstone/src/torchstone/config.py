@@ -46,7 +46,9 @@ class Config:
     device: str = _setting(
         "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
     )
-    engine: str = _setting("pjrt", "The engine: `pjrt`, or `reference` (the StableHLO interpreter).")
+    engine: str = _setting(
+        "pjrt", "The engine: `pjrt`, `reference` (the StableHLO interpreter), `iree`, or `jax`."
+    )
     plugin: str = _setting("", "Path of a PJRT C-API library to load; its platform becomes a device.")
     cache: bool = _setting(True, "Keep compiled executables on disk and read them back.")
     cache_dir: Path = field(
@@ -99,7 +101,9 @@ class Config:
     device_plans: int = _setting(
         8192, "Operator calls (by dtypes, shapes and strides) whose programs the device `pjrt` keeps."
     )
-    worker_timeout_s: float = _setting(120.0, "Seconds that the reference engine's child process may take.")
+    worker_timeout_s: float = _setting(
+        120.0, "Seconds that a run by the reference engine, or a compilation by IREE, may take."
+    )
 
 
 def _parse(name: str, kind: type, text: str) -> Any:

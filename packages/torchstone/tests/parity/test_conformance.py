@@ -8,17 +8,21 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from optest.backends import backend_manager
 from optest.core.case import BackendTarget, TestCase
 from optest.core.result import Status
+from optest.errors import BackendError
 from optest.operators import operator_registry
 from optest.plan.entries import Flags
 from optest.plan.loader import load
 from optest.plan.options import resolve
 from optest.running.execution import run_case
+from torchstone.parity import answers
 from torchstone.parity.conformance import ArtifactDriver
 
 FEW = ("add", "batch_norm", "cast", "gather", "matmul", "scatter_reduce", "sort", "sum")
@@ -55,6 +59,29 @@ def test_the_chip_is_the_engine() -> None:
     failed = run_case(ArtifactDriver(), replace(case, backend=replace(TARGET, chip="no-such-engine")))
     assert failed.status is Status.ERROR
     assert "no-such-engine" in failed.reason
+
+
+@pytest.mark.parametrize("engine", ["reference", "jax", "iree"])
+def test_a_driver_for_each_engine(engine: str) -> None:
+    if engine == "iree" and find_spec("iree") is None:
+        pytest.skip("IREE is not installed: make test-iree")
+    driver = backend_manager.select(f"torchstone:{engine}")
+    case = sample("add")
+    driver.setup()
+    result = run_case(driver, replace(case, backend=replace(TARGET, name=driver.name)))
+    assert result.status is Status.PASSED, result.reason
+
+
+def test_calls_of_suites_run_on_the_drivers_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(answers, "answer", lambda *arguments: asked.append(arguments) or [])
+    assert ArtifactDriver("reference").answer([], 2) == []
+    assert asked == [([], 2, "reference")]
+
+
+def test_a_driver_without_its_engine_cannot_be_set_up() -> None:
+    with pytest.raises(BackendError, match="unknown engine 'steam'"):
+        ArtifactDriver("steam").setup()
 
 
 def test_what_does_not_lower_is_unsupported() -> None:

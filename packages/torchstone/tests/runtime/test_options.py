@@ -137,7 +137,9 @@ def test_unknown_devices(device: str, message: str) -> None:
 
 
 def test_unknown_engine() -> None:
-    with pytest.raises(ConfigError, match="unknown engine 'steam'\n  next: engines: pjrt, reference"):
+    with pytest.raises(
+        ConfigError, match="unknown engine 'steam'\n  next: engines: pjrt, reference, iree, jax"
+    ):
         get_engine("steam")
 
 

@@ -34,7 +34,7 @@ MODEL = click.argument("model", metavar="MODEL")
 def placed(function: Callback) -> Callback:
     """Adds ``--device`` and ``--engine``, which stand for the settings of the same names."""
     for name, help_text in (
-        ("engine", "pjrt or reference."),
+        ("engine", "pjrt, reference, iree or jax."),
         ("device", "cpu, cuda:1, a plugin's platform, …"),
     ):
         function = click.option(f"--{name}", help=f"{help_text}  [default: TORCHSTONE_{name.upper()}]")(

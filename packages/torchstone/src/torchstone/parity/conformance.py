@@ -1,4 +1,4 @@
-"""The optest drivers: ``torchstone`` (artifacts, saved, loaded and run) and ``torch:pjrt`` (the device).
+"""The optest drivers: artifacts (``torchstone``, ``torchstone:ENGINE``) and the device (``torch:pjrt``).
 
 optest finds them by the entry point group ``optest.backends``, so importing this module
 loads neither PyTorch nor JAX.
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from optest.backends import Answer, CallDriver, Unsupported, backend_manager
+from optest.backends.manager import Family
+from optest.errors import BackendError
 from optest.torch.compiled import report_fallbacks
 from optest.torch.device import TorchDevice
 
@@ -27,12 +29,28 @@ if TYPE_CHECKING:
 class ArtifactDriver(CallDriver):
     """Exports what PyTorch calls for the case, saves the artifact, loads it and runs it on NumPy arrays.
 
-    The case's chip names the engine (``pjrt``, ``reference``); the default engine otherwise.
+    The driver ``torchstone:ENGINE`` runs it on that engine (``pjrt``, ``reference``, ``iree``, ``jax``);
+    ``torchstone`` on the one that the case's chip names, or on the default.
     """
 
     kind = "stablehlo"
-    name = "torchstone"
     packages = ("torchstone", "torch", "jaxlib")
+
+    def __init__(self, engine: str | None = None) -> None:
+        self.engine = engine
+        self.name = f"torchstone:{engine}" if engine else "torchstone"
+        if engine == "iree":
+            self.packages = (*self.packages, "iree-base-compiler", "iree-base-runtime")
+
+    def setup(self) -> None:
+        """Start the engine; raises :class:`BackendError` where it is missing."""
+        from ..errors import TorchstoneError
+        from ..runtime import get_engine
+
+        try:
+            get_engine(self.engine)
+        except TorchstoneError as error:
+            raise BackendError(error.message, error.hint) from None
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The outputs of the loaded program; :class:`Unsupported` for what does not lower."""
@@ -51,14 +69,14 @@ class ArtifactDriver(CallDriver):
             raise Unsupported(str(error).strip().splitlines()[0]) from None
         with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
             file = program.save(Path(folder, "case.stone"))
-            loaded = load(file, engine=case.backend.chip)
+            loaded = load(file, engine=self.engine or case.backend.chip)
         return tuple(loaded(*inputs))
 
     def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
         """One answer per call of a suite (see ``optest.torch.opinfo``), many of them by one artifact."""
         from .answers import answer
 
-        return answer(calls, repeats)
+        return answer(calls, repeats, self.engine)
 
 
 @contextmanager
@@ -104,5 +122,6 @@ class PjrtDevice(TorchDevice):
 def register() -> None:
     """What the entry point calls: make the drivers and the backend's fallbacks known to optest."""
     backend_manager.register(ArtifactDriver())
+    backend_manager.register_family(Family("torchstone", ArtifactDriver))
     backend_manager.register(PjrtDevice())
     report_fallbacks("torchstone", fallbacks)

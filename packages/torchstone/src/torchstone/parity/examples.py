@@ -37,7 +37,12 @@ def check_forward(example: Example, *, engine: str | None = None) -> list[Compar
     Raises :class:`AssertionError` for a program with a custom call.
     """
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        program = load(save(example, Path(folder, "model.stone")), engine=engine)
+        return check_artifact(example, save(example, Path(folder, "model.stone")), engine=engine)
+
+
+def check_artifact(example: Example, path: Path, *, engine: str | None = None) -> list[Comparison]:
+    """:func:`check_forward` with the artifact that :func:`save` wrote."""
+    program = load(path, engine=engine)
     assert "custom_call" not in program.mlir_text(), "the program has a custom call"
     found = []
     for args in (example.args, *example.others):

@@ -42,7 +42,7 @@ def receive_arrays(pipe: Connection) -> list[numpy.ndarray[Any, Any]]:
 
 def serve(requests: Connection, answers: Connection) -> None:
     """Answer until the other end closes."""
-    from . import _jaxlib  # loaded once, before the first fork
+    from . import _interpreter_programs  # loaded once, before the first fork
 
     while True:
         try:
@@ -52,7 +52,7 @@ def serve(requests: Connection, answers: Connection) -> None:
         arrays = receive_arrays(requests)
         fork = os.fork()
         if fork == 0:
-            send_arrays(answers, _jaxlib.interpret(program, arrays))
+            send_arrays(answers, _interpreter_programs.interpret(program, arrays))
             os._exit(0)  # an exception ends the fork too, with a traceback
         status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
         if status:

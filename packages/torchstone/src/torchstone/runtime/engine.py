@@ -1,6 +1,6 @@
 """What an engine is: two protocols, the options of a compilation, and the way to get one.
 
-The engines themselves are in :mod:`.pjrt` and :mod:`.reference`.
+The engines themselves are in :mod:`.pjrt`, :mod:`.reference`, :mod:`.iree` and :mod:`.plain_jax`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _engines_lock = threading.Lock()
 def get_engine(name: str | None = None, device: str | None = None, plugin: str | None = None) -> Engine:
     """The engine ``name`` on ``device``; the same object for the same arguments.
 
-    ``name`` is ``"pjrt"`` or ``"reference"``, ``device`` a platform with an
+    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"`` or ``"jax"``, ``device`` a platform with an
     optional index (``"cpu"``, ``"cuda:1"``), ``plugin`` the path of a PJRT C-API
     library (without ``device``: its first device). What is None comes from
     :mod:`torchstone.config`. Raises
@@ -128,4 +128,12 @@ def _make_engine(name: str, device: str, plugin: str) -> Engine:
         from .reference import ReferenceEngine
 
         return ReferenceEngine()
-    raise ConfigError(f"unknown engine {name!r}", hint="engines: pjrt, reference")
+    if name == "iree":
+        from .iree import IreeEngine
+
+        return IreeEngine()
+    if name == "jax":
+        from .plain_jax import JaxEngine
+
+        return JaxEngine()
+    raise ConfigError(f"unknown engine {name!r}", hint="engines: pjrt, reference, iree, jax")

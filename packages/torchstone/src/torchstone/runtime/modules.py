@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import EngineError, InputMismatch
-from . import _jaxlib
+from . import _interpreter_programs, _jaxlib
 from .buffers import BufferSpec
 
 
@@ -70,9 +70,16 @@ def for_interpreter(module: Module) -> tuple[bytes, frozenset[str]]:
     """The program that the reference interpreter's child process runs, and the operations in it."""
     context = _jaxlib.make_context()
     with context:
-        program = _jaxlib.to_interpreter(_jaxlib.parse(module.bytecode, context))
-        names = _jaxlib.operation_names(_jaxlib.parse(program, context))
+        program = _interpreter_programs.to_interpreter(_jaxlib.parse(module.bytecode, context))
+        names = _interpreter_programs.operation_names(_jaxlib.parse(program, context))
     return program, frozenset(names)
+
+
+def portable(module: Module) -> bytes:
+    """The module as a portable artifact for consumers of some weeks ago or later."""
+    context = _jaxlib.make_context()
+    with context:
+        return _jaxlib.to_portable(_jaxlib.parse(module.bytecode, context))
 
 
 def named(specs: Sequence[BufferSpec], names: Sequence[str] | None) -> tuple[BufferSpec, ...]:

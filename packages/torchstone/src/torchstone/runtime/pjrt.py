@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, cpu, forks, host, modules
+from . import _jaxlib, cpu, forks, host, modules, workarounds
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -94,7 +94,7 @@ class PjrtEngine:
         module = modules.read(program, donate=options.donate, updates=options.updates)
         bytecode = module.bytecode
         if self.device.shares_host_memory:
-            bytecode = cpu.rewritten(bytecode)
+            bytecode = cpu.rewritten(workarounds.for_xla_cpu(bytecode))
         compiled = _Compiled(self._compile(bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
         if disk is not None and self._write(disk, key, compiled):
@@ -123,6 +123,7 @@ class PjrtEngine:
         setting = {
             "defaults": self._defaults,
             "rewritten": cpu.VERSION,
+            "workarounds": workarounds.VERSION,
             "xla": dict(options.xla),
             "donate": options.donate,
             "updates": options.updates,

@@ -26,7 +26,7 @@ import numpy
 from .. import dtypes
 from ..config import config
 from ..errors import EngineError
-from . import _jaxlib, modules
+from . import _interpreter_programs, _jaxlib, modules
 from ._reference_worker import Arrays, RemoteError, receive_arrays, send_arrays
 from .buffers import Buffer, BufferSpec, import_array
 from .counters import counters
@@ -114,7 +114,7 @@ class ReferenceEngine:
 
 
 def _to_storage(values: numpy.ndarray[Any, Any]) -> list[numpy.ndarray[Any, Any]]:
-    """The arrays that carry one tensor; see :func:`._jaxlib.storage_type`."""
+    """The arrays that carry one tensor; see :func:`._interpreter_programs.storage_type`."""
     dtype = dtypes.from_numpy(values.dtype)
     if dtype.is_complex:
         return [values.real, values.imag]
@@ -137,7 +137,7 @@ def _from_storage(spec: BufferSpec, answers: Any) -> numpy.ndarray[Any, Any]:
 
 
 def _storage_dtype(dtype: dtypes.DType) -> numpy.dtype[Any]:
-    return dtypes.from_mlir(_jaxlib.storage_type(dtype.mlir)).numpy
+    return dtypes.from_mlir(_interpreter_programs.storage_type(dtype.mlir)).numpy
 
 
 class _Child:

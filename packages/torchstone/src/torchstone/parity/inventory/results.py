@@ -14,10 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from optest.files import NewFile
-
 from ..installation import installed_versions
 from . import Entry, models, operators
+from .journal import Journal
 
 Row = dict[str, Any]
 """One operator: family, name, calls, status, composites, backward, dtypes, reason; a model has neither calls
@@ -54,12 +53,9 @@ def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> 
     again if commit and versions are the same. Raises ``OSError`` where that cannot be written.
     """
     origin = {"commit": commit(), "versions": installed_versions()}
-    journal = path.with_name(f".{path.name}.journal")
     steps = list(_steps())
-    done = _finished(journal, origin)
-    with open(journal, "a" if done else "w", encoding="utf-8") as file:
-        if not done:
-            file.write(json.dumps(origin) + "\n")
+    with Journal(path, origin) as journal:
+        done = {(one["kind"], one["row"]["family"], one["row"]["name"]): one["row"] for one in journal.lines}
         for place, (kind, entries) in enumerate(steps):
             if all((kind, entry.family, entry.name) in done for entry in entries):
                 continue
@@ -67,8 +63,7 @@ def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> 
             progress(f"{place + 1} of {len(steps)}: {kind} of {entries[0].family}: {names}")
             for row in run(kind, entries):
                 done[kind, row["family"], row["name"]] = row
-                file.write(json.dumps({"kind": kind, "row": row}) + "\n")
-            file.flush()
+                journal.add({"kind": kind, "row": row})
     found = {
         **origin,
         **{
@@ -77,9 +72,7 @@ def record(path: Path, progress: Callable[[str], None] = lambda stage: None) -> 
         },
     }
     found["summary"] = summary(found)
-    with NewFile(path) as new:
-        new.file.write((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
-    journal.unlink()
+    journal.finish(found)
     return found
 
 
@@ -126,21 +119,3 @@ def _steps() -> Iterator[tuple[str, list[Entry]]]:
             entries = [entry for entry in listed if entry.family == family]
             for start in range(0, len(entries), TOGETHER):
                 yield kind, entries[start : start + TOGETHER]
-
-
-def _finished(journal: Path, origin: Mapping[str, Any]) -> dict[tuple[str, str, str], Row]:
-    """What an interrupted run from the same origin had finished."""
-    try:
-        lines = journal.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    found: dict[tuple[str, str, str], Row] = {}
-    try:
-        if json.loads(lines[0]) != origin:
-            return {}
-        for line in lines[1:]:
-            one = json.loads(line)
-            found[one["kind"], one["row"]["family"], one["row"]["name"]] = one["row"]
-    except (ValueError, IndexError):
-        return found  # the last line was being written
-    return found

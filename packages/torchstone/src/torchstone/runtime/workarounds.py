@@ -1,0 +1,117 @@
+"""Bugs of engines that programs are written around, each as long as the engine's version has it.
+
+Every bug has a minimal program under ``tests/runtime/engine_bugs``, and a test that fails when the
+installed version no longer has the bug, or still has it after ``last``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from . import _jaxlib
+
+ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
+
+
+@dataclass(frozen=True)
+class Bug:
+    """``last`` is the newest version of ``package`` that was seen to have it; later ones count as mended."""
+
+    name: str
+    package: str
+    last: str
+
+    @property
+    def present(self) -> bool:
+        """Whether the installed version of the package has the bug."""
+        return _numbers(version(self.package)) <= _numbers(self.last)
+
+
+XLA_CPU_BASE_DILATION = Bug("xla_cpu_base_dilation", "jaxlib", "0.10.2")
+"""https://github.com/openxla/xla/issues/48714"""
+
+IREE_BOOLEAN_ADD = Bug("iree_boolean_add", "iree-base-compiler", "3.13.0")
+
+BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD)
+VERSION = 1
+"""Part of the compilation cache's keys: raise it with every change of what this module writes."""
+
+
+def for_xla_cpu(module: bytes) -> bytes:
+    """MLIR bytecode without what the installed XLA gets wrong on the CPU."""
+    if not XLA_CPU_BASE_DILATION.present or b"reduce_window" not in module:
+        return module
+    context = _jaxlib.make_context()
+    with context, ir.Location.unknown():
+        parsed = _jaxlib.parse(module, context)
+        windows = [op for op in _jaxlib.operations(parsed, "stablehlo.reduce_window") if _dropped_axes(op)]
+        for op in windows:
+            _dilate_afterwards(op)
+        return _jaxlib.to_bytecode(parsed) if windows else module
+
+
+def for_iree(module: Any) -> None:
+    """Change a parsed module where the installed IREE gets it wrong."""
+    if IREE_BOOLEAN_ADD.present:
+        for op in _jaxlib.operations(module, "stablehlo.add"):
+            if str(op.result.type.element_type) == "i1":
+                with ir.InsertionPoint(op), op.location:
+                    op.result.replace_all_uses_with(stablehlo.OrOp(*op.operands).result)
+                op.operation.erase()
+
+
+def _dropped_axes(op: Any) -> list[int]:
+    """The axes with holes where the window has size 1 and stride 1."""
+    window, stride, holes = (
+        _axes(op, name) for name in ("window_dimensions", "window_strides", "base_dilations")
+    )
+    each = enumerate(zip(window, stride, holes, strict=True))
+    return [axis for axis, (size, step, hole) in each if size == step == 1 < hole]
+
+
+def _dilate_afterwards(op: Any) -> None:
+    """Make the holes of such axes, and their padding, in the results: such windows fold nothing there.
+
+    XLA merges padding before a window into the window, and has the same operation again.
+    """
+    dropped, holes = _dropped_axes(op), _axes(op, "base_dilations")
+    rank, count = len(holes), len(op.operands) // 2
+    padding = [[0, 0] for _ in holes]
+    if "padding" in op.attributes:
+        flat = list(ir.DenseIntElementsAttr(op.attributes["padding"]))
+        padding = [flat[2 * axis : 2 * axis + 2] for axis in range(rank)]
+    low, high, interior = [0] * rank, [0] * rank, [0] * rank
+    for axis in dropped:
+        (low[axis], high[axis]), interior[axis] = padding[axis], holes[axis] - 1
+        padding[axis], holes[axis] = [0, 0], 1
+    op.attributes["base_dilations"] = ir.DenseI64ArrayAttr.get(holes)
+    op.attributes["padding"] = _jaxlib.integers([side for pair in padding for side in pair], (rank, 2))
+    amounts = [ir.DenseI64ArrayAttr.get(amount) for amount in (low, high, interior)]
+    with ir.InsertionPoint(op), op.location:
+        made = op.operation.clone()
+        for position, result in enumerate(made.results):
+            result.set_type(_with_sizes(result.type, op.operands[position].type, dropped))
+            padded = stablehlo.PadOp(result, op.operands[count + position], *amounts).result
+            op.operation.results[position].replace_all_uses_with(padded)
+    op.operation.erase()
+
+
+def _with_sizes(changed: Any, source: Any, axes: Sequence[int]) -> Any:
+    """The type ``changed`` with the sizes of ``source`` along ``axes``."""
+    sizes = [source.shape[axis] if axis in axes else size for axis, size in enumerate(changed.shape)]
+    return ir.RankedTensorType.get(sizes, changed.element_type)
+
+
+def _axes(op: Any, name: str) -> list[int]:
+    """An attribute with a number for each axis; 1 is its default."""
+    if name in op.attributes:
+        return list(ir.DenseI64ArrayAttr(op.attributes[name]))
+    return [1] * len(op.operands[0].type.shape)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
