@@ -23,7 +23,6 @@ from markdown_tables import WRITTEN, table
 
 from torchstone.parity.inventory import models
 from torchstone.parity.inventory.journal import Journal
-from torchstone.parity.inventory.results import commit
 
 ENGINES = {"pjrt": "XLA", "reference": "interpreter", "iree": "IREE", "jax": "plain JAX"}
 """By name, the headings of the page."""
@@ -39,13 +38,13 @@ PAGE = """\
 XLA through PJRT, the reference interpreter, IREE, and JAX's own `jit`. A cell says *equal* where all results
 agree with eager PyTorch within tolerance.
 
-Recorded by `python tools/engine_matrix.py` at commit `{commit}` with {versions}.
+Recorded by `python tools/engine_matrix.py` with {versions}.
 """
 
 
 def record(path: Path, names: Sequence[str]) -> None:
     """Run what is not in the journal; write the whole when the last cell is there."""
-    origin = {"commit": commit(), "versions": versions(), "models": list(names)}
+    origin = {"versions": versions(), "models": list(names)}
     with Journal(path, origin) as journal:
         done = {(one["model"], one["engine"]) for one in journal.lines}
         child = _Child()
@@ -65,7 +64,7 @@ def versions() -> dict[str, str]:
     """Of everything that a cell depends on."""
     from importlib.metadata import version
 
-    packages = ("torch", "jax", "jaxlib", "iree-base-compiler", "iree-base-runtime")
+    packages = ("torchstone", "torch", "jax", "jaxlib", "iree-base-compiler", "iree-base-runtime")
     return {package: version(package) for package in packages}
 
 
@@ -161,7 +160,6 @@ def page(recorded: Mapping[str, Any]) -> str:
     ]
     introduction = PAGE.format(
         total=len(cells),
-        commit=recorded["commit"],
         versions=", ".join(f"{name} {version}" for name, version in recorded["versions"].items()),
     )
     parts = [WRITTEN, introduction, table(("engine", "name", "models equal"), share)]

@@ -57,6 +57,10 @@ class Config:
     )
     cache_max_bytes: int = _setting(2 << 30, "Size bound of the compilation cache on disk, in bytes.")
     memory_cache_entries: int = _setting(256, "Executables kept in memory by one engine.")
+    trace_implementations: bool = _setting(
+        True,
+        "In exports, trace through custom operators without a lowering where their Python code allows it.",
+    )
     fallback: bool = _setting(
         True, "Let `torch.compile` run unsupported operators in eager PyTorch (with one warning)."
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
@@ -151,6 +152,18 @@ def test_every_step_of_a_scan_is_checked() -> None:
     program = exported(followed, ROWS, torch.tensor([[0], [3], [1]]))
     steps = torch.tensor([[2], [2], [0]])
     torch.testing.assert_close(program(ROWS, steps), followed(ROWS, steps))
+    with pytest.raises(IndexOutOfRange, match=r"aten\.index_select"):
+        program(ROWS, torch.tensor([[0], [4], [1]]))
+
+
+def looked_up(x: torch.Tensor, places: torch.Tensor) -> Any:
+    return map_over(lambda place, x: x.index_select(0, place), places, x)
+
+
+def test_every_call_of_a_map_is_checked() -> None:
+    places = torch.tensor([[0], [3], [1]])
+    program = exported(looked_up, ROWS, places)
+    torch.testing.assert_close(program(ROWS, places), looked_up(ROWS, places))
     with pytest.raises(IndexOutOfRange, match=r"aten\.index_select"):
         program(ROWS, torch.tensor([[0], [4], [1]]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import torchstone
 from torchstone.compiler.rules import RULES
 from torchstone.compiler.rules.registry import capture_rule
-from torchstone.errors import CaptureError
+from torchstone.errors import CaptureError, UnsupportedOperators
 
 
 @pytest.fixture
@@ -385,3 +386,44 @@ def test_least_squares() -> None:
     assert residuals.isnan().all()  # PyTorch returns none
     with pytest.raises(CaptureError, match=r"size\(-2\) should match"):
         torchstone.export(solved, (a, b[:3]))
+
+
+@pytest.mark.parametrize(("kind", "shape"), [(nn.BatchNorm1d, (6, 4)), (nn.BatchNorm2d, (3, 4, 5, 5))])
+def test_batch_norm_with_a_cumulative_average(kind: Any, shape: tuple[int, ...]) -> None:
+    """PyTorch divides by the number of batches as a Python number."""
+    model = nn.Sequential(nn.Identity(), kind(4, momentum=None)).train()
+    twin = copy.deepcopy(model)
+    program = torchstone.export(twin, (torch.randn(shape),))
+    assert twin.state_dict().keys() == program.state().keys()
+    for _ in range(3):
+        x = torch.randn(shape) * 2 + 1
+        torch.testing.assert_close(program(x), model(x))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(torch.from_numpy(program.state()[name].copy()), value)
+    model.eval()
+    torch.testing.assert_close(torchstone.export(model, (x,))(x), model(x))
+
+
+def test_bincount_with_declared_bins() -> None:
+    numbers, weights = torch.tensor([1, 2, 2, 5]), torch.tensor([0.5, 1.0, 2.0, 4.0])
+    with pytest.raises(UnsupportedOperators, match="bincount"):
+        torchstone.export(torch.bincount, (numbers,))
+    with torchstone.bounds(bins=5):
+        plain = torchstone.export(torch.bincount, (numbers,))
+        weighted = torchstone.export(lambda x, w: x.bincount(w, minlength=8), (numbers, weights))
+        double = torchstone.export(lambda x, w: x.bincount(w), (numbers.int(), weights.double()))
+    torch.testing.assert_close(plain(numbers), torch.bincount(numbers)[:5])
+    torch.testing.assert_close(weighted(numbers, weights), numbers.bincount(weights, minlength=8))
+    torch.testing.assert_close(
+        double(numbers.int(), weights.double()), numbers.bincount(weights.double())[:5]
+    )
+
+
+def test_index_put_by_its_inner_name() -> None:
+    def put(x: Tensor, places: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        written = x.clone()
+        torch.ops.aten._index_put_impl_(written, [places], values, False, True)
+        return torch.ops.aten._index_put_impl(x, [places], values, True), written
+
+    args = (torch.randn(5), torch.tensor([0, 3, 4]), torch.randn(3))
+    torch.testing.assert_close(torchstone.export(put, args)(*args), put(*args))

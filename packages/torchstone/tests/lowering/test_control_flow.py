@@ -1,4 +1,4 @@
-"""Higher-order operators through ``torch.export``: conditionals, loops and scans on values."""
+"""Higher-order operators through ``torch.export``: conditionals, loops, scans and maps on values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
@@ -141,3 +142,42 @@ def test_random_numbers_inside_a_loop_are_refused() -> None:
     with pytest.raises(UnsupportedOperators, match="would be the same in every round") as caught:
         torchstone.export(lambda xs: scan(step, xs[0], xs), (torch.ones(4, 3),))
     assert "draw them before the loop" in str(caught.value)
+
+
+def scaled_rows(rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return map_over(lambda row, factor: (row * factor).sin() + 1, rows, factor)
+
+
+def test_map() -> None:
+    check(scaled_rows, torch.randn(3, 4), torch.randn(4))
+
+
+def test_map_of_symbolic_length() -> None:
+    rows, factor = torch.randn(3, 4), torch.randn(4)
+    program = torchstone.export(
+        scaled_rows, (rows, factor), dynamic_shapes=({0: torch.export.Dim("rows")}, None)
+    )
+    for length in (1, 2, 7):
+        rows = torch.randn(length, 4)
+        torch.testing.assert_close(program(rows, factor), scaled_rows(rows, factor))
+
+
+def test_map_of_nested_values_with_parameters_and_a_map_inside() -> None:
+    linear = torch.nn.Linear(4, 3)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, rows: dict[str, torch.Tensor]) -> Any:
+            def step(row: dict[str, torch.Tensor]) -> Any:
+                doubled = map_over(lambda one: one * 2, row["v"])
+                return {"a": self.linear(row["u"]), "b": (doubled,)}
+
+            return map_over(step, rows)
+
+    model = Model().eval()
+    rows = {"u": torch.randn(3, 2, 4), "v": torch.randn(3, 5)}
+    with torch.no_grad():
+        torch.testing.assert_close(torchstone.export(model, (rows,))(rows), model(rows))

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..torch_internals import pytree
-from ..torch_internals.export import exporting_here
+from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .operators.tracing import mended_operators, standing_in
@@ -148,7 +148,7 @@ def _tracing() -> Iterator[None]:
     with (
         tracing(),
         asserting(config.check_values),
-        patched(*exporting_here()),
+        patched(*exporting_here(), *flexible_attention_in_full()),
         standing_in(),
         mended_operators(),
         replacing(),

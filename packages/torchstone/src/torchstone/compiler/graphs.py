@@ -84,6 +84,31 @@ def settle_inplace_views(module: GraphModule) -> None:
     module.recompile()
 
 
+def widen_strided_reads(module: GraphModule) -> None:
+    """Let ``as_strided`` of a view read what the view shows: it may address more of that memory."""
+    for node in module.graph.nodes:
+        if node.op != "call_function" or node.target not in _STRIDED:
+            continue
+        view = base = node.args[0]
+        while _shows_memory(base) and base.args[0].meta["val"].dtype == view.meta["val"].dtype:
+            base = base.args[0]
+        size, stride, *given = node.args[1:]
+        if base is not view:
+            offset = given[0] if given and given[0] is not None else view.meta["val"].storage_offset()
+            node.args = (base, size, stride, offset)
+    module.recompile()
+
+
+_STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
+_OTHER_VALUES = ("aten::_conj", "aten::_neg_view")
+
+
+def _shows_memory(node: Node) -> bool:
+    """Whether a node's value is its first operand's memory seen in another way."""
+    target = node.target
+    return isinstance(target, OpOverload) and target.is_view and schema_of(target).name not in _OTHER_VALUES
+
+
 def is_inplace_view(target: Any) -> bool:
     """True for ``aten.squeeze_.dim`` and others that change the shape of their tensor and no value."""
     return isinstance(target, OpOverload) and torch.Tag.inplace_view in target.tags

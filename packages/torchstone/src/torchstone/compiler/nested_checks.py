@@ -79,10 +79,26 @@ def _scan(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[A
     return _reports(node, count, len(checks)), checks
 
 
+def _map(module: GraphModule, node: Node, add: Add) -> tuple[list[Node], list[Any]]:
+    body, sequences, additional = _arguments(node)
+    body, checks = add(_subgraph(module, body))
+    node.args = (_attach(module, node, body), sequences, additional)
+    count, calls = len(node.meta["val"]), sequences[0].meta["val"].shape[0]
+    reports, found = _reports(node, count, len(checks)), []
+    for report in reports:
+        with node.graph.inserting_after(report):
+            found.append(node.graph.call_function(aten.all.default, (report,)))
+        found[-1].meta["val"] = report.meta["val"]
+        report.meta["val"] = report.meta["val"].expand(calls)  # one for each call
+    node.meta["val"] = (*node.meta["val"][:count], *(report.meta["val"] for report in reports))
+    return found, checks
+
+
 _CHANGES: dict[Any, Callable[[GraphModule, Node, Add], tuple[list[Node], list[Any]]]] = {
     higher_order.cond: _cond,
     higher_order.while_loop: _while_loop,
     higher_order.scan: _scan,
+    higher_order.map_impl: _map,
 }
 
 

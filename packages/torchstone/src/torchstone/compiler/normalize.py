@@ -24,7 +24,8 @@ from ..torch_internals.export import exporting_here, kept_in_graphs, without_eff
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
-from .graphs import is_inplace_view, location_text
+from .graphs import is_inplace_view, location_text, widen_strided_reads
+from .operators.implementations import implementations_in
 from .operators.tracing import mended_operators
 from .overrides import quick_overrides
 
@@ -96,7 +97,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
                 hint="change the shape of a view of it instead: squeeze in place of squeeze_",
             )
     try:
-        return _functional(program)
+        functional = _functional(program)
     except TorchstoneError:
         raise
     except Exception as error:
@@ -104,6 +105,8 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
             f"PyTorch finds no functional form of this program: {type(error).__name__}: {error}",
             hint="run it in eager with the same inputs first",
         ) from error
+    widen_strided_reads(functional.graph_module)
+    return functional
 
 
 def _functional(program: ExportedProgram) -> ExportedProgram:
@@ -117,4 +120,4 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
     ):
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
-        return program.run_decompositions(decompositions())
+        return program.run_decompositions(decompositions() | implementations_in(program.graph_module))

@@ -22,6 +22,7 @@ from .codes import unknown_code
 from .expansion import expansion_of
 from .graphs import bind, fake_arguments, is_symbolic_number, location_text, operator_nodes
 from .operators import registry
+from .operators.implementations import implementation_of
 
 NO_EFFECT, EXCLUDED = frozenset(registry.table("no_effect")), registry.table("excluded")
 SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.find()
@@ -79,6 +80,8 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         inner = node.args[0 if target is SAVE_RNG else 1]
         return None if inner in registry else f"{inner} has no lowering"
     if isinstance(target, HigherOrderOperator):
+        if "triton_kernel" in str(target):
+            return "it is a Triton kernel, which is code for a GPU and not for a compiler of StableHLO"
         return None if target in registry else "this higher-order operator has no lowering"
     if not isinstance(target, OpOverload):
         return "this is not an operator"
@@ -91,7 +94,11 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
             str(node.meta.get("original_aten")),
         )
         known = [registry.unavailable[name] for name in names if name in registry.unavailable]
-        return known[0] if known else "no lowering and no decomposition is registered"
+        if known:
+            return known[0]
+        if implementation_of(target) is not None:
+            return "it has no lowering, and its Python implementation cannot be traced"
+        return "no lowering and no decomposition is registered"
     try:
         subject = _subject_dtype(node)
         for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):

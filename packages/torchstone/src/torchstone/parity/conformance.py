@@ -34,7 +34,7 @@ class ArtifactDriver(CallDriver):
     """
 
     kind = "stablehlo"
-    packages = ("torchstone", "torch", "jaxlib")
+    packages: tuple[str, ...] = ("torchstone", "torch", "jaxlib")
 
     def __init__(self, engine: str | None = None) -> None:
         self.engine = engine

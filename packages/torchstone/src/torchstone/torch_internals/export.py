@@ -45,6 +45,19 @@ def exporting_here() -> list[Patch]:
     return [attributes(torch.compiler, is_exporting=is_exporting), *traced_instead({is_exporting: flag})]
 
 
+def flexible_attention_in_full() -> list[Patch]:
+    """Lets ``flex_attention`` call PyTorch's own formula for it, which a graph can hold."""
+    operator = getattr(torch.ops.higher_order, "flex_attention", None)
+    formula = getattr(operator, "py_kernels", {}).get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if formula is None:
+        return []
+
+    def called(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return formula(*args, **kwargs)
+
+    return [functions(type(operator), __call__=called)]
+
+
 def overridden_tables(
     operator: OpOverload, expansion: Callable[..., Any]
 ) -> tuple[dict[Any, Callable[..., Any]], Callable[..., Any] | None]:

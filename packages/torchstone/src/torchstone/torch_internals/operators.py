@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,10 +20,13 @@ __all__ = [
     "overload_name",
     "overload_of_custom_operator",
     "overloads_of",
+    "python_implementation",
     "schema_of",
     "schemas_named",
 ]
 
+_custom_operators = Internal("torch._library.custom_ops.OPDEFS", "tracing through custom operators")
+_library_kernels = Internal("torch.library._impls", "tracing through custom operators")
 schemas_named = Internal("torch._C._jit_get_schemas_for_operator", "reading signatures of operators")
 
 
@@ -47,6 +51,23 @@ def overload_of_custom_operator(function: Any) -> OpOverload:
     """The overload that ``torch.library.custom_op`` made of a function."""
     found: OpOverload = function._opoverload
     return found
+
+
+def python_implementation(overload: OpOverload) -> Callable[..., Any] | None:
+    """What an operator outside of ATen calls in Python, for any device or the CPU; None where it has nothing.
+
+    It is that of a primitive of PyTorch's, of ``torch.library.custom_op``, or of a library's kernel.
+    """
+    if hasattr(overload, "impl_aten"):
+        found: Callable[..., Any] = overload.impl_aten
+        return found
+    definition = _custom_operators.get().get(overload.name())
+    if definition is not None:
+        return definition._backend_fns.get(None) or definition._backend_fns.get("cpu")
+    for key in (torch._C.DispatchKey.CompositeExplicitAutograd, torch._C.DispatchKey.CPU):
+        if overload.name().replace("::", "/") + f"/{key.name}" in _library_kernels.get():
+            return partial(overload._op_dk, key)
+    return None
 
 
 class MissingOverload:

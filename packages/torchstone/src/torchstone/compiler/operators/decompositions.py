@@ -18,6 +18,19 @@ aten, decomposed = namespace("aten"), namespace("quantized_decomposed")
 Tensor = torch.Tensor
 
 
+@decomposes(aten._index_put_impl.default)
+def index_put_impl(
+    self: Tensor,
+    indices: list[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Tensor:
+    """``index_put``; ``unsafe`` leaves out checks that programs do not make."""
+    put: Tensor = aten.index_put.default(self, indices, values, accumulate)
+    return put
+
+
 @decomposes(aten.nan_to_num.default)
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None

@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +23,7 @@ from ...torch_internals.probing import Internal
 from ...torch_internals.tensors import submodules, version_of
 from ..operators import registry
 from ..operators.declaring import overloads
+from ..operators.implementations import implementation_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,7 +55,8 @@ def capture_rule(
       (``torch.*``, ``torch.nn.functional.*``, ``torch.ops.*``, methods of
       ``torch.Tensor``): the rule gets its arguments. Where it returns
       ``NotImplemented``, the original is called.
-      So it is where the arguments do not fit the rule's signature.
+      So it is where the arguments do not fit the rule's signature. A custom operator with a
+      rule is not traced through: a rule that always returns ``NotImplemented`` keeps it whole.
     - a class of modules: the rule gets an instance, and returns what is called in its place.
     - ``(owner, "name")``, an attribute that is looked up when it is called: the
       rule stands there meanwhile, in this thread.
@@ -125,12 +127,26 @@ class _Calls(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         rule = self._rules.get(func)
-        if rule is not None and _takes(rule, args, kwargs or {}):
+        if rule is None:
+            return _called(func, args, kwargs or {})
+        if _takes(rule, args, kwargs or {}):
             result = rule(*args, **(kwargs or {}))
             if result is not NotImplemented:
                 _note(getattr(func, "__name__", str(func)))
                 return result
         return func(*args, **(kwargs or {}))
+
+
+def _called(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What ``func`` gives: by its Python implementation if it is an operator that is traced through.
+
+    One whose implementation cannot be traced stays whole, and is reported as unsupported.
+    """
+    implementation = implementation_of(func)
+    if implementation is not None:
+        with suppress(Exception):
+            return implementation(*args, **kwargs)
+    return func(*args, **kwargs)
 
 
 def _takes(rule: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -266,7 +282,7 @@ def bounds(**sizes: int) -> Iterator[None]:
 
     ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
     many as that has); ``classes``: of ``one_hot`` without ``num_classes``; ``selected``: elements
-    of ``masked_select`` and ``x[mask]``, places of ``nonzero``. What a rule
+    of ``masked_select`` and ``x[mask]``, places of ``nonzero``; ``bins``: of ``bincount``. What a rule
     makes is padded to the bound; entries beyond it are left out. A rule of your own
     asks for other names with :func:`bound`.
     """

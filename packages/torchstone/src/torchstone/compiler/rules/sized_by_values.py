@@ -36,6 +36,21 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return selected
 
 
+@capture_rule(torch.bincount, torch.Tensor.bincount)
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """As many bins as are declared (``bins``), or ``minlength`` if that is more; none for larger numbers."""
+    declared = bound("bins", "the number of bins of bincount", 0)
+    if not declared:
+        return NotImplemented
+    room = max(declared, minlength)
+    if weights is None:
+        weights = torch.ones_like(input, dtype=torch.int64)
+    elif weights.dtype != torch.float32:
+        weights = weights.double()
+    counts = torch.zeros(room + 1, dtype=weights.dtype)
+    return counts.scatter_add(0, input.long().clamp(max=room), weights)[:room]
+
+
 @capture_rule(torch.Tensor.__getitem__, of=[torch.ops.aten.index.Tensor])
 def indexed_by_a_mask(self: Tensor, index: Any) -> Tensor:
     """``x[mask]``, as :func:`masked_select`; every other index as PyTorch has it."""

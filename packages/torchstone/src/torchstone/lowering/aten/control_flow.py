@@ -1,4 +1,4 @@
-"""Control flow on values: ``torch.cond``, ``while_loop`` and ``scan``.
+"""Control flow on values: ``torch.cond``, ``while_loop``, ``scan`` and ``map``.
 
 Not here: scans with a known operator (``scan``); ``associative_scan``, which
 PyTorch expands into slices and calls of the combining function.
@@ -88,6 +88,14 @@ def scan(
 
     length = hlo.dim_scalar(sequences[0].shape[0])
     return hlo.fori(length, step, [*carry, *stacks])
+
+
+@lowers_higher_order(higher_order.map_impl)
+def map_impl(
+    f: Subgraph, xs: Sequence[Any], pos_args: Sequence[Any], *, out: tuple[Spec, ...]
+) -> list[Value]:
+    """Apply a function to each entry of ``xs`` along axis 0; stack the results."""
+    return scan(f, (), xs, pos_args, out=out)
 
 
 def _element(sequence: Value, i: Value) -> Value:

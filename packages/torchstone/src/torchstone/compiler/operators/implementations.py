@@ -1,0 +1,61 @@
+"""Operators that are traced through: what their Python implementations call stands in the graph.
+
+These are operators outside of ATen (``torch.library``'s and PyTorch's primitives) that have neither a
+lowering nor a decomposition. Not here: how an implementation is found (``torch_internals``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from ...config import config
+from ...lowering import load
+from ...torch_internals.fake import detect_fake_mode
+from ...torch_internals.operators import OpOverload, OpOverloadPacket, python_implementation, schema_of
+
+
+def implementation_of(operator: Any) -> Callable[..., Any] | None:
+    """What is traced in place of ``operator``; None for one that stays whole, or has no such thing."""
+    if not config.trace_implementations:
+        return None
+    if isinstance(operator, OpOverloadPacket):
+        overloads = operator.overloads()
+        operator = getattr(operator, overloads[0]) if len(overloads) == 1 else None
+    if not isinstance(operator, OpOverload) or operator.namespace == "aten":
+        return None
+    record = load().record(operator)
+    return None if record.lowering or record.rules else python_implementation(operator)
+
+
+def implementations_in(module: GraphModule) -> dict[OpOverload, Callable[..., Any]]:
+    """Those of functional operators that a graph still calls, as far as they can be traced."""
+    found: dict[OpOverload, Callable[..., Any]] = {}
+    for node in module.graph.nodes:
+        implementation = implementation_of(node.target)
+        if implementation is not None and _is_functional(node.target) and _traces(implementation, node):
+            found[node.target] = implementation
+    return found
+
+
+def _is_functional(overload: OpOverload) -> bool:
+    """Whether it neither writes nor returns views: such operators cannot be expanded late."""
+    schema = schema_of(overload)
+    return all(each.alias_info is None for each in (*schema.arguments, *schema.returns))
+
+
+def _traces(implementation: Callable[..., Any], node: Node) -> bool:
+    """Whether the implementation runs on fake tensors."""
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: each.meta["val"])
+    mode = detect_fake_mode(list(args))
+    if mode is None:
+        return False
+    try:
+        with mode:
+            implementation(*args, **kwargs)
+    except Exception:  # noqa: BLE001  # it may do anything with tensors that hold no values
+        return False
+    return True
