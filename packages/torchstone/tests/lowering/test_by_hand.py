@@ -253,3 +253,65 @@ def test_attention_backward_of_tensors_that_do_not_fit_together(
             lambda *given: aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, 0.0, False),
             tuple(tensors),
         )
+
+
+ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu
+KEYS = torch.randn(2, 2, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(KEYS[:1], KEYS[:1]), (KEYS, KEYS[:, :1]), (KEYS, KEYS[:, :, :3]), (KEYS[:, :0], KEYS[:, :0])],
+    ids=["batch", "heads", "keys", "no heads"],
+)
+def test_flash_attention_of_tensors_that_do_not_fit_together(key: torch.Tensor, value: torch.Tensor) -> None:
+    with pytest.raises(UnsupportedOperators, match="its tensors do not fit together: query"):
+        torchstone.export(lambda *given: ATTENTION(*given)[0], (torch.randn(2, 2, 3, 4), key, value))
+
+
+@pytest.mark.parametrize("change", [lambda x: x.mT.contiguous().mT, lambda x: x[..., :1].expand_as(x)])
+@pytest.mark.parametrize("place", range(3))
+def test_flash_attention_of_rows_that_are_not_contiguous(
+    place: int, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """Kernels take the elements of a row to be adjacent, and read others than the tensor's."""
+    tensors = [torch.randn(2, 2, 3, 4), KEYS, KEYS]
+    tensors[place] = change(tensors[place])
+    name = ("query", "key", "value")[place]
+    with pytest.raises(UnsupportedOperators, match=f"the rows of {name} are not contiguous"):
+        torchstone.export(lambda *given: ATTENTION(*given)[0], tuple(tensors))
+    query, key, value = tensors
+    out, logsumexp = ATTENTION(*(one.contiguous() for one in tensors))
+    with pytest.raises(UnsupportedOperators, match=f"the rows of {name} are not contiguous"):
+        torchstone.export(
+            lambda *given: aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, 0.0, False),
+            (torch.ones_like(out), query, key, value, out, logsumexp),
+        )
+
+
+@pytest.mark.parametrize("heads", [(1, 4), (4, 2), (2, 1)], ids=str)
+def test_attention_with_other_heads_of_values_than_of_keys(heads: tuple[int, int]) -> None:
+    agrees(
+        lambda *given: aten.scaled_dot_product_attention(*given, enable_gqa=True),
+        torch.randn(2, 4, 3, 4),
+        *(torch.randn(2, count, 5, 4) for count in heads),
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "value", "mask", "told"),
+    [
+        ((0, 2, 3, 4), (0, 2, 5, 4), (0, 2, 5, 4), (0, 2, 5, 4), r"attn_mask \[0, 2, 5, 4\] does not broadcast"),
+        ((2, 2, 0, 4), (2, 2, 3, 4), (2, 2, 3, 4), (5, 7), r"the scores' shape \[2, 2, 0, 3\]"),
+        ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 0, 4), (3, 5), r"the scores' shape \[2, 2, 3, 0\]"),
+        ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 7, 4), (3, 1), "are not of the same number of keys"),
+    ],
+    ids=["empty batch", "no queries", "no keys", "values of other keys"],
+)
+def test_attention_that_eager_does_not_check(
+    query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], mask: tuple[int, ...], told: str
+) -> None:
+    tensors = tuple(torch.ones(shape) for shape in (query, key, value, mask))
+    aten.scaled_dot_product_attention(*tensors)
+    with pytest.raises(UnsupportedOperators, match=told):
+        torchstone.export(lambda *given: aten.scaled_dot_product_attention(*given), tensors)

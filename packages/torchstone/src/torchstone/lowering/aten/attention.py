@@ -10,14 +10,16 @@ head (grouped queries).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+import torch
 
 from ... import hlo
 from ...dtypes import FLOATING, INT64
 from ...errors import LoweringBug
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import Arguments
 from ..common import restore
 from ..composites import Expand, Optional, Specs, composed, expanded
 from ..own import own
@@ -95,7 +97,11 @@ def _default_scale(query: Value, scale: float | None) -> float:
 
 
 def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Value, Value, Value]:
-    """The three with their leading axes broadcast. If ``grouped``, keys keep their fewer heads."""
+    """The three with their leading axes broadcast. If ``grouped``, keys keep their fewer heads, unless
+    values have another number of them."""
+    if grouped and not hlo.same_dim(key.shape[-3], value.shape[-3]):
+        key, value = (_repeat_heads(x, query.shape[-3]) for x in (key, value))
+        grouped = False
     trailing = 3 if grouped else 2
     lead = hlo.broadcast_shapes(*(x.shape[:-trailing] for x in (query, key, value)))
 
@@ -105,7 +111,34 @@ def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Val
     return widen(query), widen(key), widen(value)
 
 
-@lowers(aten.scaled_dot_product_attention.default, dtypes=FLOATING)
+def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
+    """``x`` of shape ``(…, key heads, S, n)`` with each of its heads repeated for the queries of its group."""
+    *lead, own, rows, width = x.shape
+    group = heads // own
+    repeated = hlo.broadcast_to(hlo.reshape(x, (*lead, own, 1, rows, width)), (*lead, own, group, rows, width))
+    return hlo.reshape(repeated, (*lead, heads, rows, width))
+
+
+def _refuses_misfits(arguments: Arguments) -> str | None:
+    """Eager's choice of a kernel overlooks values of other keys, and any mask where there are no scores."""
+    query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
+    if key[-2] != value[-2]:
+        return f"key {list(key)} and value {list(value)} are not of the same number of keys"
+    lead = query[:-2] if arguments["enable_gqa"] else torch.broadcast_shapes(query[:-2], key[:-2])
+    return _mask_misfit(arguments["attn_mask"], (*lead, query[-2], key[-2]))
+
+
+def _mask_misfit(mask: torch.Tensor | None, scores: Sequence[int | torch.SymInt]) -> str | None:
+    if mask is None:
+        return None
+    try:
+        mask.expand(scores)
+    except RuntimeError:
+        return f"attn_mask {list(mask.shape)} does not broadcast to the scores' shape {list(scores)}"
+    return None
+
+
+@lowers(aten.scaled_dot_product_attention.default, dtypes=FLOATING, refuses=_refuses_misfits)
 def scaled_dot_product_attention(
     query: Value,
     key: Value,
@@ -131,10 +164,41 @@ def scaled_dot_product_attention(
     return composed("scaled_dot_product_attention", inputs, kernel, out, attributes)
 
 
+def _refuses_unread(arguments: Arguments) -> str | None:
+    """Kernels of flash attention check ranks and widths at most. They read what lies beyond a tensor that
+    is too small, and take the elements of a row to be adjacent."""
+    tensors = {name: arguments[name] for name in _READ if name in arguments}
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    query, key = shapes["query"], shapes["key"]
+    if not (
+        len(query) == len(key) == 4
+        and shapes["value"] == key
+        and (query[0], query[3]) == (key[0], key[3])
+        and (query[1] == key[1] or (key[1] > 0 and query[1] % key[1] == 0))
+        and all(shapes.get(name, query) == query for name in ("grad_out", "out"))
+        and shapes.get("logsumexp", query[:3]) == query[:3]
+    ):
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        return f"its tensors do not fit together: {told}"
+    for name in ("query", "key", "value", "out"):
+        tensor = tensors.get(name, arguments["query"])
+        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            return f"the rows of {name} are not contiguous (stride {list(tensor.stride())}): make it contiguous"
+    return _mask_misfit(arguments["attn_mask"], (*query[:3], key[2]))
+
+
+_READ = ("grad_out", "query", "key", "value", "out", "logsumexp")
+
+
 # The CPU's flash attention accepts only a dropout of 0.
 
 
-@lowers(aten._scaled_dot_product_flash_attention_for_cpu.default, dtypes=FLOATING, ignores=("dropout_p",))
+@lowers(
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    dtypes=FLOATING,
+    ignores=("dropout_p",),
+    refuses=_refuses_unread,
+)
 def flash_attention(
     query: Value,
     key: Value,
@@ -156,30 +220,11 @@ def flash_attention(
     return composed("scaled_dot_product_attention_forward", inputs, kernel, out, attributes)
 
 
-def _refuses_other_shapes(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels check the ranks at most, and read what lies beyond a tensor that is too small."""
-    shapes = {name: list(arguments[name].shape) for name in _SAVED}
-    query, key = shapes["query"], shapes["key"]
-    if (
-        len(query) == len(key) == 4
-        and shapes["grad_out"] == shapes["out"] == query
-        and shapes["value"] == key
-        and shapes["logsumexp"] == query[:3]
-        and (query[0], query[3]) == (key[0], key[3])
-    ):
-        return None
-    told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return f"its tensors do not fit together: {told}"
-
-
-_SAVED = ("grad_out", "query", "key", "value", "out", "logsumexp")
-
-
 @lowers(
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     dtypes=FLOATING,
     ignores=("dropout_p",),
-    refuses=_refuses_other_shapes,
+    refuses=_refuses_unread,
 )
 def flash_attention_backward(
     grad_out: Value,
