@@ -301,7 +301,13 @@ def test_attention_with_other_heads_of_values_than_of_keys(heads: tuple[int, int
 @pytest.mark.parametrize(
     ("query", "key", "value", "mask", "told"),
     [
-        ((0, 2, 3, 4), (0, 2, 5, 4), (0, 2, 5, 4), (0, 2, 5, 4), r"attn_mask \[0, 2, 5, 4\] does not broadcast"),
+        (
+            (0, 2, 3, 4),
+            (0, 2, 5, 4),
+            (0, 2, 5, 4),
+            (0, 2, 5, 4),
+            r"attn_mask \[0, 2, 5, 4\] does not broadcast",
+        ),
         ((2, 2, 0, 4), (2, 2, 3, 4), (2, 2, 3, 4), (5, 7), r"the scores' shape \[2, 2, 0, 3\]"),
         ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 0, 4), (3, 5), r"the scores' shape \[2, 2, 3, 0\]"),
         ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 7, 4), (3, 1), "are not of the same number of keys"),

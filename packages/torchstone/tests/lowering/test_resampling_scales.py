@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import torchstone
 from torchstone.errors import UnsupportedOperators
@@ -15,11 +16,11 @@ aten = torch.ops.aten
 PLANE = (6, 5)
 SIZES = [PLANE, (6, 10), (12, 5), (12, 10), (9, 3)]
 SCALES = [(2.5, 3.0), (None, 3.0), (2.5, None)]
-"""Smaller ones make eager's antialiased kernels read behind the input where the size changes."""
 ANTIALIASED = [
     *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
     *(["_upsample_lanczos2d_aa"] if hasattr(aten, "_upsample_lanczos2d_aa") else []),
 ]
+WEIGHTED = ["upsample_bilinear2d", "upsample_bicubic2d"]
 NEAREST = ["upsample_nearest", "_upsample_nearest_exact"]
 
 
@@ -33,13 +34,14 @@ def agrees(function: Any, *tensors: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("upsample_bicubic2d", torch.float32),
+        *((name, dtype) for name in WEIGHTED for dtype in (torch.float32, torch.float64, torch.uint8)),
         *((name, dtype) for name in ANTIALIASED for dtype in (torch.float32, torch.uint8)),
     ],
 )
 def test_weighted_resampling(name: str, align_corners: bool, dtype: torch.dtype) -> None:
     operator = getattr(aten, name).default
-    cases = [(PLANE, (0.5, 0.5)), *((size, scales) for size in SIZES for scales in SCALES)]
+    small = [] if name in ANTIALIASED else [(size, (0.3, 1e-6)) for size in SIZES]
+    cases = [(PLANE, (0.5, 0.5)), *small, *((size, scales) for size in SIZES for scales in SCALES)]
     agrees(
         lambda x: [operator(x, size, align_corners, *scales) for size, scales in cases],
         (torch.rand(1, 2, *PLANE) * 255).to(dtype),
@@ -47,7 +49,7 @@ def test_weighted_resampling(name: str, align_corners: bool, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("align_corners", [False, True])
-@pytest.mark.parametrize("name", ["upsample_bilinear2d", "upsample_bicubic2d", *ANTIALIASED])
+@pytest.mark.parametrize("name", [*WEIGHTED, *ANTIALIASED])
 def test_gradients_of_weighted_resampling(name: str, align_corners: bool) -> None:
     operator = getattr(aten, f"{name}_backward").default
     agrees(
@@ -94,3 +96,67 @@ def test_nearest_elements_with_channels_last(shape: tuple[int, ...]) -> None:
     agrees(lambda x: operator(x, [2 * size for size in shape[2:]], *[2.0] * rank), x)
     with pytest.raises(UnsupportedOperators, match="contradict the output size, and its channels lie last"):
         torchstone.export(lambda x: operator(x, shape[2:], *[0.5] * rank), (x,))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1e-2, 1e-6])
+@pytest.mark.parametrize("name", ANTIALIASED)
+def test_filters_that_lie_beyond_the_input(name: str, scale: float) -> None:
+    """Kernels read what is behind the input for them."""
+    forward, backward = getattr(aten, name).default, getattr(aten, f"{name}_backward").default
+    with pytest.raises(
+        UnsupportedOperators, match=f"scales_w={scale} leaves nothing of 5 elements for some of"
+    ):
+        torchstone.export(lambda x: forward(x, (6, 15), False, None, scale), (torch.rand(1, 2, *PLANE),))
+    with pytest.raises(
+        UnsupportedOperators, match=f"scales_w={scale} leaves nothing of 5 elements for some of"
+    ):
+        torchstone.export(
+            lambda grad: backward(grad, (6, 15), [1, 2, *PLANE], False, None, scale),
+            (torch.rand(1, 2, 6, 15),),
+        )
+
+
+@pytest.mark.parametrize("name", ANTIALIASED)
+def test_antialiased_columns(name: str) -> None:
+    """Eager's kernel takes the rows of a single column of floats for columns, so it is asked for a row."""
+    operator = getattr(aten, name).default
+    x = torch.rand(1, 2, *PLANE)
+    found = torchstone.export(lambda x: operator(x, (10, 1), False), (x,))(x)
+    torch.testing.assert_close(found, operator(x.mT.contiguous(), (1, 10), False).mT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+@pytest.mark.parametrize("factors", [1.05, (2.1, 0.6)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_compiled_calls_heed_scales_and_round_as_kernels_do(
+    mode: str, factors: float | tuple[float, float], dtype: torch.dtype
+) -> None:
+    """PyTorch's expansions do not. The second sizes are symbolic."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=factors, mode=mode)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="torchstone")
+    for size in [(9, 7), (12, 8)]:
+        x = (
+            torch.rand(1, 2, *size)
+            if dtype.is_floating_point
+            else torch.randint(256, (1, 2, *size), dtype=dtype)
+        )
+        torch.testing.assert_close(
+            compiled(x), function(x), atol=1e-5 if dtype.is_floating_point else 0, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_gradients_of_compiled_calls(mode: str) -> None:
+    x = torch.rand(1, 2, 9, 7, requires_grad=True)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=1.05, mode=mode).square().sum()
+
+    torch._dynamo.reset()
+    (found,) = torch.autograd.grad(torch.compile(function, backend="torchstone")(x), x)
+    (expected,) = torch.autograd.grad(function(x), x)
+    torch.testing.assert_close(found, expected)

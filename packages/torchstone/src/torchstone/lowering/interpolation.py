@@ -68,11 +68,7 @@ def antialiased(
 
     ``align_corners`` changes only the step between centers, as in PyTorch.
     """
-    step = _scale(size, count, scale, align_corners, real)
-    stretch = max(step, real(1))
-    support = real(filter_.width / 2) * stretch
-    index: Array = numpy.arange(count, dtype=real)
-    centers = step * (index + real(0.5))
+    stretch, centers, support = _windows(size, count, align_corners, scale, real, filter_)
     starts = numpy.maximum((centers - support + real(0.5)).astype(numpy.int64), 0)
     stops = numpy.minimum((centers + support + real(0.5)).astype(numpy.int64), size)
     taps = Taps.ranges(starts, stops)
@@ -81,6 +77,24 @@ def antialiased(
     weights = numpy.where(taps.used, filter_.kernel(distances.astype(real)), 0)
     total = weights.sum(1, keepdims=True)
     return Taps(taps.positions, weights / numpy.where(total == 0, 1, total), taps.used)
+
+
+def misses(
+    size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
+) -> bool:
+    """Whether :func:`antialiased` has a result whose filter lies beyond the input."""
+    _, centers, support = _windows(size, count, align_corners, scale, real, filter_)
+    return bool((centers - support + real(0.5) >= size).any())
+
+
+def _windows(
+    size: int, count: int, align_corners: bool, scale: float | None, real: Real, filter_: Filter
+) -> tuple[Any, Array, Any]:
+    """By how much the filter is stretched, where its center is for each result, and half its width."""
+    step = _scale(size, count, scale, align_corners, real)
+    stretch = max(step, real(1))
+    index: Array = numpy.arange(count, dtype=real)
+    return stretch, step * (index + real(0.5)), real(filter_.width / 2) * stretch
 
 
 def _triangle(x: Array) -> Array:

@@ -52,7 +52,7 @@ Where a graph that holds a backward pass is traced again, they belong to the fir
 # Wrong expansions -----------------------------------------------------------------------
 
 
-def _kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
+def kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
     """The compiled derivative in place of an expansion, where PyTorch has one."""
     if AUTOGRAD not in python_kernels(overload):
         return {}
@@ -61,7 +61,7 @@ def _kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
 
 _MARGIN = aten.multilabel_margin_loss_forward.default
 # PyTorch's counts places behind the first -1 as targets (torch/_decomp/decompositions.py).
-declare(_MARGIN, mended=partial(_kept_whole, _MARGIN))
+declare(_MARGIN, mended=partial(kept_whole, _MARGIN))
 
 
 # What writes ----------------------------------------------------------------------------

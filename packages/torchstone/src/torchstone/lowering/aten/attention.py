@@ -112,10 +112,12 @@ def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Val
 
 
 def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
-    """``x`` of shape ``(…, key heads, S, n)`` with each of its heads repeated for the queries of its group."""
+    """``x`` of shape ``(…, key heads, S, n)`` with each head repeated for the queries of its group."""
     *lead, own, rows, width = x.shape
     group = heads // own
-    repeated = hlo.broadcast_to(hlo.reshape(x, (*lead, own, 1, rows, width)), (*lead, own, group, rows, width))
+    repeated = hlo.broadcast_to(
+        hlo.reshape(x, (*lead, own, 1, rows, width)), (*lead, own, group, rows, width)
+    )
     return hlo.reshape(repeated, (*lead, heads, rows, width))
 
 
@@ -183,7 +185,9 @@ def _refuses_unread(arguments: Arguments) -> str | None:
     for name in ("query", "key", "value", "out"):
         tensor = tensors.get(name, arguments["query"])
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
-            return f"the rows of {name} are not contiguous (stride {list(tensor.stride())}): make it contiguous"
+            return (
+                f"the rows of {name} are not contiguous (stride {list(tensor.stride())}): make it contiguous"
+            )
     return _mask_misfit(arguments["attn_mask"], (*query[:3], key[2]))
 
 

@@ -269,7 +269,11 @@ def _without_kernel(dtypes: frozenset[DType]) -> dict[DType, str]:
 
 
 def _lowers_plane(
-    name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType], antialiased: bool
+    name: str,
+    kernel: Callable[..., Taps],
+    dtypes: frozenset[DType],
+    antialiased: bool,
+    refuses: Callable[..., str | None] | None = None,
 ) -> None:
     """Register the weighted resampling of the last two axes named ``name``, and its gradient."""
 
@@ -298,18 +302,42 @@ def _lowers_plane(
         return _resampled_backward(grad_output, input_size, [scales_h, scales_w], rule)
 
     taken = dtypes | {UINT8}
-    lowers(*aten_overloads([f"{name}.default"]), dtypes=taken, gaps=_without_kernel(taken))(plane)
+    lowers(*aten_overloads([f"{name}.default"]), dtypes=taken, gaps=_without_kernel(taken), refuses=refuses)(
+        plane
+    )
     _lowers_vec(name, kernel, taken, antialiased)
     lowers(
         *aten_overloads([f"{name}_backward.default"]),
         dtypes=dtypes,
         gaps=_without_kernel(dtypes),
         ignores=("output_size",),
+        refuses=refuses,
     )(plane_backward)
+
+
+def _refuses_misses(filter_: interpolation.Filter) -> Callable[[Mapping[str, Any]], str | None]:
+    def refuses(arguments: Mapping[str, Any]) -> str | None:
+        """Kernels read behind the input for a result whose filter lies beyond it."""
+        is_forward = "self" in arguments
+        x = arguments["self" if is_forward else "grad_output"]
+        sizes = x.shape[2:] if is_forward else arguments["input_size"][2:]
+        real = numpy.float64 if x.dtype == torch.float64 else numpy.float32
+        for size, count, name in zip(sizes, arguments["output_size"], ("scales_h", "scales_w"), strict=True):
+            scale = arguments[name]
+            if scale is None or not hlo.is_static((size, count)) or (is_forward and size == count):
+                continue
+            if interpolation.misses(size, count, arguments["align_corners"], scale, real, filter_):
+                return f"{name}={scale} leaves nothing of {size} elements for some of {count}: give None"
+        return None
+
+    return refuses
 
 
 _lowers_plane("upsample_bilinear2d", interpolation.linear, FLOATING, antialiased=False)
 _lowers_plane("upsample_bicubic2d", interpolation.cubic, FLOATING, antialiased=False)
 for _filter in ("bilinear", "bicubic", "lanczos"):  # PyTorch 2.11 has no lanczos
-    _kernel = partial(interpolation.antialiased, filter_=interpolation.FILTERS[_filter])
-    _lowers_plane(f"_upsample_{_filter}2d_aa", _kernel, WIDE, antialiased=True)
+    _shape = interpolation.FILTERS[_filter]
+    _kernel = partial(interpolation.antialiased, filter_=_shape)
+    _lowers_plane(
+        f"_upsample_{_filter}2d_aa", _kernel, WIDE, antialiased=True, refuses=_refuses_misses(_shape)
+    )
