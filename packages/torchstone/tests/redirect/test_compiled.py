@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +40,23 @@ def test_devices_in_a_full_graph_are_what_they_are_outside(backend: str) -> None
             torch.testing.assert_close(one, other)
         else:
             assert one == other
+
+
+def test_dynamo_warns_of_nothing_in_redirected_code() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        with (
+            torch.autocast("cuda", dtype=dtype),
+            torch.cuda.device(1),
+            torch.cuda.stream(torch.cuda.Stream()),
+        ):
+            y = x.cuda() @ torch.rand(3, 3, device=torch.device("cuda:0")) + torch.ones(3, device=0)
+        return y.to("cuda:0") + _places_and_questions(x)[0]
+
+    compiled = torch.compile(function, fullgraph=True, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled(torch.rand(3)).device == torch.device("cuda:0")
 
 
 def test_a_compiled_transfer_is_a_copy() -> None:

@@ -231,6 +231,22 @@ REFUSED = {
         "torch.cuda.set_per_process_memory_fraction(0.5)",
     ),
     "name that is not there": ("torch.cuda.amp.no_such_name", "torch.cuda.amp.no_such_name()"),
+    "hooks of saved tensors": (
+        "torch.autograd.graph.saved_tensors_hooks",
+        (
+            "seen = []\nx = torch.ones(2).cuda().requires_grad_()\n"
+            "with torch.autograd.graph.saved_tensors_hooks(lambda y: seen.append(y.device.type) or y, lambda y: y):\n"
+            "    x.exp().sum().backward()\nassert seen == ['cuda']"
+        ),
+    ),
+    "tensors saved on the host": (
+        "torch.autograd.graph.save_on_cpu",
+        (
+            "from torch.autograd.graph import save_on_cpu\nx = torch.ones(1024).cuda().requires_grad_()\n"
+            "with save_on_cpu():\n    y = x.exp().sin()\n    torch.cuda.synchronize()\n"
+            "assert torch.cuda.memory_allocated() == 2 * 4096"
+        ),
+    ),
     "pinning": ("is_pinned", "assert torch.ones(2).pin_memory().is_pinned()"),
 }
 

@@ -30,6 +30,7 @@ SCOPE = (
     "torch.nn.modules.*",
     "torch.optim",
     "torch.autograd",
+    "torch.autograd.graph",
     "torch.nn.parallel",
     "torch.accelerator",
     "torch.cuda",

@@ -35,6 +35,7 @@ _NAMES = frozenset(
         *("torch.version.cuda", "torch.distributed.is_nccl_available"),
         *("torch.utils.cpp_extension.CUDAExtension", "torch.utils.cpp_extension.CUDA_HOME"),
         *("torch.jit.script", "torch.jit.trace"),
+        *("torch.autograd.graph.saved_tensors_hooks", "torch.autograd.graph.save_on_cpu"),
     }
 )
 _METHODS = frozenset({"cuda", "pin_memory", "is_pinned", "record_stream"})

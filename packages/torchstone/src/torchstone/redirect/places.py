@@ -78,13 +78,17 @@ def place_of_device(device: torch.device) -> Place:
 
 def parsed(asked: Any) -> torch.device:
     """``torch.device(asked)`` itself, whatever modes this thread is in."""
-    return asked if isinstance(asked, torch.device) else _parsed(asked)
+    if isinstance(asked, torch.device):
+        return asked
+    return _parsed(asked) if torch.compiler.is_dynamo_compiling() else _parsed_once(asked)
 
 
-@functools.cache
 def _parsed(asked: str) -> torch.device:
     with dispatch.without_function_modes():
         return torch.device(asked)
+
+
+_parsed_once = functools.cache(_parsed)  # Dynamo looks through a cache, and warns
 
 
 def cuda(index: int) -> torch.device:

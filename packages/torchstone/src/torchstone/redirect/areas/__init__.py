@@ -23,6 +23,7 @@ from . import (
     nested,
     profiling,
     random,
+    saving,
     sending,
     streams,
     threads,
@@ -43,7 +44,7 @@ _AREAS = (
         kernels,
         torchscript,
     ),
-    *(messages, threads),
+    *(messages, saving, threads),
 )
 
 ROWS: tuple[Row, ...] = tuple(row for area in _AREAS for row in area.ROWS)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ...torch_internals import devices
+from ...torch_internals import devices, redirection
 from ...torch_internals.redirection import LAZY_INIT
 from ..mirror import Implementation
 from ..rows import Row
-from ..scope import Scope, told_of_cuda
+from ..scope import ACTIVE, Scope, told_of_cuda
 from .host import cpu_name, total_memory
 from .memory import free_and_total
 
@@ -139,7 +139,14 @@ def _can_access_peer(scope: Scope, device: Any, peer_device: Any) -> bool:
 
 
 def _is_bf16_supported(scope: Scope, including_emulation: bool) -> bool:
+    if torch.compiler.is_dynamo_compiling():
+        return _has_bfloat16_while_tracing()
     return _computes(scope.device, torch.bfloat16)
+
+
+@redirection.called_while_tracing
+def _has_bfloat16_while_tracing() -> bool:
+    return _computes(ACTIVE[-1].device, torch.bfloat16)
 
 
 @functools.cache

@@ -1,0 +1,15 @@
+"""``torch.autograd.graph``: what hooks of saved tensors see. Nothing is replaced here."""
+
+from __future__ import annotations
+
+from ..rows import Row
+
+_SEEN = "hooks run inside the operator that saves: there, on the cpu target, every tensor is on the CPU"
+
+ROWS = (
+    Row(
+        "torch.autograd.graph.saved_tensors_hooks", "modified", f"{_SEEN}; .cpu() makes no copy", differs=True
+    ),
+    Row("torch.autograd.graph.save_on_cpu", "modified", f"{_SEEN}, so that nothing moves", differs=True),
+)
+"""Names that explain and the gap log tell of. The hooks compute what they would on CUDA."""
