@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,31 @@ def test_scripts_that_compute_something_else_are_noticed(
     (script,) = redirected_scripts.scripts(tmp_path)
     found, defect = redirected_scripts.Tries([script], tmp_path).attempt(script)
     assert (found, bool(defect)) == (ended, ended != "ends well")
+
+
+def test_a_script_of_two_processes_ends_well(tmp_path: Path) -> None:
+    """The sample of scripts has those that run in one."""
+    (script,) = (one for one in redirected_scripts.scripts() if one.what == "tensor_parallel")
+    assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor compiles with g++")
+@pytest.mark.parametrize(
+    ("overrides", "options"),
+    [
+        ("mode=max-autotune", ()),
+        ("", ("--devices", "2", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")),
+    ],
+    ids=["tuned", "two ranks"],
+)
+def test_a_gpt_trains(
+    overrides: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the defaults, with which the campaign runs it."""
+    monkeypatch.setenv("GPT_OVERRIDES", overrides)
+    script = redirected_scripts.Script(redirected_scripts.SCRIPTS / "nanogpt_train.py", options, True)
+    assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")
 
 
 def test_there_are_enough_scripts_and_each_needs_cuda() -> None:
