@@ -235,7 +235,8 @@ REFUSED = {
         "torch.autograd.graph.saved_tensors_hooks",
         (
             "seen = []\nx = torch.ones(2).cuda().requires_grad_()\n"
-            "with torch.autograd.graph.saved_tensors_hooks(lambda y: seen.append(y.device.type) or y, lambda y: y):\n"
+            "def pack(y):\n    seen.append(y.device.type)\n    return y\n"
+            "with torch.autograd.graph.saved_tensors_hooks(pack, lambda y: y):\n"
             "    x.exp().sum().backward()\nassert seen == ['cuda']"
         ),
     ),
