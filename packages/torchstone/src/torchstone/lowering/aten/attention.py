@@ -126,8 +126,9 @@ def _refuses_misfits(arguments: Arguments) -> str | None:
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     if key[-2] != value[-2]:
         return f"key {list(key)} and value {list(value)} are not of the same number of keys"
-    lead = query[:-2] if arguments["enable_gqa"] else torch.broadcast_shapes(query[:-2], key[:-2])
-    return _mask_misfit(arguments["attn_mask"], (*lead, query[-2], key[-2]))
+    last = -3 if arguments["enable_gqa"] else -2  # of groups, there are as many scores as query heads
+    lead = torch.broadcast_shapes(query[:last], key[:last])
+    return _mask_misfit(arguments["attn_mask"], (*lead, *query[last:-1], key[-2]))
 
 
 def _mask_misfit(mask: torch.Tensor | None, scores: Sequence[int | torch.SymInt]) -> str | None:
@@ -182,9 +183,8 @@ def _refuses_unread(arguments: Arguments) -> str | None:
     ):
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         return f"its tensors do not fit together: {told}"
-    for name in ("query", "key", "value", "out"):
-        tensor = tensors.get(name, arguments["query"])
-        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+    for name, tensor in tensors.items():
+        if name in _BY_ROWS and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             return (
                 f"the rows of {name} are not contiguous (stride {list(tensor.stride())}): make it contiguous"
             )
@@ -192,6 +192,7 @@ def _refuses_unread(arguments: Arguments) -> str | None:
 
 
 _READ = ("grad_out", "query", "key", "value", "out", "logsumexp")
+_BY_ROWS = ("query", "key", "value", "out")
 
 
 # The CPU's flash attention accepts only a dropout of 0.
