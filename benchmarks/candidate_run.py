@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchstone
+from torchstone.profiling.roofline import measure_peaks, seconds_per_call
 
 from .networks import NETWORKS
 
@@ -45,7 +46,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
     torch.manual_seed(0)
     network, args = NETWORKS[model](batch)
     network.train(mode == "training")
-    peaks = {"flops": _peak_of_products(), "bytes": _peak_of_memory()}
+    peaks = measure_peaks()
     calls: dict[str, Callable[[], object]] = {}
     first: dict[str, float] = {}
     failed: dict[str, str] = {}
@@ -69,10 +70,10 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "jax", "torchstone")},
         "load_before": os.getloadavg()[0],
-        "peaks": peaks,
+        "peaks": peaks.to_dict(),
         "flops": flops,
         "bytes": moved,
-        "limit_s": max(flops / peaks["flops"], moved / peaks["bytes"]),
+        "limit_s": peaks.least_seconds(flops, moved),
         "seconds": blocks,
         "single_s": _single_calls(calls, seconds / 4),
         "first_call_s": first,
@@ -86,12 +87,12 @@ def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict
     share = seconds / BLOCKS / max(len(calls), 1)
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
-        _repeat(call, share / 4)  # warm
+        seconds_per_call(call, share / 4)  # warm
     for turn in range(BLOCKS):
         order = list(calls) if turn % 2 == 0 else list(reversed(calls))
         for name in order:
-            _repeat(calls[name], min(_SETTLE_S, share / 4))
-            samples[name].append(_repeat(calls[name], share))
+            seconds_per_call(calls[name], min(_SETTLE_S, share / 4))
+            samples[name].append(seconds_per_call(calls[name], share))
     return samples
 
 
@@ -105,15 +106,6 @@ def _single_calls(calls: Mapping[str, Callable[[], object]], seconds: float) -> 
             call()
             samples[name].append(time.perf_counter() - started)
     return {name: statistics.median(values) for name, values in samples.items() if values}
-
-
-def _repeat(call: Callable[[], object], seconds: float) -> float:
-    """Seconds per call, over at least two calls and about ``seconds``."""
-    started, count = time.perf_counter(), 0
-    while count < 2 or time.perf_counter() - started < seconds:
-        call()
-        count += 1
-    return (time.perf_counter() - started) / count
 
 
 def _function(name: str, network: torch.nn.Module) -> Callable[..., Any]:
@@ -160,23 +152,6 @@ def _work(network: torch.nn.Module, args: tuple[Any, ...], mode: str) -> tuple[f
     weights = sum(p.numel() * p.element_size() for p in network.parameters())
     # A step reads weights, gradients and momentum, and writes all three.
     return float(counter.get_total_flops()), float(weights * (6 if mode == "training" else 1))
-
-
-def _peak_of_products() -> float:
-    """FLOP/s of the best product of matrices, by PyTorch or XLA."""
-    x = torch.randn(1536, 1536)
-    ours = torch.compile(torch.mm, backend="torchstone")
-    calls: list[Callable[[], object]] = [lambda: x @ x, lambda: ours(x, x)]
-    for call in calls:
-        _repeat(call, 0.1)
-    return float(2 * 1536**3 / min(_repeat(call, 0.1) for call in calls * 3))
-
-
-def _peak_of_memory() -> float:
-    """Bytes/s of a copy that is too large for any cache."""
-    source = torch.ones(1 << 26)
-    target = torch.empty_like(source)
-    return float(2 * source.nbytes / min(_repeat(lambda: target.copy_(source), 0.05) for _ in range(4)))
 
 
 if __name__ == "__main__":

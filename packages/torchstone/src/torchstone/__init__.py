@@ -17,10 +17,11 @@ from . import errors
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import checkpoint, config, redirect
+    from . import checkpoint, config, profiling, redirect
     from .api import Program, explain, export, load
     from .compiler import bounds, capture_rule, graph_pass
     from .lowering import lowers
+    from .profiling import profile
     from .redirect import redirected
     from .training import compile_step
 
@@ -38,6 +39,8 @@ __all__ = [
     "graph_pass",
     "load",
     "lowers",
+    "profile",
+    "profiling",
     "redirect",
     "redirected",
 ]
@@ -52,10 +55,11 @@ _LAZY = {
     "graph_pass": "compiler",
     "load": "api",
     "lowers": "lowering",
+    "profile": "profiling",
     "redirected": "redirect",
 }
 # Imported at first use: a wrong TORCHSTONE_ variable is an error of the user's, not of the import.
-_LAZY_MODULES = frozenset({"checkpoint", "config", "redirect"})
+_LAZY_MODULES = frozenset({"checkpoint", "config", "profiling", "redirect"})
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy
 
+from . import spans
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
 from .artifact import (
     LOAD_HINT,
@@ -202,12 +203,19 @@ class Program:
             if not is_static(declared):
                 module = refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
             names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
+            if self._executables:
+                spans.recompiled("exported program", lambda: self._new_shapes(shapes))
             executable = engine.compile(module, input_names=names)
             self._check_module(executable, symbols)
             self._executables[key] = executable
             while len(self._executables) > max(config.specializations, 1):
                 self._executables.popitem(last=False)
             return executable
+
+    def _new_shapes(self, shapes: Sequence[tuple[int, ...]]) -> str:
+        labels = [self._labels[spec.name] for spec in self._specs]
+        given = (f"{label}: {list(shape)}" for label, shape in zip(labels, shapes, strict=True))
+        return f"the first call with these shapes: {', '.join(given)}"
 
     def _check_module(self, executable: Executable, symbols: Mapping[str, int]) -> None:
         """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""

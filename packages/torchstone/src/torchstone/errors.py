@@ -88,6 +88,10 @@ class NotFinite(TrainingError):
     """The loss of a training step, or a gradient, is infinite or NaN; the state is what it was before."""
 
 
+class ProfilingError(TorchstoneError):
+    """A profile cannot be recorded now."""
+
+
 class LoweringBug(TorchstoneError):
     """A lowering produced something else than PyTorch's own metadata says.
 

@@ -11,6 +11,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from .. import spans
 from ..compiler.graphs import settle_inplace_views
 from ..compiler.operators.tracing import mended_operators
 from ..torch_internals import pytree
@@ -23,7 +24,16 @@ from .outputs import Aliasing
 from .records import GraphRecord
 from .region import Run, compile_region
 
-_KEPT = ("stack_trace", "seq_nr", "custom", "nn_module_stack", "partitioner_tag", "recompute", "ac_graph_id")
+_KEPT = (
+    "stack_trace",
+    "seq_nr",
+    "custom",
+    "nn_module_stack",
+    "fwd_nn_module_stack",
+    "partitioner_tag",
+    "recompute",
+    "ac_graph_id",
+)
 """Metadata of a node that does not depend on shapes."""
 
 
@@ -69,6 +79,8 @@ class SpecializingRegion:
             return region
 
     def _add(self, key: Any, inputs: list[Any]) -> Run:
+        if self._regions:
+            spans.recompiled(f"{self._record.kind} graph", lambda: _new_sizes(key))
         module = specialized(self._module, inputs)
         region = compile_region(module, self._options, self._record, self._aliasing)
         with self._lock:
@@ -86,6 +98,11 @@ def _form(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), value.stride()
     return value if type(value) is int else (type(value), repr(value))
+
+
+def _new_sizes(key: tuple[Any, ...]) -> str:
+    sizes = [list(one[0]) if isinstance(one[0], tuple) else one[1] for one in key if isinstance(one, tuple)]
+    return f"the first call of a graph with dynamic shapes for {', '.join(map(str, sizes))}"
 
 
 def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:

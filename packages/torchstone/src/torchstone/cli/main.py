@@ -15,6 +15,7 @@ from .export import export
 from .faults import faults
 from .gaps import gaps
 from .ops import ops
+from .profile import profile
 from .redirect import redirect
 from .run import run
 from .verify import verify
@@ -41,7 +42,20 @@ def cli(traceback: bool) -> None:
     """PyTorch on any accelerator that has a PJRT plugin, through StableHLO."""
 
 
-for _command in (demo, doctor, export, run, verify, ops, explain, checkpoint, redirect, gaps, faults):
+for _command in (
+    demo,
+    doctor,
+    export,
+    run,
+    verify,
+    profile,
+    ops,
+    explain,
+    checkpoint,
+    redirect,
+    gaps,
+    faults,
+):
     cli.add_command(_command)
 
 

@@ -20,6 +20,8 @@ from ..torch_internals.operators import HigherOrderOperator, OpOverload, overloa
 from ..torch_internals.tensors import is_zero_tensor
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
+"""How Dynamo names the module that it traces."""
 _NOT_THE_USERS = (
     str(Path(torch.__file__).parent) + os.sep,
     str(Path(__file__).parents[1]) + os.sep,
@@ -39,6 +41,23 @@ def user_location(node: Node) -> tuple[str, int] | None:
 def location_text(node: Node) -> str | None:
     found = user_location(node)
     return f"{found[0]}:{found[1]}" if found else None
+
+
+def origin_text(node: Node) -> str:
+    """``layers.0.fc/aten.addmm.default/addmm_1``: the module, the operator and the name of a call.
+
+    The names of a program's locations, which engines keep, so that what runs can be told from it.
+    """
+    return f"{module_path(node)}/{node.target}/{node.name}"
+
+
+def module_path(node: Node) -> str:
+    """The innermost module whose forward made ``node`` or what ``node`` differentiates; empty if unknown."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    path, _ = list(stack.values())[-1]
+    return _ROOT.sub("", path)
 
 
 def spec_of(value: Any) -> Any:

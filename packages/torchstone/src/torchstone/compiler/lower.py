@@ -24,6 +24,7 @@ from .graphs import (
     flattened,
     is_symbolic_number,
     location_text,
+    origin_text,
     plain_number,
     spec_of,
     user_location,
@@ -91,7 +92,7 @@ class _Walker:
                 self.values[node] = self._attribute(node)
             elif node.op == "call_function":
                 place = user_location(node)
-                with hlo.location(node.name, *(place or ())):
+                with hlo.location(origin_text(node), *(place or ())):
                     self.values[node] = self._call_or_refuse(node)
             elif node.op == "output":
                 results = [self._argument(leaf) for leaf in flattened(node.args[0])]

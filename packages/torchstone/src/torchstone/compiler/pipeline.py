@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import torch
 from torch.fx import GraphModule
 
-from .. import hlo
+from .. import hlo, spans
 from ..errors import PassError
 from .checks import Check
 from .support import Survey
@@ -65,6 +65,8 @@ class Unit:
         assert self.stablehlo is not None, "the pipeline has no pass that lowers"
         return self.stablehlo
 
+
+spans.follow_torch()
 
 Worked = TypeVar("Worked", bound=Unit, contravariant=True)
 
@@ -137,7 +139,8 @@ class Pipeline(Generic[Worked]):
         """Run every pass on ``unit``, and note how long each takes."""
         for one in self.passes:
             started = time.perf_counter()
-            one.run(unit)
+            with spans.span("compile", f"pass: {one.name}"):
+                one.run(unit)
             unit.seconds[one.name] = unit.seconds.get(one.name, 0.0) + time.perf_counter() - started
             if observe is not None:
                 observe(one, unit)

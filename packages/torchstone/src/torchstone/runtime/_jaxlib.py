@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -230,6 +231,7 @@ def _inline(call: Any, body: Any) -> None:
                 old.replace_all_uses_with(values.get(new, new))
         else:
             made = op.operation.clone(ir.InsertionPoint(call))
+            made.location = call.location  # of the operator: what runs can be told from it
             _rewire(made, values)
             values.update(zip(op.operation.results, made.results, strict=True))
     call.operation.erase()
@@ -342,6 +344,33 @@ def jax_function(
             return [numpy.asarray(result) for result in call(*arrays)]
 
     return run
+
+
+# --- profiles --------------------------------------------------------------------------
+
+
+def optimized_module(executable: Any) -> tuple[str, str]:
+    """Name and text of the HLO that XLA made of a program."""
+    module = _need(executable, "hlo_modules")()[0]
+    return module.name, module.to_string()
+
+
+def memory_sizes(executable: Any) -> dict[str, int]:
+    """Bytes of a program's arguments, outputs, outputs in arguments' memory, and intermediate values."""
+    try:
+        found = executable.get_compiled_memory_stats()
+    except (AttributeError, *RUNTIME_ERRORS):
+        return {}
+    parts = {"arguments": "argument", "outputs": "output", "shared": "alias", "intermediate": "temp"}
+    return {part: int(getattr(found, f"{name}_size_in_bytes", 0)) for part, name in parts.items()}
+
+
+def optional(part: str, name: str) -> Any:
+    """A name of a part of jaxlib that not every release has; raises :class:`EngineError` without it."""
+    try:
+        return _need(importlib.import_module(f"jaxlib.{part}"), name)
+    except ImportError as error:
+        raise EngineError(f"jaxlib {_jaxlib_version} has no {part}, which brings {name}") from error
 
 
 # --- arrays ----------------------------------------------------------------------------

@@ -6,9 +6,12 @@ device arrays; counting, checking, importing and naming happen here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .. import spans
 from ..errors import BufferDeleted, EngineError
 from . import _jaxlib, forks, host
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
@@ -24,10 +27,20 @@ Run = Callable[[list[Any]], list[Any]]
 """From device arrays to device arrays, in the order of ``@main``."""
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What an engine made of a program: the text of its optimized HLO, and bytes of memory by use."""
+
+    name: str
+    text: str = ""
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
 class LoadedProgram:
     """A compiled program on one device; the :class:`~.engine.Executable` of both engines.
 
     ``long``: it runs long enough on the CPU to have OpenMP's waiting threads ended before.
+    ``handle``: the engine's own object, for profiles; None where there is nothing to ask.
     """
 
     def __init__(
@@ -39,12 +52,14 @@ class LoadedProgram:
         *,
         donated: Iterable[int] = (),
         long: bool = False,
+        handle: Any = None,
     ) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.device = device
         self._execute = run
         self._long = long
+        self._handle = handle
         self._donated = frozenset(donated)
         self._torch_call: TorchCall | None = None
 
@@ -96,6 +111,20 @@ class LoadedProgram:
             forks.refuse_lost_threads()
         if self._long:
             host.pause_openmp()
+        if spans.recorders or spans.torch_records():
+            with spans.span("run", self.compiled.name, self):
+                return self._run(arrays)
+        return self._run(arrays)
+
+    @functools.cached_property
+    def compiled(self) -> Compiled:
+        """The program as the engine compiled it."""
+        if self._handle is None:
+            return Compiled("program")
+        name, text = _jaxlib.optimized_module(self._handle)
+        return Compiled(name, text, _jaxlib.memory_sizes(self._handle))
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
         try:
             return self._execute(arrays)
         except _jaxlib.RUNTIME_ERRORS as error:

@@ -14,6 +14,9 @@ from ..errors import EngineError, InputMismatch
 from . import _interpreter_programs, _jaxlib
 from .buffers import BufferSpec
 
+VERSION = 1
+"""Part of the compilation cache's keys: raise it with every change of what :func:`read` writes."""
+
 
 @dataclass(frozen=True)
 class Module:
@@ -51,6 +54,9 @@ def read(
         _check_updates(pairs, inputs, outputs)
         if positions or pairs:
             _jaxlib.donate_arguments(function, positions, pairs)
+        if len(parsed.body.operations) > 1:
+            # XLA would inline them too, and lose which operator of the program each came from.
+            _jaxlib.inline_composites(parsed)
         return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)
 
 
@@ -132,7 +138,7 @@ def refine(module: bytes | str, shapes: Sequence[Sequence[int]]) -> bytes:
             ) from error
 
 
-def _parse(module: bytes, context: object) -> object:
+def _parse(module: bytes, context: object) -> Any:
     try:
         return _jaxlib.parse(module, context)
     except Exception as error:  # jaxlib raises MLIRError, ValueError or its own runtime error

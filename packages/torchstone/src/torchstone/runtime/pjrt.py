@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import spans
 from ..config import config
 from ..errors import EngineError
 from . import _jaxlib, cpu, forks, host, modules, workarounds
@@ -72,6 +73,7 @@ class PjrtEngine:
             compiled.outputs,
             self.device,
             donated=options.consumed,
+            handle=compiled.handle,
             long=self.device.shares_host_memory and host.is_long(_jaxlib.cost(compiled.handle)),
         )
 
@@ -87,24 +89,32 @@ class PjrtEngine:
         """From disk, or compiled and then stored there."""
         disk = self._disk()
         if disk is not None:
-            found = self._read(disk, key, options)
+            with spans.span("compile", "engine: read the cache"):
+                found = self._read(disk, key, options)
             if found is not None:
                 counters.happened("disk_hits")
                 return found
-        module = modules.read(program, donate=options.donate, updates=options.updates)
-        bytecode = module.bytecode
-        if self.device.shares_host_memory:
-            bytecode = cpu.rewritten(workarounds.for_xla_cpu(bytecode))
+        with spans.span("compile", "engine: read the module"):
+            module = modules.read(program, donate=options.donate, updates=options.updates)
+            bytecode = module.bytecode
+            if self.device.shares_host_memory:
+                bytecode = cpu.rewritten(workarounds.for_xla_cpu(bytecode))
         compiled = _Compiled(self._compile(bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
-        if disk is not None and self._write(disk, key, compiled):
-            counters.happened("disk_stores")
+        if disk is not None:
+            with spans.span("compile", "engine: write the cache"):
+                stored = self._write(disk, key, compiled)
+            if stored:
+                counters.happened("disk_stores")
         return compiled
 
     def _compile(self, bytecode: bytes, options: CompileOptions) -> Any:
         while True:
             try:
-                return _jaxlib.compile_program(self._client, bytecode, self.device.handle, self._xla(options))
+                with spans.span("compile", "engine: compile"):
+                    return _jaxlib.compile_program(
+                        self._client, bytecode, self.device.handle, self._xla(options)
+                    )
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
                 unknown = _jaxlib.unknown_option(error)
@@ -122,6 +132,7 @@ class PjrtEngine:
         """Everything that decides what the compiler makes and where its result can run."""
         setting = {
             "defaults": self._defaults,
+            "module": modules.VERSION,
             "rewritten": cpu.VERSION,
             "workarounds": workarounds.VERSION,
             "xla": dict(options.xla),

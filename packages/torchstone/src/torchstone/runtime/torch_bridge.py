@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from .. import dtypes
+from .. import dtypes, spans
 from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedLayout
 from ..torch_internals import dynamo, tensors
@@ -42,6 +42,8 @@ _from_dlpack: Callable[[Any], torch.Tensor] = tensors.from_dlpack.get()
 _import_dlpack = _jaxlib.import_dlpack
 _export_dlpack = _jaxlib.export_dlpack
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
+
+spans.follow_torch()
 
 _VIEWS = 64
 """Addresses that one argument remembers; a loop over preallocated inputs has few."""

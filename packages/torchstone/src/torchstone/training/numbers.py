@@ -78,6 +78,12 @@ class Guards:
         memo: dict[int, Any] = {}
         return all(_same(one.of(leaves, memo), one.value) for one in self._seen.values())
 
+    def broken(self, leaves: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+        """Values that the code saw, and what it would see in their place with other ``leaves``."""
+        memo: dict[int, Any] = {}
+        pairs = [(one.value, one.of(leaves, memo)) for one in self._seen.values()]
+        return [(before, now) for before, now in pairs if not _same(now, before)]
+
 
 def _identity(argument: Any) -> Any:
     """What tells one argument of an expression from another: 0.0 and -0.0, 1 and True are not the same."""

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from .. import spans
 from ..errors import NotFinite, TrainingError
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
+from . import reasons
 from .program import StepProgram
 from .recipe import NonFinite, Recipe
 from .residence import Residence
@@ -122,13 +124,22 @@ class CompiledStep:
             key = (*form, tuple(map(_form_of, leaves)), tree)
             program = self._found(key, state, numbers)
             if program is None:
+                if self._programs:
+                    spans.recompiled("training step", lambda: self._reason(key, state, numbers))
                 program = self._compiled(key, kind, state, numbers, leaves, tree)
             return self._update(program, state, numbers, leaves)
+
+    def _reason(self, key: Any, state: State, numbers: Sequence[float]) -> str:
+        known = self._programs.get(key)
+        if not known:
+            return reasons.of_key(key, self._programs)
+        return reasons.of_guards(known[-1].traced.guards, _Leaves(state, numbers))
 
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
     ) -> StepProgram:
-        traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+        with spans.span("compile", "training step: trace"):
+            traced = trace(self._recipe, kind, state, numbers, leaves, tree)
         program = StepProgram(traced, len(state.entries), self._residence.engine)
         self._programs.setdefault(key, []).append(program)
         while self.programs > MOST_PROGRAMS:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.fx.traceback import preserve_node_meta
 
 from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.mending import ASK_AUTOGRAD
@@ -32,6 +33,7 @@ from ..torch_internals.tensors import members
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .numbers import STAND_INS, Expression, Guards, Number, number
+from .origins import OPTIMIZER, Origins
 from .recipe import Recipe
 from .state import Entry, State
 from .tracing import Numbers, Substitution
@@ -92,7 +94,7 @@ def trace(
         torch.enable_grad(),
     ):
         try:
-            with enable_python_dispatcher():
+            with enable_python_dispatcher(), preserve_node_meta():
                 tracer = make_fx(step, ASK_AUTOGRAD, tracing_mode="real", _allow_non_fake_inputs=True)
                 traced = tracer(*fakes)
         except TorchstoneError:
@@ -189,6 +191,7 @@ class _Trace:
     ) -> None:
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
+        self.origins = Origins(recipe.model)
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
         entries = self.state.entries
@@ -229,7 +232,8 @@ class _Trace:
             [next(numbers) if isinstance(one, float) else one for one in leaves], tree
         )
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
-        loss, result = recipe.forward(batch)
+        with self.origins.forward():
+            loss, result = recipe.forward(batch)
         self._rebound(traced)
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             grads = self._gradients(loss, traced)
@@ -249,7 +253,8 @@ class _Trace:
         with torch.enable_grad():
             if self.recipe.scaler is not None:
                 loss = loss * self._scaler(traced)["scale"]
-            fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
+            with self.origins.backward(loss):
+                fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
         grads: dict[Tensor, Tensor] = {}
         for p, grad in zip(parameters, fresh, strict=True):
             before = self.state.gradients.get(p)
@@ -286,6 +291,7 @@ class _Trace:
     ) -> list[Tensor]:
         recipe, found = self.recipe, self.found
         found.updates = True
+        self.origins.enter(OPTIMIZER)
         if recipe.scaler is not None:
             unscale(grads, self._scaler(traced)["scale"])
         found.watched = [*grads] if recipe.scaler is not None or recipe.nonfinite != "update" else None

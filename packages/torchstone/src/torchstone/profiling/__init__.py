@@ -1,0 +1,7 @@
+"""Where time, memory and compilations go: profiles of blocks of code and of models. See docs/profiling.md."""
+
+from .models import profile_model
+from .roofline import Peaks, measure_peaks
+from .session import Profile, Recompile, Span, profile
+
+__all__ = ["Peaks", "Profile", "Recompile", "Span", "measure_peaks", "profile", "profile_model"]

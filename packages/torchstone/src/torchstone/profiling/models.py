@@ -1,0 +1,75 @@
+"""A model under a profile: its compilation, and calls of what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ModelError
+from ..torch_internals import pytree
+from ..training import compile_step
+from .roofline import Peaks
+from .session import Profile, profile
+
+_WARM_UP = 2
+
+
+def profile_model(
+    model: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    train: bool = False,
+    calls: int = 10,
+    peaks: Peaks | None = None,
+) -> Profile:
+    """What compiling ``model`` takes, and ``calls`` calls of it after some that warm it up.
+
+    With ``train``, a call is a whole step of :func:`torchstone.compile_step`: forward, backward and an
+    update by SGD with momentum, of the mean square of all results. It changes the model.
+    """
+    call = _step(model, args, kwargs or {}) if train else _inference(model, args, kwargs or {})
+    with profile(peaks=peaks) as found:
+        for _ in range(1 + _WARM_UP):
+            call()
+        found.settle()
+        for _ in range(calls):
+            call()
+    return found
+
+
+def _inference(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[[], object]:
+    if isinstance(model, torch.nn.Module):
+        model.eval()
+    compiled = torch.compile(model, backend="torchstone")
+
+    def call() -> object:
+        with torch.no_grad():
+            return compiled(*args, **kwargs)
+
+    return call
+
+
+def _step(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], object]:
+    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
+    if not isinstance(model, torch.nn.Module) or not parameters:
+        raise ModelError("there is nothing to train: the model has no parameters", hint="leave --train out")
+    model.train()
+    optimizer = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9)
+    step = compile_step(model, optimizer, lambda own, batch: _loss(own(*batch[0], **batch[1])))
+    batch = (tuple(args), dict(kwargs))
+    return lambda: step(batch)
+
+
+def _loss(outputs: Any) -> torch.Tensor:
+    leaves = [one for one in pytree.tree_leaves(outputs) if isinstance(one, torch.Tensor)]
+    known = [one.float().square().mean() for one in leaves if one.requires_grad]
+    if not known:
+        raise ModelError(
+            "there is nothing to train: no result depends on a parameter", hint="leave --train out"
+        )
+    return torch.stack(known).sum()

@@ -1,0 +1,216 @@
+"""A profile as data and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..runtime.counters import Copies, Stats
+from .attribution import Cost, Costs, costs
+from .session import Profile
+
+MODEL = "(model)"
+SAMPLES = 1000
+"""At most so many samples of memory are reported."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table to print."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def to_dict(profile: Profile) -> dict[str, Any]:
+    """Everything of a profile as JSON-able data; times are seconds."""
+    found = costs(profile)
+
+    def listed(these: Sequence[Cost]) -> list[dict[str, Any]]:
+        return [one.to_dict(profile.peaks, found.whole) for one in these]
+
+    modules = listed(found.modules)
+    for one in modules:
+        alone = found.own.get(one["name"])
+        one["own_seconds"] = alone.seconds if alone else 0.0
+    return {
+        "seconds": found.whole,
+        "outside_kernels": found.outside,
+        "programs": [
+            {**data, "memory": dict(program.memory)}
+            for data, program in zip(listed(found.programs), profile.programs, strict=True)
+        ],
+        "operators": listed(found.operators),
+        "modules": modules,
+        "kernels": listed(found.kernels),
+        "phases": phases(profile),
+        "copies": {
+            "in": _copies(profile.before.copies_in, profile.after.copies_in),
+            "out": _copies(profile.before.copies_out, profile.after.copies_out),
+        },
+        "cache": _cache(profile.before, profile.after),
+        "recompiles": [asdict(one) for one in profile.recompiles],
+        "memory": _memory(profile),
+        "peaks": None if profile.peaks is None else profile.peaks.to_dict(),
+        "notes": list(profile.notes),
+    }
+
+
+def phases(profile: Profile) -> list[dict[str, Any]]:
+    """Phases of compilation by name, in the order in which they first began."""
+    found: dict[str, dict[str, Any]] = {}
+    for span in sorted(profile.spans, key=lambda one: one.start_ns):
+        if span.kind == "compile":
+            phase = found.setdefault(span.name, {"name": span.name, "count": 0, "seconds": 0.0})
+            phase["count"] += 1
+            phase["seconds"] += span.seconds
+    return list(found.values())
+
+
+def _copies(before: Mapping[str, Copies], after: Mapping[str, Copies]) -> dict[str, dict[str, int]]:
+    found = {}
+    for reason, now in after.items():
+        old = before.get(reason, Copies())
+        if now.count > old.count:
+            found[reason] = {"count": now.count - old.count, "bytes": now.bytes - old.bytes}
+    return found
+
+
+def _cache(before: Stats, after: Stats) -> dict[str, int]:
+    names = ("compiles", "memory_hits", "disk_hits", "disk_stores")
+    return {name: getattr(after, name) - getattr(before, name) for name in names}
+
+
+def _memory(profile: Profile) -> dict[str, Any]:
+    samples = profile.memory
+    step = max(1, -(-len(samples) // SAMPLES))
+    return {
+        "start_bytes": samples[0][1] if samples else None,
+        "end_bytes": samples[-1][1] if samples else None,
+        "peak_bytes": max((size for _, size in samples), default=None),
+        "samples": [[(at - profile.start_ns) / 1e9, size] for at, size in samples[::step]],
+    }
+
+
+def tables(profile: Profile, most: int = 15) -> list[Table]:
+    """What to print: of operators, modules and kernels the ``most`` that take longest."""
+    found, data = costs(profile), to_dict(profile)
+    made = [
+        _cost_table("operators", "operator", data["operators"], most, profile),
+        _cost_table("modules, with what is inside them", "module", data["modules"], most, profile),
+        _cost_table("kernels", "kernel", data["kernels"], most, profile),
+        _programs(found, profile),
+        Table(
+            "phases of compilation",
+            ("phase", "count", "ms"),
+            [(one["name"], str(one["count"]), _ms(one["seconds"])) for one in data["phases"]],
+        ),
+        Table(
+            "recompilations",
+            ("what", "reason", "where"),
+            [(one.name, one.reason, one.place) for one in profile.recompiles],
+        ),
+        Table(
+            "copies",
+            ("direction", "reason", "tensors", "bytes"),
+            [
+                (direction, reason, str(one["count"]), _size(one["bytes"]))
+                for direction, reasons in data["copies"].items()
+                for reason, one in reasons.items()
+            ],
+        ),
+    ]
+    return [table for table in made if table.rows]
+
+
+def summary(profile: Profile) -> list[str]:
+    """Lines below the tables: totals, cache, memory, notes."""
+    data = to_dict(profile)
+    cache, memory = data["cache"], data["memory"]
+    calls = len(profile.calls())
+    lines = [
+        (
+            f"{calls} calls of programs took {_ms(data['seconds'])} ms, "
+            f"{_ms(data['outside_kernels'])} ms of it outside kernels"
+        ),
+        (
+            f"programs compiled: {cache['compiles']}, found in memory: {cache['memory_hits']}, "
+            f"on disk: {cache['disk_hits']}"
+        ),
+    ]
+    if memory["peak_bytes"] is not None:
+        lines.append(
+            f"resident memory: {_size(memory['start_bytes'])} at the start, "
+            f"{_size(memory['peak_bytes'])} at its peak, {_size(memory['end_bytes'])} at the end"
+        )
+    if profile.peaks is not None:
+        peaks = profile.peaks
+        lines.append(
+            f"peaks measured here: {peaks.flops / 1e9:.1f} GFLOP/s, {peaks.bytes / 1e9:.1f} GB/s; "
+            "'of limit' is what the roofline allows over what was taken"
+        )
+    return [*lines, *(f"note: {note}" for note in profile.notes)]
+
+
+def text(profile: Profile) -> str:
+    """Tables and summary as plain text."""
+    parts = []
+    for table in tables(profile):
+        lines = [table.columns, *table.rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(table.columns))]
+        shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        parts.append("\n".join([table.title, *shown]))
+    return "\n\n".join([*parts, "\n".join(summary(profile))])
+
+
+def _programs(found: Costs, profile: Profile) -> Table:
+    rows = [
+        (one.name, str(one.calls), _ms(one.seconds), _size(sum(program.memory.values())))
+        for one, program in zip(found.programs, profile.programs, strict=True)
+        if one.calls
+    ]
+    return Table("programs", ("program", "calls", "ms", "memory"), rows)
+
+
+def _cost_table(
+    title: str, what: str, costs_: Sequence[Mapping[str, Any]], most: int, profile: Profile
+) -> Table:
+    placed = profile.peaks is not None
+    columns = (what, "calls", "ms", "share", "GFLOP", "bytes", "FLOP/byte")
+    rows = [_cost_row(one, placed) for one in costs_[:most]]
+    if len(costs_) > most:
+        rest = sum(one["seconds"] for one in costs_[most:])
+        rows.append((f"{len(costs_) - most} more", "", _ms(rest), *[""] * (6 if placed else 4)))
+    return Table(title, (*columns, "bound", "of limit") if placed else columns, rows)
+
+
+def _cost_row(one: Mapping[str, Any], placed: bool) -> tuple[str, ...]:
+    intensity = one["flops_per_byte"]
+    row = (
+        one["name"] or MODEL,
+        str(one["calls"]),
+        _ms(one["seconds"]),
+        f"{one['share']:.1%}",
+        f"{one['flops'] / 1e9:.3f}",
+        _size(one["bytes"]),
+        "-" if intensity is None else f"{intensity:.2f}",
+    )
+    if not placed:
+        return row
+    limit = one["of_limit"]
+    return (*row, one["bound"] or "-", "-" if limit is None else f"{limit:.0%}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}"
+
+
+def _size(count: float) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

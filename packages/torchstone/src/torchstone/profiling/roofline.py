@@ -1,0 +1,61 @@
+"""The roofline: what a machine's peaks of arithmetic and of memory bandwidth allow for some work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """FLOP/s of the best product of matrices, and bytes/s of a copy that is too large for any cache."""
+
+    flops: float
+    bytes: float
+
+    def least_seconds(self, flops: float, bytes: float) -> float:
+        """The shortest time in which this machine does so much work."""
+        return max(flops / self.flops, bytes / self.bytes)
+
+    def bound(self, flops: float, bytes: float) -> Literal["compute", "memory"]:
+        """Which of the two peaks limits this work."""
+        return "compute" if flops / self.flops > bytes / self.bytes else "memory"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_peaks() -> Peaks:
+    """The peaks of this machine, measured now; takes about two seconds."""
+    return Peaks(_peak_of_products(), _peak_of_memory())
+
+
+def seconds_per_call(call: Callable[[], object], seconds: float) -> float:
+    """Seconds per call, over at least two calls and about ``seconds``."""
+    started, count = time.perf_counter(), 0
+    while count < 2 or time.perf_counter() - started < seconds:
+        call()
+        count += 1
+    return (time.perf_counter() - started) / count
+
+
+def _peak_of_products() -> float:
+    """By PyTorch or XLA, whichever is faster."""
+    x = torch.randn(1536, 1536)
+    ours = torch.compile(torch.mm, backend="torchstone")
+    calls: list[Callable[[], object]] = [lambda: x @ x, lambda: ours(x, x)]
+    for call in calls:
+        seconds_per_call(call, 0.1)
+    return float(2 * 1536**3 / min(seconds_per_call(call, 0.1) for call in calls * 3))
+
+
+def _peak_of_memory() -> float:
+    source = torch.ones(1 << 26)
+    target = torch.empty_like(source)
+    return float(
+        2 * source.nbytes / min(seconds_per_call(lambda: target.copy_(source), 0.05) for _ in range(4))
+    )

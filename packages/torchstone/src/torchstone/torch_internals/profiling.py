@@ -1,0 +1,28 @@
+"""What PyTorch's profiler and Dynamo's own records say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from .probing import Internal
+
+_profiler = Internal("torch.autograd.profiler", "torch.profiler")
+_metrics = Internal("torch._dynamo.utils.get_compilation_metrics", "profiles of torch.compile")
+
+# In C as a whole: this runs on each call of a compiled program.
+is_profiling = partial(attrgetter("_is_profiler_enabled"), _profiler.get())
+"""Whether ``torch.profiler`` records now."""
+
+
+def compilations(since: float) -> Sequence[Any]:
+    """Dynamo's records of the frames that it began to compile after ``since``, seconds of ``time.time()``.
+
+    Dynamo keeps a bounded number of them. Empty while it is not loaded.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return []
+    return [one for one in _metrics() if one.start_time is not None and one.start_time >= since]

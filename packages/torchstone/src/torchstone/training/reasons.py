@@ -1,0 +1,56 @@
+"""Why a training step is compiled again, for profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .numbers import Guards
+
+_PARTS = (
+    "accumulate() and a call of the step are programs of their own",
+    "the state of the model or the optimizer has another form: tensors, shapes or dtypes",
+    "clipping, the scaler, set_to_none, nonfinite or autocast changed",
+    "train() or eval() was called, or requires_grad changed",
+    "a setting of the optimizer that is not a number changed",
+    "",  # the batch's leaves, which are compared one by one
+    "the batch has another structure",
+)
+"""What is said of each part of a program's key that differs."""
+_LEAVES = 5
+
+
+def of_key(key: Sequence[Any], known: Iterable[Sequence[Any]]) -> str:
+    """What ``key`` has that the most similar of the ``known`` keys does not."""
+    nearest = max(known, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
+    found = []
+    for place, (now, before) in enumerate(zip(key, nearest, strict=True)):
+        if now == before:
+            continue
+        found += _leaves(now, before) if place == _LEAVES else [_PARTS[place]]
+    return "; ".join(found)
+
+
+def of_guards(guards: Guards, leaves: Mapping[Any, Any]) -> str:
+    """Which numbers the code of a step branched on that have other values now."""
+    seen = [f"{before} before, {now} now" for before, now in guards.broken(leaves)]
+    return f"code of the step branches on numbers that changed: {', '.join(seen)}"
+
+
+def _leaves(now: Sequence[Any], before: Sequence[Any]) -> list[str]:
+    if len(now) != len(before):
+        return [f"the batch has {len(now)} leaves, not {len(before)}"]
+    return [
+        f"leaf {place} of the batch is {_described(one)}, before it was {_described(other)}"
+        for place, (one, other) in enumerate(zip(now, before, strict=True))
+        if one != other
+    ]
+
+
+def _described(form: Any) -> str:
+    match form:
+        case (shape, strides, dtype):
+            return f"{dtype} {list(shape)} with strides {list(strides)}"
+        case (_, text):
+            return str(text)
+    return "a number"
