@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from torchstone.parity.zoo import networks as zoo
-
-from .more_networks import MORE, TRAINING_BATCH_OF_MORE, Case, Sequences
+from torchstone.parity.zoo.families import FAMILIES, Case
 
 
 def mlp(batch: int) -> Case:
@@ -38,11 +37,6 @@ def cnn(batch: int) -> Case:
         nn.Linear(128, 10),
     )
     return model, (torch.randn(batch, 1, 28, 28),)
-
-
-def lstm(batch: int) -> Case:
-    """Two layers of 128 over 64 steps."""
-    return Sequences(nn.LSTM, 128, 2), (torch.randn(batch, 64, 128),)
 
 
 def resnet18(batch: int) -> Case:
@@ -74,12 +68,19 @@ CLASSICS = ["mlp", "cnn", "lstm", "resnet18", "vit", "bert", "gpt2"]
 NETWORKS: dict[str, Callable[[int], Case]] = {
     "mlp": mlp,
     "cnn": cnn,
-    "lstm": lstm,
     "resnet18": resnet18,
     "vit": vit,
     "bert": bert,
     "gpt2": gpt2,
-    **MORE,
+    **FAMILIES,
 }
 
-TRAINING_BATCH = dict.fromkeys(NETWORKS, 8) | {"mlp": 128, "cnn": 64, "lstm": 32, **TRAINING_BATCH_OF_MORE}
+TRAINING_BATCH = dict.fromkeys(NETWORKS, 8) | {
+    "mlp": 128,
+    "cnn": 64,
+    "lstm": 32,
+    "gru": 32,
+    "autoencoder": 128,
+    "graph": 16,
+    "dlrm": 256,
+}

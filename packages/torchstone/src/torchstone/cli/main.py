@@ -15,6 +15,7 @@ from .export import export
 from .faults import faults
 from .gaps import gaps
 from .ops import ops
+from .parity import parity
 from .profile import profile
 from .redirect import redirect
 from .run import run
@@ -48,6 +49,7 @@ for _command in (
     export,
     run,
     verify,
+    parity,
     profile,
     ops,
     explain,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -32,106 +32,18 @@ from ..api import export
 from ..compiler import bounds
 from ..compiler.graphs import to_numpy
 from ..compiler.rules import replacements
-from ..errors import ModelError, TorchstoneError
+from ..errors import FallbackRefused, ModelError, TorchstoneError, UnsupportedOperators
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.dynamo import TorchDynamoException
-from .compilation import Compilation, plain_errors, watched
+from .compilation import plain_errors, watched
 from .model import Model
 from .replay import output_specs, run_fresh
+from .steps import compiled_values, eager_values, scale_of, step_values
 from .subject import Subject, differentiate, tensors
+from .verification import STAGES, TRAINING_STAGES, Check, DType, Stage, Verification
 
 Array = numpy.ndarray[Any, Any]
-Stage = Literal["artifact", "compiled", "gradients"]
-DType = Literal["float32", "float64", "bfloat16", "float16"]
-
-STAGES: tuple[Stage, ...] = ("artifact", "compiled", "gradients")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One tensor's verdict: ``name`` is a path such as ``output.logits`` or a parameter's name."""
-
-    stage: Stage
-    name: str
-    comparison: Comparison
-
-
-@dataclass(frozen=True)
-class StageSummary:
-    """A stage in short: the largest difference from eager, and how many tensors float64 had to judge."""
-
-    stage: Stage
-    tensors: int
-    max_abs: float
-    max_ulp: int
-    by_float64: int
-    verdict: str
-
-
-@dataclass
-class Verification:
-    """Everything that :func:`verify` found.
-
-    ``errors`` holds, by stage, why a stage could not be finished; ``notes`` what
-    was done otherwise than usual; ``in_eager`` the overloads that may run in eager PyTorch.
-    """
-
-    model: str
-    dtype: DType
-    stages: tuple[Stage, ...]
-    checks: list[Check] = field(default_factory=list)
-    errors: dict[Stage, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    compilation: Compilation = field(default_factory=Compilation)
-    in_eager: tuple[str, ...] = ()
-
-    @property
-    def failures(self) -> list[Check]:
-        return [check for check in self.checks if not check.comparison.passed]
-
-    @property
-    def passed(self) -> bool:
-        """Every stage compared something, and all of it agrees, without fallback."""
-        compared = {check.stage for check in self.checks}
-        return (
-            not self.errors
-            and not self.failures
-            and compared.issuperset(self.stages)
-            and not self.compilation.fallbacks.keys() - set(self.in_eager)
-        )
-
-    def summary(self) -> list[StageSummary]:
-        """One line for each stage."""
-        lines = []
-        for stage in self.stages:
-            found = [check.comparison for check in self.checks if check.stage == stage]
-            wrong = sum(not comparison.passed for comparison in found)
-            lines.append(
-                StageSummary(
-                    stage=stage,
-                    tensors=len(found),
-                    max_abs=max((float(comparison.max_abs) for comparison in found), default=0.0),
-                    max_ulp=max((comparison.max_ulp or 0 for comparison in found), default=0),
-                    by_float64=sum(comparison.passed_by == "accuracy" for comparison in found),
-                    verdict="error" if stage in self.errors else f"{wrong} differ" if wrong else "passed",
-                )
-            )
-        return lines
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "dtype": self.dtype,
-            "passed": self.passed,
-            "checks": [
-                {"stage": check.stage, "name": check.name, **check.comparison.to_dict()}
-                for check in self.checks
-            ],
-            "errors": dict(self.errors),
-            "notes": list(self.notes),
-            "compilation": self.compilation.to_dict(),
-        }
 
 
 def verify(
@@ -141,6 +53,8 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
     gradients: bool = True,
+    steps: int = 0,
+    optimizer: str = "sgd",
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
     """Run ``model`` through every stage and compare with eager PyTorch.
@@ -148,15 +62,16 @@ def verify(
     ``dtype`` float32 takes the model as it is, float64 converts it and its
     inputs, bfloat16 and float16 run it under autocast. With ``rtol`` or ``atol``
     (the other one keeps its default) elements must be within that tolerance of
-    eager's result, whatever float64 says. ``progress`` is told each stage as it
-    begins. Resets Dynamo; the model itself is left as it was. Raises
+    eager's result, whatever float64 says. After ``steps`` training steps, if any, losses,
+    parameters, buffers and the state of the ``optimizer`` (sgd, adamw) are compared. ``progress``
+    is told each stage as it begins. Resets Dynamo; the model itself is left as it was. Raises
     :class:`~torchstone.errors.DeviceNotFound` and other errors of the engine
     before anything is compiled; what goes wrong in a stage is in the result.
     """
     get_engine()
-    stages = STAGES if gradients else STAGES[:-1]
+    stages = (STAGES if gradients else STAGES[:-1]) + (TRAINING_STAGES if steps else ())
     result = Verification(model.name, dtype, stages, in_eager=model.in_eager)
-    work = _Work(model, dtype, Judge(dtype, rtol, atol), result)
+    work = _Work(model, dtype, Judge(dtype, rtol, atol), result, steps, optimizer)
     try:
         work.eager_results  # noqa: B018 - they are kept
     except ModelError as error:
@@ -170,6 +85,9 @@ def verify(
                     _RUN[stage](work)
             except (TorchstoneError, TorchDynamoException.get()) as error:
                 result.errors[stage] = str(error)
+                if isinstance(error, (UnsupportedOperators, FallbackRefused)):
+                    result.refused(error.nodes)
+    result.refused(node for record in result.compilation.records for node in record.fallbacks)
     return result
 
 
@@ -204,7 +122,16 @@ class _Work:
     ``replaced`` is what capture rules replaced when the model was exported.
     """
 
-    def __init__(self, model: Model, dtype: DType, judge: Judge, result: Verification) -> None:
+    def __init__(
+        self,
+        model: Model,
+        dtype: DType,
+        judge: Judge,
+        result: Verification,
+        steps: int,
+        optimizer: str,
+    ) -> None:
+        self.steps, self.optimizer = steps, optimizer
         self.model, self.judge, self.result = model, judge, result
         self.amp = _AUTOCAST.get(dtype)
         given = Subject(model.model, model.args, model.kwargs)
@@ -232,7 +159,9 @@ class _Work:
     def eager_results(self) -> tuple[Any, Any]:
         """What eager returns in evaluation mode, and the same in float64 (None where eager cannot)."""
         with torch.no_grad(), self.autocast():
-            expected = _of_eager(self._reference(self.subject))
+            reference = self._reference(self.subject)
+            with _in_eager("run"):
+                expected = reference.result()
         truth = None
         if self.exact is not None:
             with torch.no_grad(), self.float64_or_note():
@@ -256,9 +185,31 @@ class _Work:
         if text not in self.result.notes:
             self.result.notes.append(text)
 
-    def without_gradients(self, reason: str) -> None:
-        """Leave out the stage that compares them."""
-        self.result.stages = STAGES[:-1]
+    @cached_property
+    def training(self) -> bool:
+        """Whether the model is compared in training mode: not if it is random there."""
+        training = not _is_random(self)
+        if not training:
+            self.note("random in training mode (dropout?): gradients are compared in evaluation mode")
+        return training
+
+    @cached_property
+    def eager_steps(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """What training steps in eager give, and the same in float64 (nothing where eager cannot)."""
+        given = self.subject.copy(training=self.training)
+        with _in_eager("train"):
+            expected = eager_values(given, self.optimizer, self.steps, self.autocast())
+        truth: dict[str, torch.Tensor] = {}
+        if self.exact is not None:
+            with self.float64_or_note():
+                truth = eager_values(
+                    self.exact.copy(training=self.training), self.optimizer, self.steps, nullcontext()
+                )
+        return expected, truth
+
+    def without(self, reason: str, *stages: Stage) -> None:
+        """Leave out stages that have nothing to compare."""
+        self.result.stages = tuple(one for one in self.result.stages if one not in stages)
         self.note(f"there is nothing to differentiate: {reason}")
 
     def record_results(
@@ -281,13 +232,14 @@ class _Work:
         self.result.checks.append(Check(stage, name, comparison))
 
 
-def _of_eager(subject: Subject) -> Any:
-    """What eager PyTorch returns; raises :class:`ModelError` where it raises."""
+@contextmanager
+def _in_eager(what: str) -> Iterator[None]:
+    """Raises :class:`ModelError` where eager PyTorch raises."""
     try:
-        return subject.result()
+        yield
     except Exception as error:
         raise ModelError(
-            f"eager PyTorch cannot run the model: {type(error).__name__}: {error}",
+            f"eager PyTorch cannot {what} the model: {type(error).__name__}: {error}",
             hint="nothing can be compared before it does: check the example inputs",
         ) from error
 
@@ -326,15 +278,14 @@ def _check_compiled(work: _Work) -> None:
 
 def _check_gradients(work: _Work) -> None:
     if work.model.reference is not None:
-        work.without_gradients("PyTorch has the model on accelerators only")
+        work.without("PyTorch has the model on accelerators only", "gradients", *TRAINING_STAGES)
         return
-    training = not _is_random(work)
-    if not training:
-        work.note("random in training mode (dropout?): gradients are compared in evaluation mode")
+    training = work.training
     if not work.subject.copy(training=training).leaves():
-        work.without_gradients("no parameters, no floating-point inputs")
+        work.without("no parameters, no floating-point inputs", "gradients", *TRAINING_STAGES)
         return
-    expected = _step(work.subject.copy(training=training), work.autocast())
+    with _in_eager("differentiate"):
+        expected = _step(work.subject.copy(training=training), work.autocast())
     truth: dict[str, torch.Tensor | None] = {}
     if work.exact is not None:
         with work.float64_or_note():
@@ -348,7 +299,9 @@ def _check_gradients(work: _Work) -> None:
             where = "eager PyTorch" if got is None else "the compiled model"
             raise _OneSided(f"{name} has a gradient in {where} only")
     if not any(check.stage == "gradients" for check in work.result.checks):
-        work.without_gradients("no result depends on a parameter or input differentiably")
+        work.without(
+            "no result depends on a parameter or input differentiably", "gradients", *TRAINING_STAGES
+        )
 
 
 class _OneSided(TorchstoneError):
@@ -369,6 +322,42 @@ def _step(
     return {**dense, **{f"buffer {name}": buffer for name, buffer in subject.buffers().items()}}
 
 
+def _check_training(work: _Work) -> None:
+    def run(subject: Subject) -> dict[str, torch.Tensor]:
+        return compiled_values(subject, work.optimizer, work.steps, work.autocast(), work.through_compile)
+
+    _compare_steps(work, "training", run)
+
+
+def _check_step(work: _Work) -> None:
+    def run(subject: Subject) -> dict[str, torch.Tensor]:
+        return step_values(subject, work.optimizer, work.steps, work.autocast())
+
+    _compare_steps(work, "step", run)
+
+
+def _compare_steps(work: _Work, stage: Stage, run: Callable[[Subject], dict[str, torch.Tensor]]) -> None:
+    model = work.subject.model
+    if not isinstance(model, torch.nn.Module) or not any(p.requires_grad for p in model.parameters()):
+        work.without("no parameters", *TRAINING_STAGES)
+        return
+    if work.replaced and stage == "step":
+        work.without("whole steps know no capture rules", "step")
+        return
+    expected, truth = work.eager_steps
+    found = run(work.subject.copy(training=work.training))
+    if one_sided := sorted(expected.keys() ^ found.keys()):
+        where = "eager PyTorch" if one_sided[0] in expected else "the compiled model"
+        raise _OneSided(f"{one_sided[0]} is there in {where} only")
+    for name, want in expected.items():
+        # Relative to the largest element: gradients of a mean are far below any absolute tolerance.
+        scale = scale_of(want)
+        true = truth.get(name)
+        work.record(
+            stage, name, to_numpy(found[name] * scale), want * scale, None if true is None else true * scale
+        )
+
+
 def _is_random(work: _Work) -> bool:
     """Whether two runs of the model in training mode, from different seeds, differ."""
     runs = []
@@ -383,9 +372,13 @@ _RUN: dict[Stage, Callable[[_Work], None]] = {
     "artifact": _check_artifact,
     "compiled": _check_compiled,
     "gradients": _check_gradients,
+    "training": _check_training,
+    "step": _check_step,
 }
 _DOING: dict[Stage, str] = {
     "artifact": "exporting, and running the artifact in a fresh process",
     "compiled": "running the compiled forward pass",
     "gradients": "running the compiled forward and backward pass",
+    "training": "training through torch.compile",
+    "step": "training by whole steps",
 }

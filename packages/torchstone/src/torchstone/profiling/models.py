@@ -60,12 +60,13 @@ def _step(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
         raise ModelError("there is nothing to train: the model has no parameters", hint="leave --train out")
     model.train()
     optimizer = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9)
-    step = compile_step(model, optimizer, lambda own, batch: _loss(own(*batch[0], **batch[1])))
+    step = compile_step(model, optimizer, lambda own, batch: mean_square(own(*batch[0], **batch[1])))
     batch = (tuple(args), dict(kwargs))
     return lambda: step(batch)
 
 
-def _loss(outputs: Any) -> torch.Tensor:
+def mean_square(outputs: Any) -> torch.Tensor:
+    """The mean square of all results that have a gradient: a loss for any model."""
     leaves = [one for one in pytree.tree_leaves(outputs) if isinstance(one, torch.Tensor)]
     known = [one.float().square().mean() for one in leaves if one.requires_grad]
     if not known:

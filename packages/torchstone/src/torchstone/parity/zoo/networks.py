@@ -45,7 +45,7 @@ def cnn() -> tuple[nn.Module, tuple[Any, ...]]:
 
 def resnet18(size: int = 96) -> tuple[nn.Module, tuple[Any, ...]]:
     """ResNet-18 as an image classifier on ``[2, 3, size, size]``."""
-    transformers = _transformers()
+    transformers = transformers_or_missing()
     torch.manual_seed(0)
     config = transformers.ResNetConfig(
         embedding_size=64,
@@ -59,7 +59,7 @@ def resnet18(size: int = 96) -> tuple[nn.Module, tuple[Any, ...]]:
 
 def bert(layers: int = 4, width: int = 512) -> tuple[nn.Module, tuple[Any, ...]]:
     """BERT's encoder on token ids ``[2, 64]``."""
-    transformers = _transformers()
+    transformers = transformers_or_missing()
     torch.manual_seed(0)
     config = transformers.BertConfig(
         hidden_size=width,
@@ -74,7 +74,7 @@ def bert(layers: int = 4, width: int = 512) -> tuple[nn.Module, tuple[Any, ...]]
 
 def gpt2(layers: int = 4, width: int = 256) -> tuple[nn.Module, tuple[Any, ...]]:
     """GPT-2 as a language model on token ids ``[2, 64]``."""
-    transformers = _transformers()
+    transformers = transformers_or_missing()
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         n_embd=width,
@@ -90,7 +90,7 @@ def gpt2(layers: int = 4, width: int = 256) -> tuple[nn.Module, tuple[Any, ...]]
 
 def vit(layers: int = 4, width: int = 192) -> tuple[nn.Module, tuple[Any, ...]]:
     """ViT as an image classifier on ``[2, 3, 96, 96]``."""
-    transformers = _transformers()
+    transformers = transformers_or_missing()
     torch.manual_seed(0)
     config = transformers.ViTConfig(
         hidden_size=width,
@@ -116,7 +116,8 @@ NETWORKS: dict[str, Factory] = {
 """The whole networks by name."""
 
 
-def _transformers() -> Any:
+def transformers_or_missing() -> Any:
+    """Hugging Face transformers; raises :class:`MissingExtra`."""
     try:
         import transformers
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Networks of many families beside the classic seven, small enough for a run over all of them.
+"""Networks of many families, small enough for a run over all of them.
 
 Each factory takes a batch size and returns ``(model, inputs)``: random weights, no downloads, dropout 0.
 Those that Hugging Face transformers has are built from a configuration.
@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .networks import transformers_or_missing
+
 Case = tuple[nn.Module, tuple[Any, ...]]
 
 
@@ -27,6 +29,11 @@ class Sequences(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.recurrent(x)[0][:, -1])
+
+
+def lstm(batch: int) -> Case:
+    """Two layers of 128 over 64 steps."""
+    return Sequences(nn.LSTM, 128, 2), (torch.randn(batch, 64, 128),)
 
 
 def gru(batch: int) -> Case:
@@ -141,8 +148,7 @@ def dlrm(batch: int) -> Case:
 
 
 def _from_transformers(kind: str, model: str, **settings: Any) -> nn.Module:
-    import transformers
-
+    transformers = transformers_or_missing()
     configured = getattr(transformers, f"{kind}Config")(**settings)
     return getattr(transformers, f"{kind}{model}")(configured)
 
@@ -260,7 +266,8 @@ def whisper(batch: int) -> Case:
     return _EncoderDecoder(model, "input_features"), (torch.randn(batch, 80, 200), *_tokens(batch, 32))
 
 
-MORE: dict[str, Callable[[int], Case]] = {
+FAMILIES: dict[str, Callable[[int], Case]] = {
+    "lstm": lstm,
     "gru": gru,
     "autoencoder": autoencoder,
     "transformer": transformer,
@@ -279,5 +286,3 @@ MORE: dict[str, Callable[[int], Case]] = {
     "t5": t5,
     "whisper": whisper,
 }
-
-TRAINING_BATCH_OF_MORE = {"gru": 32, "autoencoder": 128, "graph": 16, "dlrm": 256}

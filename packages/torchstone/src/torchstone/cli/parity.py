@@ -1,0 +1,85 @@
+"""``torchstone parity``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optest.console import FAILURES, OK, echo, print_json, print_table
+from optest.options import TOLERANCE
+
+from .command import command, placed, settings
+from .output import progress, write_whole
+
+
+@command("parity")
+@click.argument("models", metavar="[MODEL]...", nargs=-1)
+@click.option("--quick", is_flag=True, help="Two small models in place of the suite.")
+@click.option("--inventory", is_flag=True, help="The models of the inventory too.")
+@click.option("--rtol", type=TOLERANCE, help="Relative tolerance; with it float64 has no say.")
+@click.option("--atol", type=TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="float64 converts the models; the 16-bit dtypes run them under autocast.",
+)
+@click.option(
+    "--steps", type=click.IntRange(min=0), default=3, show_default=True, help="Training steps; 0: none."
+)
+@click.option("--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True)
+@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Also write this report.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write this page.")
+@placed
+def parity(
+    models: tuple[str, ...],
+    quick: bool,
+    inventory: bool,
+    rtol: float | None,
+    atol: float | None,
+    dtype: Any,
+    steps: int,
+    optimizer: str,
+    markdown: Path | None,
+    html: Path | None,
+    device: str | None,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Compare a suite of models with eager PyTorch, or each MODEL.
+
+    Outputs of the artifact and of torch.compile, every gradient, and after
+    training steps (torch.compile with PyTorch's optimizer, and whole steps):
+    losses, parameters, buffers and the optimizer's state. Exits with 1 if
+    something differs or does not compile.
+
+    Without MODEL: an MLP, a CNN, ResNet, U-Net, an autoencoder, BERT, GPT-2,
+    Llama, ViT, an LSTM, a mixture of experts and DLRM.
+    """
+    with progress() as stage, settings(device=device, engine=engine):
+        from ..parity.suite import names_of, run_suite
+        from ..parity.suite_pages import markdown as markdown_of
+        from ..parity.suite_pages import page, sections, verdict
+
+        report = run_suite(
+            names_of(models, quick=quick, inventory=inventory),
+            dtype=dtype,
+            rtol=rtol,
+            atol=atol,
+            steps=steps,
+            optimizer=optimizer,
+            progress=stage,
+        )
+    for path, text in ((markdown, markdown_of), (html, page)):
+        if path is not None:
+            write_whole(path, text(report).encode())
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        for section in sections(report):
+            print_table(section.columns, section.rows, title=section.title)
+        echo(verdict(report))
+    return OK if report.passed else FAILURES

@@ -1,0 +1,120 @@
+"""Training steps against eager PyTorch's: every gradient, losses over some steps, and what they leave behind.
+
+Two roads: ``torch.compile`` with PyTorch's own optimizer, and whole steps of
+:func:`torchstone.compile_step`. Both start from copies of one model and see the same batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from ..profiling.models import mean_square
+from ..training import compile_step
+from .subject import Subject
+
+OPTIMIZERS: Mapping[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
+}
+"""What a suite trains with, by name."""
+
+Trainer = Callable[[], torch.Tensor]
+"""One update; returns the loss before it."""
+
+
+def eager_values(
+    subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any] | None = None
+) -> dict[str, torch.Tensor]:
+    """What ``steps`` steps in eager PyTorch give, by name; without ``autocast`` in the model's own dtype."""
+    return _trained(subject, optimizer, steps, autocast or nullcontext(), lambda own: own)
+
+
+def compiled_values(
+    subject: Subject,
+    optimizer: str,
+    steps: int,
+    autocast: AbstractContextManager[Any],
+    compiled: Callable[[Subject], Subject],
+) -> dict[str, torch.Tensor]:
+    """The same through ``torch.compile`` and PyTorch's own optimizer."""
+    return _trained(subject, optimizer, steps, autocast, compiled)
+
+
+def step_values(
+    subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any]
+) -> dict[str, torch.Tensor]:
+    """The same as whole steps."""
+    own = OPTIMIZERS[optimizer](_parameters(subject))
+    step = compile_step(subject.model, own, lambda model, batch: mean_square(model(*batch[0], **batch[1])))  # type: ignore[arg-type]
+    batch = (tuple(subject.args), dict(subject.kwargs))
+    with autocast:
+        step.accumulate(batch)
+        gradients = _gradients(subject)
+        own.zero_grad()
+        losses = [step(batch).detach().clone() for _ in range(steps)]
+    return {**gradients, **_losses(losses), **dict(_left(subject, own))}
+
+
+def scale_of(tensor: torch.Tensor) -> float | int:
+    """A power of two that brings the largest element near 1, which rounds nothing; 1 for integers."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return 1
+    largest = float(tensor.detach().abs().max())
+    return 2.0 ** -math.frexp(largest)[1] if math.isfinite(largest) and largest else 1
+
+
+def _trained(
+    subject: Subject,
+    optimizer: str,
+    steps: int,
+    autocast: AbstractContextManager[Any],
+    prepare: Callable[[Subject], Subject],
+) -> dict[str, torch.Tensor]:
+    own, call = OPTIMIZERS[optimizer](_parameters(subject)), prepare(subject)
+    gradients: dict[str, torch.Tensor] = {}
+    losses = []
+    for turn in range(1 + steps):
+        own.zero_grad()
+        with autocast:
+            loss = mean_square(call.result())
+        loss.backward()
+        if turn == 0:
+            gradients = _gradients(subject)
+            continue  # the step leaves its gradients behind too before it begins
+        own.step()
+        losses.append(loss.detach().clone())
+    return {**gradients, **_losses(losses), **dict(_left(subject, own))}
+
+
+def _parameters(subject: Subject) -> list[torch.Tensor]:
+    assert isinstance(subject.model, torch.nn.Module)
+    return [p for p in subject.model.parameters() if p.requires_grad]
+
+
+def _gradients(subject: Subject) -> dict[str, torch.Tensor]:
+    return {
+        f"gradient of {name}": leaf.grad.to_dense().clone()
+        for name, leaf in subject.leaves().items()
+        if leaf.grad is not None
+    }
+
+
+def _losses(losses: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"loss {turn}": loss for turn, loss in enumerate(losses)}
+
+
+def _left(subject: Subject, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, buffers and the optimizer's state after the last step."""
+    assert isinstance(subject.model, torch.nn.Module)
+    for name, p in subject.model.named_parameters():
+        yield f"parameter {name}", p.detach()
+        for key, value in optimizer.state.get(p, {}).items():
+            if isinstance(value, torch.Tensor):
+                yield f"optimizer's {key} of {name}", value.detach()
+    for name, buffer in subject.buffers().items():
+        yield f"buffer {name}", buffer

@@ -1,0 +1,118 @@
+"""What a verification of a model found: a verdict on each tensor, by stage.
+
+Nothing here decides anything: :mod:`.verify` fills these records in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from optest.core.comparison import Comparison
+
+from ..errors import UnsupportedNode
+from .compilation import Compilation
+
+Stage = Literal["artifact", "compiled", "gradients", "training", "step"]
+DType = Literal["float32", "float64", "bfloat16", "float16"]
+
+STAGES: tuple[Stage, ...] = ("artifact", "compiled", "gradients")
+TRAINING_STAGES: tuple[Stage, ...] = ("training", "step")
+"""Several steps through ``torch.compile`` with PyTorch's optimizer, and as whole steps."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One tensor's verdict: ``name`` is a path such as ``output.logits`` or a parameter's name."""
+
+    stage: Stage
+    name: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """A stage in short: the largest difference from eager, and how many tensors float64 had to judge."""
+
+    stage: Stage
+    tensors: int
+    max_abs: float
+    max_ulp: int
+    by_float64: int
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class Verification:
+    """Everything that :func:`verify` found.
+
+    ``errors`` holds, by stage, why a stage could not be finished; ``notes`` what
+    was done otherwise than usual; ``in_eager`` the overloads that may run in eager PyTorch;
+    ``unsupported`` the operators that do not compile.
+    """
+
+    model: str
+    dtype: DType
+    stages: tuple[Stage, ...]
+    checks: list[Check] = field(default_factory=list)
+    errors: dict[Stage, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    compilation: Compilation = field(default_factory=Compilation)
+    in_eager: tuple[str, ...] = ()
+    unsupported: list[UnsupportedNode] = field(default_factory=list)
+
+    def refused(self, nodes: Iterable[UnsupportedNode]) -> None:
+        """Note operators that do not compile, each once."""
+        known = {node.overload for node in self.unsupported}
+        self.unsupported += [node for node in nodes if node.overload not in known]
+
+    @property
+    def failures(self) -> list[Check]:
+        return [check for check in self.checks if not check.comparison.passed]
+
+    @property
+    def passed(self) -> bool:
+        """Every stage compared something, and all of it agrees, without fallback."""
+        compared = {check.stage for check in self.checks}
+        return (
+            not self.errors
+            and not self.failures
+            and compared.issuperset(self.stages)
+            and not self.compilation.fallbacks.keys() - set(self.in_eager)
+        )
+
+    def summary(self) -> list[StageSummary]:
+        """One line for each stage."""
+        lines = []
+        for stage in self.stages:
+            found = [check.comparison for check in self.checks if check.stage == stage]
+            wrong = sum(not comparison.passed for comparison in found)
+            lines.append(
+                StageSummary(
+                    stage=stage,
+                    tensors=len(found),
+                    max_abs=max((float(comparison.max_abs) for comparison in found), default=0.0),
+                    max_ulp=max((comparison.max_ulp or 0 for comparison in found), default=0),
+                    by_float64=sum(comparison.passed_by == "accuracy" for comparison in found),
+                    verdict="error" if stage in self.errors else f"{wrong} differ" if wrong else "passed",
+                )
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "dtype": self.dtype,
+            "passed": self.passed,
+            "checks": [
+                {"stage": check.stage, "name": check.name, **check.comparison.to_dict()}
+                for check in self.checks
+            ],
+            "errors": dict(self.errors),
+            "notes": list(self.notes),
+            "compilation": self.compilation.to_dict(),
+        }
