@@ -47,7 +47,9 @@ class Config:
         "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
     )
     engine: str = _setting(
-        "pjrt", "The engine: `pjrt`, `reference` (the StableHLO interpreter), `iree`, or `jax`."
+        "pjrt",
+        "The engine: `pjrt`, `reference` (the StableHLO interpreter), `iree`, `jax`, or your own as "
+        "`module:factory`.",
     )
     plugin: str = _setting("", "Path of a PJRT C-API library to load; its platform becomes a device.")
     cache: bool = _setting(True, "Keep compiled executables on disk and read them back.")

@@ -9,7 +9,7 @@ Nothing here imports torch, JAX or any other module of this package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -193,6 +193,18 @@ class CheckpointUnstorable(CheckpointError):
 
 class EngineError(TorchstoneError):
     """An engine could not compile or run a program."""
+
+
+class UnsupportedByEngine(EngineError):
+    """An engine cannot run some operations of a program; ``operations`` has them with the reasons."""
+
+    def __init__(self, engine: str, operations: Mapping[str, str]) -> None:
+        self.engine, self.operations = engine, dict(operations)
+        listed = "\n".join(f"  {name}: {reason}" for name, reason in operations.items())
+        super().__init__(
+            f"the {engine} engine cannot run {len(operations)} operation(s) of the program:\n{listed}",
+            hint="use the pjrt engine for this program",
+        )
 
 
 class DeviceNotFound(EngineError):

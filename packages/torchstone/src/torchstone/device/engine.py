@@ -26,7 +26,7 @@ def engine() -> Any:
     """The engine that the configuration names when the device is first used; it stays for the process."""
     global _engine
     if _engine is None:
-        _engine = get_engine("pjrt", config.device)
+        _engine = get_engine(config.engine, config.device)
     return _engine
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from .buffers import Buffer, BufferSpec
 from .counters import Copies, Stats, counters
 from .engine import CompileOptions, Engine, Executable, get_engine
+from .hosted import HostedEngine
 from .modules import refine
+from .simulated import SimulatedEngine
 
 __all__ = [
     "Buffer",
@@ -21,6 +23,8 @@ __all__ = [
     "Copies",
     "Engine",
     "Executable",
+    "HostedEngine",
+    "SimulatedEngine",
     "Stats",
     "get_engine",
     "import_array",

@@ -5,6 +5,7 @@ The engines themselves are in :mod:`.pjrt`, :mod:`.reference`, :mod:`.iree` and 
 
 from __future__ import annotations
 
+import pkgutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,8 +103,8 @@ _engines_lock = threading.Lock()
 def get_engine(name: str | None = None, device: str | None = None, plugin: str | None = None) -> Engine:
     """The engine ``name`` on ``device``; the same object for the same arguments.
 
-    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"`` or ``"jax"``, ``device`` a platform with an
-    optional index (``"cpu"``, ``"cuda:1"``), ``plugin`` the path of a PJRT C-API
+    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"``, ``"jax"`` or ``"module:factory"``, ``device``
+    a platform with an optional index (``"cpu"``, ``"cuda:1"``), ``plugin`` the path of a PJRT C-API
     library (without ``device``: its first device). What is None comes from
     :mod:`torchstone.config`. Raises
     :class:`ConfigError`, :class:`DeviceNotFound` or :class:`PluginError`.
@@ -136,4 +137,25 @@ def _make_engine(name: str, device: str, plugin: str) -> Engine:
         from .plain_jax import JaxEngine
 
         return JaxEngine()
-    raise ConfigError(f"unknown engine {name!r}", hint="engines: pjrt, reference, iree, jax")
+    if ":" in name:
+        return _engine_of(name)
+    raise ConfigError(
+        f"unknown engine {name!r}", hint="engines: pjrt, reference, iree, jax, or module:factory"
+    )
+
+
+def _engine_of(place: str) -> Engine:
+    """What ``module:factory`` makes."""
+    try:
+        made = pkgutil.resolve_name(place)()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"engine {place!r} cannot be loaded: {error}",
+            hint="name a class or function as module:factory, in a module that Python finds (PYTHONPATH)",
+        ) from error
+    if not isinstance(made, Engine):
+        raise ConfigError(
+            f"engine {place!r} makes a {type(made).__name__}, which is not an engine",
+            hint="an engine has name, platform, compile and import_array (docs: Engines and plugins)",
+        )
+    return made

@@ -6,52 +6,31 @@ assigned and nothing is written around XLA's bugs. Arguments and results are cop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..errors import EngineError
 from . import _jaxlib, modules
-from .buffers import Buffer, import_array
-from .counters import counters
-from .engine import CompileOptions
-from .executable import LoadedProgram
-from .plugins import open_device
+from .hosted import Function, HostedEngine
 
 
-class JaxEngine:
+class JaxEngine(HostedEngine):
     """Calls programs by ``jax.jit``; they are compiled at their first call."""
 
     name = "jax"
     platform = "cpu"
 
-    def __init__(self) -> None:
-        _, self.device = open_device("cpu")
-
-    def compile(
-        self,
-        module: bytes | str,
-        *,
-        options: CompileOptions | None = None,
-        input_names: Sequence[str] | None = None,
-    ) -> LoadedProgram:
-        """See :class:`~torchstone.runtime.engine.Engine`; options mean nothing here and are ignored."""
-        parsed = modules.read(module)
+    def translate(self, program: modules.Module) -> Function:
+        """Raises :class:`EngineError` where JAX does not take the program."""
         try:
             function = _jaxlib.jax_function(
-                modules.portable(parsed),
-                [(spec.shape, spec.dtype.numpy) for spec in parsed.inputs],
-                [(spec.shape, spec.dtype.numpy) for spec in parsed.outputs],
+                modules.portable(program),
+                [(spec.shape, spec.dtype.numpy) for spec in program.inputs],
+                [(spec.shape, spec.dtype.numpy) for spec in program.outputs],
             )
         except _jaxlib.RUNTIME_ERRORS as error:
             raise EngineError(f"JAX does not take the program: {error}") from error
-        counters.happened("compiles")
 
-        def run(arrays: list[Any]) -> list[Any]:
-            results = function(*map(_jaxlib.to_numpy, arrays))
-            return [_jaxlib.put(result, self.device.handle) for result in results]
+        def run(arrays: Any) -> Any:
+            return function(*arrays)
 
-        return LoadedProgram(run, modules.named(parsed.inputs, input_names), parsed.outputs, self.device)
-
-    def import_array(self, array: Any) -> Buffer:
-        """See :func:`torchstone.runtime.buffers.import_array`."""
-        return import_array(self.device, array)
+        return run

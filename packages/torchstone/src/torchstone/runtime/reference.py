@@ -25,14 +25,11 @@ import numpy
 
 from .. import dtypes
 from ..config import config
-from ..errors import EngineError
-from . import _interpreter_programs, _jaxlib, modules
+from ..errors import EngineError, UnsupportedByEngine
+from . import _interpreter_programs, modules
 from ._reference_worker import Arrays, RemoteError, receive_arrays, send_arrays
-from .buffers import Buffer, BufferSpec, import_array
-from .counters import counters
-from .engine import CompileOptions
-from .executable import LoadedProgram
-from .plugins import open_device
+from .buffers import BufferSpec
+from .hosted import Function, HostedEngine
 
 _DECOMPOSE = "the interpreter asks for it to be decomposed first"
 
@@ -67,50 +64,29 @@ serve(Connection(requests), Connection(answers))
 """
 
 
-class ReferenceEngine:
+class ReferenceEngine(HostedEngine):
     """Compiles for the StableHLO interpreter; one child process runs all its programs, one at a time."""
 
     name = "reference"
     platform = "interpreter"
 
     def __init__(self) -> None:
-        _, self.device = open_device("cpu")
+        super().__init__()
         self._worker = _Worker()
 
-    def compile(
-        self,
-        module: bytes | str,
-        *,
-        options: CompileOptions | None = None,
-        input_names: Sequence[str] | None = None,
-    ) -> LoadedProgram:
-        """See :class:`~torchstone.runtime.engine.Engine`.
-
-        XLA options and donation mean nothing here and are ignored. Raises
-        :class:`EngineError` naming all operations that the interpreter lacks.
-        """
-        parsed = modules.read(module)
-        program, operations = modules.for_interpreter(parsed)
+    def translate(self, program: modules.Module) -> Function:
+        """Raises :class:`UnsupportedByEngine` naming all operations that the interpreter lacks."""
+        translated, operations = modules.for_interpreter(program)
         unsupported = sorted(operations & UNSUPPORTED_OPERATIONS.keys())
         if unsupported:
-            listed = "\n".join(f"  {name}: {UNSUPPORTED_OPERATIONS[name]}" for name in unsupported)
-            raise EngineError(
-                f"the reference engine cannot run {len(unsupported)} operation(s) of the program:\n{listed}",
-                hint="use the pjrt engine for this program",
-            )
-        counters.happened("compiles")
+            raise UnsupportedByEngine(self.name, {one: UNSUPPORTED_OPERATIONS[one] for one in unsupported})
 
-        def run(arrays: list[Any]) -> list[Any]:
-            carried = [part for array in arrays for part in _to_storage(_jaxlib.to_numpy(array))]
-            answers = iter(self._worker.run(program, carried))
-            values = [_from_storage(spec, answers) for spec in parsed.outputs]
-            return [_jaxlib.put(value, self.device.handle) for value in values]
+        def run(arrays: Sequence[numpy.ndarray[Any, Any]]) -> list[numpy.ndarray[Any, Any]]:
+            carried = [part for array in arrays for part in _to_storage(array)]
+            answers = iter(self._worker.run(translated, carried))
+            return [_from_storage(spec, answers) for spec in program.outputs]
 
-        return LoadedProgram(run, modules.named(parsed.inputs, input_names), parsed.outputs, self.device)
-
-    def import_array(self, array: Any) -> Buffer:
-        """See :func:`torchstone.runtime.buffers.import_array`."""
-        return import_array(self.device, array)
+        return run
 
 
 def _to_storage(values: numpy.ndarray[Any, Any]) -> list[numpy.ndarray[Any, Any]]:

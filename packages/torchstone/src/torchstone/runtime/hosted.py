@@ -1,0 +1,60 @@
+"""Engines in Python: a program is a function of NumPy arrays, as for a simulator or an interpreter.
+
+Reading modules, buffers, checks and counters are those of every engine, in the embedded CPU's memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from . import _jaxlib, modules
+from .buffers import Buffer, import_array
+from .counters import counters
+from .engine import CompileOptions
+from .executable import LoadedProgram
+from .modules import Module
+from .plugins import open_device
+
+Function = Callable[[Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
+"""From the arrays of ``@main``'s arguments, which it only reads, to those of its results."""
+
+
+class HostedEngine(ABC):
+    """An :class:`~torchstone.runtime.engine.Engine`; a subclass names itself and says how programs run."""
+
+    name: str
+    platform: str
+
+    def __init__(self) -> None:
+        _, self.device = open_device("cpu")
+
+    @abstractmethod
+    def translate(self, program: Module) -> Function:
+        """How ``program`` runs. Raises :class:`UnsupportedByEngine` for operations that it cannot run."""
+
+    def compile(
+        self,
+        module: bytes | str,
+        *,
+        options: CompileOptions | None = None,
+        input_names: Sequence[str] | None = None,
+    ) -> LoadedProgram:
+        """See :class:`~torchstone.runtime.engine.Engine`. XLA options and donation mean nothing here."""
+        program = modules.read(module)
+        function = self.translate(program)
+        counters.happened("compiles")
+
+        def run(arrays: list[Any]) -> list[Any]:
+            results = function([_jaxlib.to_numpy(array) for array in arrays])
+            return [_jaxlib.put(numpy.ascontiguousarray(one), self.device.handle) for one in results]
+
+        return LoadedProgram(run, modules.named(program.inputs, input_names), program.outputs, self.device)
+
+    def import_array(self, array: Any) -> Buffer:
+        """See :func:`torchstone.runtime.buffers.import_array`."""
+        return import_array(self.device, array)
