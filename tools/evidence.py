@@ -67,9 +67,13 @@ class Part:
         return ["--suite", SUITE, "--dtype", self.dtype, "--phase", self.phase, *which]
 
 
-def parts_of(stage: int) -> list[Part]:
-    """Forward in all dtypes, and what the criteria and the stages up to ``stage`` look at beside it."""
+def parts_of(stage: int, *, device: bool = False) -> list[Part]:
+    """Forward in all dtypes, and what the criteria and the stages up to ``stage`` look at beside it.
+
+    ``device``: what only a device has as well.
+    """
     from optest.torch.opinfo.databases import entries_of
+    from optest.torch.opinfo.groups import DEVICE_PHASES
 
     entries = entries_of(SUITE)
     dtypes = {dtype for one in entries.values() for dtype in one.dtypes}
@@ -87,7 +91,8 @@ def parts_of(stage: int) -> list[Part]:
             without[next((each for each in BESIDE if each in one.dtypes), one.dtypes[0])].append(name)
     found = [part("forward", dtype) for dtype in sorted(dtypes, key=lambda one: (one != USUAL, one))]
     found += [part("backward", dtype) for dtype in GRADIENTS]
-    for phase in (phase for number, phases in STAGES.items() if number <= stage for phase in phases):
+    beside = [phase for number, phases in STAGES.items() if number <= stage for phase in phases]
+    for phase in (*beside, *(DEVICE_PHASES if device else ())):
         found += [
             part(phase, USUAL),
             *(part(phase, dtype, names) for dtype, names in sorted(without.items())),
@@ -105,7 +110,7 @@ class Run:
         narrowed += [given.shard.replace("/", "of")] if given.shard else []
         self.folder = Path(given.folder) / "-".join([self.commit, *narrowed])
         self.ledger = self.folder / "ledger.sqlite"
-        parts = parts_of(given.stage)
+        parts = parts_of(given.stage, device=given.backend.startswith("torch:"))
         self.steps = [(number, one) for number in range(1, given.passes + 1) for one in parts]
 
     def steps_left(self) -> list[tuple[int, Part]]:

@@ -101,7 +101,7 @@ def go(
 ) -> Callable[..., tuple[int, Optest]]:
     """Runs the tool on two parts, in a folder of its own."""
     parts = [evidence.Part("forward", "float32", groups=2), evidence.Part("backward", "float32", groups=1)]
-    monkeypatch.setattr(evidence, "parts_of", lambda stage: parts)
+    monkeypatch.setattr(evidence, "parts_of", lambda stage, device: parts)
     pages = ["-o", str(tmp_path / "COVERAGE.md"), "--details", str(tmp_path / "details.md")]
     given = ["--folder", str(tmp_path), *pages, "--stage", "3"]
 

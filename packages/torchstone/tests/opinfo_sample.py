@@ -11,14 +11,14 @@ from optest.core.case import BackendTarget
 from optest.core.result import Status
 from optest.torch.compiled import report_fallbacks
 from optest.torch.opinfo.execution import Request, run_group
-from optest.torch.opinfo.groups import PHASES, Selection
+from optest.torch.opinfo.groups import DEVICE_PHASES, PHASES, Selection
 from optest.torch.opinfo.planning import plan
 from torchstone.parity.conformance import fallbacks
 
 MOST = 2
 """Samples of a group."""
-ONE_SIZE = tuple(phase for phase in PHASES if phase != "automatic_dynamic")
-"""What an artifact can be asked for: it is one program."""
+ONE_SIZE = tuple(phase for phase in PHASES if phase not in ("automatic_dynamic", *DEVICE_PHASES))
+"""What an artifact can be asked for: it is one program, and no device."""
 RIGHT = (Status.PASSED, Status.SKIPPED)
 """What eager PyTorch refuses itself is skipped."""
 GAPS: Mapping[tuple[str, str], tuple[Status, str]] = {}

@@ -119,6 +119,18 @@ class InputWritten(OptestError):
     exit_code = 1
 
 
+class MemoryKept(OptestError):
+    """A device counts memory as in use that nothing holds any more."""
+
+    exit_code = 1
+
+
+class ValuesChanged(OptestError):
+    """A tensor is not the same after a way to a device and back."""
+
+    exit_code = 1
+
+
 class BackendError(EnvironmentError_):
     """A backend could not be selected or set up."""
 

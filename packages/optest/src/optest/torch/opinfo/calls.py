@@ -232,7 +232,7 @@ def halved(
 def written(call: Call, original: Call) -> list[int]:
     """The places of operands that differ from the original's in any bit."""
     pairs = zip(call.run.operands, original.run.operands, strict=True)
-    return [place for place, pair in enumerate(pairs) if not _same_bits(*pair)]
+    return [place for place, pair in enumerate(pairs) if not same_bits(*pair)]
 
 
 def require_unwritten(whose: str, call: Call, original: Call) -> None:
@@ -245,7 +245,8 @@ def require_unwritten(whose: str, call: Call, original: Call) -> None:
         )
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors, of any device, are equal to the bit: NaN is, and -0.0 is not 0.0."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_meta or other.is_meta:

@@ -18,7 +18,8 @@ from ..internals import database, leave_seeds_alone
 from .groups import PHASES, SUITES
 
 _SAMPLED = (
-    "forward", "noncontiguous", "determinism", "dynamic_batch", "automatic_dynamic", "perf", "stress",
+    "forward", "noncontiguous", "determinism", "dynamic_batch", "automatic_dynamic", "memory", "transfer",
+    "perf", "stress",
 )  # fmt: skip
 """Phases that every entry of an operator database has in each of its dtypes."""
 

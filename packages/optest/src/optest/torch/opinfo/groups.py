@@ -34,9 +34,13 @@ PHASES = (
     "determinism",
     "dynamic_batch",
     "automatic_dynamic",
+    "memory",
+    "transfer",
     "perf",
     "stress",
 )
+DEVICE_PHASES = ("memory", "transfer")
+"""Phases that ask for what only a device has."""
 DEFAULT_PHASES = ("forward", "backward")
 
 

@@ -26,6 +26,7 @@ from ..internals import tree_map_only
 from .additions import additions
 from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate, written
 from .databases import entries_of
+from .devices import Held, Transferred
 from .groups import Group
 from .modules import modules, optimizers
 from .samples import Bound, note_of, widened
@@ -357,6 +358,16 @@ class _OnCopy:
         return target, returned
 
 
+def _memory(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        yield Bound(Held(info.op), (sample.input, *sample.args), sample.kwargs), FORWARD, None
+
+
+def _transfer(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        yield Bound(Transferred(info.op), (sample.input, *sample.args), sample.kwargs), FORWARD, None
+
+
 def _errors(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     for wrong in info.error_inputs("cpu"):
         sample = wrong.sample_input
@@ -400,6 +411,8 @@ _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
     "noncontiguous": _noncontiguous,
     "reference": _reference,
     "special": _special,
+    "memory": _memory,
+    "transfer": _transfer,
     "errors": _errors,
     "promotion": _promotion,
     "determinism": _forward,
