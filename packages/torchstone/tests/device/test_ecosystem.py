@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -143,6 +144,69 @@ def test_a_custom_operator_with_a_rule_for_shapes() -> None:
     mirrored(run, **EXACT)
 
 
+def test_dlpack_both_ways() -> None:
+    x = torch.arange(6.0, device=DEVICE).view(2, 3) + 0
+    seen = numpy.from_dlpack(x.t())
+    assert seen.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert seen.__array_interface__["data"] == numpy.from_dlpack(x).__array_interface__["data"]  # no copy
+    taken = torch.from_dlpack(x)
+    assert (taken.device.type, taken.tolist()) == ("cpu", x.tolist())
+    assert torch.from_dlpack(torch.utils.dlpack.to_dlpack(x)).tolist() == x.tolist()
+    given = torch.from_dlpack(numpy.ones(3), device=DEVICE)
+    assert (given.device, given.tolist()) == (x.device, [1, 1, 1])
+    with pytest.raises(BufferError, match=r"use tensor.detach\(\)"):
+        torch.from_dlpack(x.requires_grad_())
+    assert torch.from_dlpack(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_inference_mode_marks_tensors() -> None:
+    def run(device: str) -> Any:
+        with torch.inference_mode():
+            x = torch.ones(3).to(device)
+            y = x.view(3, 1) + 1
+            y[0] = 5
+        return [one.is_inference() for one in (x, y, y[1])]
+
+    assert run(DEVICE) == run("cpu") == [True, True, True]
+    with torch.inference_mode():
+        x = torch.ones(2, device=DEVICE)
+    weight = torch.ones(2, device=DEVICE, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        weight * x
+
+
+def test_where_saved_tensors_are_mapped_to() -> None:
+    stream = saved(torch.ones(2, device=DEVICE))
+    for given, found in ((f"{DEVICE}:0", DEVICE), ({f"{DEVICE}:0": "cpu"}, "cpu"), ("meta", "meta")):
+        stream.seek(0)
+        assert torch.load(stream, map_location=given).device.type == found
+    absent = r"device 3 but torch.pjrt.device_count\(\) is 1"
+    for wrong, message in ((torch.device(DEVICE, 3), absent), ("nowhere", "tagged with nowhere")):
+        stream.seek(0)
+        with pytest.raises(RuntimeError, match=message):
+            torch.load(stream, map_location=wrong)
+
+
+def test_a_forked_child_is_told_what_to_do() -> None:
+    """A program would wait for threads that the child does not have; what was computed can be read."""
+    code = """
+import os, torch, torchstone.device
+x = torch.ones(2, device="pjrt") + 1
+if not (child := os.fork()):
+    try:
+        x + 1
+    except Exception as error:
+        assert 'start the child with the "spawn" method' in str(error), error
+        assert x.tolist() == [2.0, 2.0]
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+assert (x + 1).tolist() == [3.0, 3.0]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_loader_feeds_the_device() -> None:
     loader = DataLoader(TensorDataset(torch.arange(8.0).view(4, 2)), batch_size=2)
     assert [batch.to(DEVICE, non_blocking=True).sum().item() for (batch,) in loader] == [6, 22]
@@ -229,5 +293,31 @@ def test_importing_the_device_leaves_forked_children_their_gradients() -> None:
         "    os._exit(0)\n"
         "os._exit(os.waitpid(child, 0)[1])\n"
     )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_gradients_where_a_backward_pass_ran_before_the_device_was_registered() -> None:
+    """PyTorch makes its threads for devices in the first backward pass, for those that are there."""
+    code = """
+import threading, torch
+torch.ones(1, requires_grad=True).backward()
+import torchstone.device
+
+def differentiate():
+    x = torch.ones(2, device="pjrt", requires_grad=True)
+    (x * 3).sum().backward()
+    found.append(x.grad.tolist())
+
+found = []
+differentiate()
+thread = threading.Thread(target=differentiate)
+thread.start()
+thread.join()
+with torch.inference_mode():
+    torch.ones(2, device="pjrt") + 1
+differentiate()
+assert found == [[3.0, 3.0]] * 3, found
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..config import config
-from ..errors import EngineError
+from ..errors import EngineError, UnsupportedByEngine
+from ..torch_internals import private_device
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.private_device import overload_named
 from . import numbers
@@ -17,6 +18,9 @@ from .calls import Call
 from .drafting import Unplanned
 from .fallback import fall_back
 from .plans import Plan
+
+_differentiates_in_threads = private_device.differentiates_in_threads.get()
+_differentiate_in_threads = private_device.differentiate_in_threads.get()
 
 
 class Operator:
@@ -42,6 +46,10 @@ class Operator:
         return self._overload
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _differentiates_in_threads():
+            # PyTorch makes its threads in the first backward pass of the process, and refuses gradients of a
+            # device that is registered later. One that works in order needs none.
+            _differentiate_in_threads(False)
         call = Call(self._numbers)
         key = call.describe(args, kwargs)
         plan = self._plans.get(key)
@@ -57,6 +65,8 @@ class Operator:
         """A plan, or why there is none; what PyTorch says against the arguments is raised."""
         try:
             plan: Plan | str = build(self.overload, call, args, kwargs, self._composed)
+        except UnsupportedByEngine as error:
+            plan = f"the {error.engine} engine has no {', '.join(error.operations)}"
         except EngineError:
             raise
         except Unplanned as error:

@@ -13,7 +13,7 @@ from . import autocast, kernels
 from .operators import Operator
 from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
-from .transfers import STORAGE_METHODS
+from .transfers import STORAGE_METHODS, to_cpu
 
 _lock = threading.Lock()
 _registered: list[Any] = []
@@ -40,6 +40,7 @@ def register() -> None:
         _registered.append(registrations)
         _add_kernels(registrations)
         private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
+        private_device.dlpack_of(DEVICE_TYPE, to_cpu)
         private_device.answer_for_accelerator(module.ACCELERATOR)
 
 

@@ -24,6 +24,9 @@ empty_tensor = Internal("torch._C._acc.create_empty_tensor", _DEVICE)
 """``(size, dtype) → tensor`` of the device, on a storage of no bytes."""
 storage_of_size = Internal("torch._C._construct_storage_from_data_pointer", _DEVICE)
 """``(0, device, nbytes) → storage`` without memory."""
+differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE)
+"""Whether backward passes that this thread starts run in threads, one per device."""
+differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
 _all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
 
@@ -229,17 +232,39 @@ def storages_of(
 
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]
     for name, method in methods.items():
-        _add_method(device_type, name, method)
+        setattr(torch.UntypedStorage, name, _for(device_type, method, getattr(torch.UntypedStorage, name)))
 
 
-def _add_method(device_type: str, name: str, method: Callable[..., Any]) -> None:
-    theirs = getattr(torch.UntypedStorage, name)
+def dlpack_of(device_type: str, read: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Let DLPack take tensors of the device as what ``read`` makes of them: tensors of the CPU.
+
+    PyTorch has no name for the device there, and hands out a null pointer. For the rest of the process.
+    """
+
+    def dlpack(self: torch.Tensor, **kwargs: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return read(self).__dlpack__(**kwargs)
+
+    def place(self: torch.Tensor) -> Any:
+        return torch.empty(0, device="cpu").__dlpack_device__()
+
+    tensor: Any = torch.Tensor
+    tensor.__dlpack__ = _for(device_type, dlpack, torch.Tensor.__dlpack__)
+    tensor.__dlpack_device__ = _for(device_type, place, torch.Tensor.__dlpack_device__)
+    torch.utils.dlpack.to_dlpack = _for(device_type, dlpack, torch.utils.dlpack.to_dlpack)
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack
+
+
+def _for(device_type: str, ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``ours`` where an argument is a storage or tensor of the device, else ``theirs``."""
 
     @functools.wraps(theirs)
-    def chosen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        ours = any(
-            isinstance(one, torch.UntypedStorage) and one.device.type == device_type for one in (self, *args)
-        )
-        return (method if ours else theirs)(self, *args, **kwargs)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        here = any(isinstance(one, _PLACED) and one.device.type == device_type for one in args)
+        return (ours if here else theirs)(*args, **kwargs)
 
-    setattr(torch.UntypedStorage, name, chosen)
+    return chosen
+
+
+_PLACED = (torch.UntypedStorage, torch.Tensor)
