@@ -52,9 +52,11 @@ def _program(function: Callable[..., int]) -> Callable[..., int]:
         ),
         click.option(
             "--target",
+            "--device",
+            "target",
             default=Options.target,
             show_default=True,
-            help="cpu, mps, xpu or a registered backend's name, with an optional :index; "
+            help="cpu, mps, xpu, pjrt or a registered backend's name, with an optional :index; "
             "auto takes TORCHSTONE_REDIRECT, or else an accelerator that is here, or else cpu.",
         ),
     ):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 OFF = "off"
+EAGER = "pjrt"
+"""The type of Torchstone's own eager device."""
 AUTO = "auto"
 
 
@@ -147,6 +149,10 @@ def _parse(asked: str) -> tuple[str, int | None]:
 def _named(kind: str, index: int | None) -> Target:
     import torch
 
+    if kind == EAGER:
+        from .. import device  # registers with PyTorch, so only where it is asked for
+
+        device.register()
     known = known_types()
     if kind not in known:
         raise RedirectTargetError(
@@ -172,7 +178,10 @@ def _not_here(kind: str) -> RedirectTargetAbsent:
 
 
 def known_types() -> list[str]:
-    """The device types that can be targets: those of this PyTorch and the registered PrivateUse1 name."""
+    """The device types that can be targets: those of this PyTorch, and the PrivateUse1 device.
+
+    If no such device is registered, that is Torchstone's own, which is registered where it is asked for.
+    """
     import torch
 
     from ..torch_internals.devices import private_backend_name
@@ -181,6 +190,8 @@ def known_types() -> list[str]:
     private = private_backend_name()
     if hasattr(torch, private):
         found.append(private)
+    elif private == "privateuseone":
+        found.append(EAGER)
     return found
 
 
