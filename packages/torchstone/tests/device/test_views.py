@@ -127,6 +127,27 @@ def test_copies_between_overlapping_views_read_before_they_write() -> None:
     mirrored(shift, **EXACT)
 
 
+OVERLAPPING = {
+    "copy_": lambda x: x[1:].copy_(x[:-1]),
+    "add_": lambda x: x[1:].add_(x[:-1]),
+    "out": lambda x: torch.add(x[:-1], 1, out=x[1:]),
+    "cat": lambda x: torch.cat([x[:2], x[2:]], out=x),
+}
+
+
+@pytest.mark.parametrize("write", OVERLAPPING)
+def test_writing_where_an_operator_reads_is_refused(write: str) -> None:
+    """As on the CPU, and nothing is written; the same place as a whole may be written."""
+
+    def attempt(device: str) -> Any:
+        x = base(device)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            OVERLAPPING[write](x)
+        return x.add_(x)
+
+    mirrored(attempt, **EXACT)
+
+
 def test_setitem_of_every_kind() -> None:
     def assign(device: str) -> Any:
         x = base(device)

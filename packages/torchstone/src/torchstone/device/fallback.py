@@ -13,7 +13,7 @@ from ..config import config
 from ..errors import ConfigError, FallbackRefused, FallbackWarning
 from ..torch_internals import pytree
 from ..torch_internals.operators import OpOverload, schema_of
-from ..torch_internals.private_device import written_arguments
+from ..torch_internals.private_device import has_cpu_kernel, written_arguments
 from . import engine
 from .calls import Call, element_of, substituted
 from .storage import Box, new_storage, new_tensor, put_on, tensor_on
@@ -56,6 +56,12 @@ def fall_back(
             stacklevel=3,
         )
     return result
+
+
+def ask_cpu(overload: OpOverload, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises what the CPU says against the call, which it is made to on copies."""
+    if has_cpu_kernel(overload):
+        _OnCpu(overload, call, args, kwargs)
 
 
 def _signature(call: Call) -> str:

@@ -16,7 +16,7 @@ from . import numbers
 from .building import build
 from .calls import Call
 from .drafting import Unplanned
-from .fallback import fall_back
+from .fallback import ask_cpu, fall_back
 from .plans import Plan
 
 _differentiates_in_threads = private_device.differentiates_in_threads.get()
@@ -64,7 +64,10 @@ class Operator:
     ) -> Plan | str:
         """A plan, or why there is none; what PyTorch says against the arguments is raised."""
         try:
-            plan: Plan | str = build(self.overload, call, args, kwargs, self._composed)
+            made = build(self.overload, call, args, kwargs, self._composed)
+            if _overlap(call, made):
+                ask_cpu(self.overload, call, args, kwargs)
+            plan: Plan | str = made
         except UnsupportedByEngine as error:
             plan = f"the {error.engine} engine has no {', '.join(error.operations)}"
         except EngineError:
@@ -75,6 +78,17 @@ class Operator:
             plan = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         _kept.keep(self._plans, key, plan)
         return plan
+
+
+def _overlap(call: Call, plan: Plan) -> bool:
+    """Whether the operator writes into memory at which it also looks in another way."""
+    written = {place for place, _ in plan.writes}
+    looks = {
+        (place, one.dtype, one.shape, one.stride(), one.storage_offset())
+        for place, one in zip(call.places, call.tensors, strict=True)
+        if place in written
+    }
+    return len(looks) > len(written)
 
 
 class _Kept:
