@@ -107,11 +107,24 @@ class _Reader:
             if name not in attributes:
                 plain = _plain(op.attributes[name])
                 attributes |= plain if isinstance(plain, dict) else {name: plain}
+        attributes = _defaults(op.name.removeprefix("stablehlo."), attributes) | attributes
         forms = tuple(_form(one.type) for one in op.results)
         operation = Operation(op.name.removeprefix("stablehlo."), attributes, forms)
         operands = self._of(op.operands)
         regions = tuple(self.block(region.blocks[0]) for region in op.regions)
         return Step(operation, operands, self._of(op.results), regions)
+
+
+def _defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the specification says of attributes of windows that a program leaves out."""
+    if name == "convolution":
+        count, dilations = len(given["input_spatial_dimensions"]), ("lhs_dilation", "rhs_dilation")
+    elif name == "reduce_window":
+        count, dilations = len(given["window_dimensions"]), ("base_dilations", "window_dilations")
+    else:
+        return {}
+    found: dict[str, Any] = {one: [1] * count for one in ("window_strides", *dilations)}
+    return found | {"padding": numpy.zeros((count, 2), numpy.int64), "window_reversal": [False] * count}
 
 
 def _form(kind: Any) -> tuple[tuple[int, ...], numpy.dtype[Any]]:
