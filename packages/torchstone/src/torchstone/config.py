@@ -94,6 +94,11 @@ class Config:
         "Where redirected CUDA code runs if its target is `auto`: a device, `auto` (an accelerator that is "
         "here, else `cpu`), or `off`, which turns every redirection off.",
     )
+    autoload: bool = _setting(
+        False,
+        "Register the device `pjrt` whenever PyTorch is imported, as `import torchstone.device` does. "
+        "Read from the environment.",
+    )
     device_fallback: str = _setting(
         "warn",
         "What the device `pjrt` does with an operator that it has no program for: `warn` (once per operator) "

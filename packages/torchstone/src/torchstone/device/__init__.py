@@ -7,8 +7,9 @@ plan), :mod:`.drafting` and :mod:`.building` (from a call to its program), :mod:
 :mod:`.module` (``torch.pjrt``).
 """
 
+from . import module as pjrt
 from .registration import register
 
-__all__ = ["register"]
+__all__ = ["pjrt", "register"]
 
 register()
