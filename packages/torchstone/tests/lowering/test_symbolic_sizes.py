@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchstone
+from torchstone.errors import UnsupportedShape
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,56 @@ def test_one_program_for_every_size(model: Callable[[torch.Tensor], torch.Tensor
     for size in (3, 20):
         x = torch.randn(size, 3)
         torch.testing.assert_close(program(x), model(x))
+
+
+RESAMPLINGS = {
+    "nearest": ({"mode": "nearest"}, 2),
+    "nearest exact": ({"mode": "nearest-exact"}, 2),
+    "nearest volume": ({"mode": "nearest"}, 3),
+    "linear": ({"mode": "linear"}, 1),
+    "bilinear": ({"mode": "bilinear"}, 2),
+    "bilinear corners": ({"mode": "bilinear", "align_corners": True}, 2),
+    "bicubic": ({"mode": "bicubic"}, 2),
+    "bicubic corners": ({"mode": "bicubic", "align_corners": True}, 2),
+    "trilinear": ({"mode": "trilinear"}, 3),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_resampling_between_any_sizes(name: str, dtype: torch.dtype) -> None:
+    options, rank = RESAMPLINGS[name]
+
+    def resampled(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, size=like.shape[2:], **options)
+
+    def inputs(size: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rest = [5] * (rank - 1)
+        return torch.randn(2, 3, size, *rest, dtype=dtype), torch.randn(1, 1, count, *rest, dtype=dtype)
+
+    size, count = (torch.export.Dim(name, min=2, max=64) for name in ("size", "count"))
+    program = torchstone.export(resampled, inputs(6, 9), dynamic_shapes=({2: size}, {2: count}))
+    for sizes in ((6, 9), (7, 7), (12, 5), (3, 20)):
+        args = inputs(*sizes)
+        torch.testing.assert_close(program(*args), resampled(*args))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_resampling_by_a_whole_factor(mode: str) -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=2, mode=mode)
+
+    height, width = (torch.export.Dim(name, min=2, max=64) for name in ("height", "width"))
+    program = torchstone.export(doubled, (torch.randn(2, 3, 6, 6),), dynamic_shapes=({2: height, 3: width},))
+    for size in ((6, 6), (5, 9)):
+        x = torch.randn(2, 3, *size)
+        torch.testing.assert_close(program(x), doubled(x))
+
+
+def test_resampling_by_a_fraction_of_a_symbol_is_refused() -> None:
+    def enlarged(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=1.5, mode="linear")
+
+    size = torch.export.Dim("size", min=2, max=64)
+    with pytest.raises(UnsupportedShape, match=r"resampling needs a static size.*\n  next: mark this"):
+        torchstone.export(enlarged, (torch.randn(2, 3, 6),), dynamic_shapes=({2: size},))

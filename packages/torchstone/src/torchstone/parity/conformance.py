@@ -34,11 +34,13 @@ class ArtifactDriver(CallDriver):
     """
 
     kind = "stablehlo"
+    name = "torchstone"
     packages: tuple[str, ...] = ("torchstone", "torch", "jaxlib")
 
     def __init__(self, engine: str | None = None) -> None:
         self.engine = engine
-        self.name = f"torchstone:{engine}" if engine else "torchstone"
+        if engine:
+            self.name = f"torchstone:{engine}"
         if engine == "iree":
             self.packages = (*self.packages, "iree-base-compiler", "iree-base-runtime")
 

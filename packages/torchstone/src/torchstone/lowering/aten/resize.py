@@ -1,8 +1,9 @@
 """Resampling to another size: nearest, linear, cubic and antialiased, and the gradients.
 
 Each computes weighted sums of a few elements, one axis after another. Positions
-and weights are computed when the program is built (``interpolation``), so the
-resampled sizes are static.
+and weights are computed when the program is built (``interpolation``), or by the
+program where a size is a symbol. Antialiased resampling, that of bytes, the gradients,
+and sizes that a fractional factor gives need static sizes.
 
 Not here: sampling at run-time positions (``grid_sample``); pixel shuffling,
 which is a reshape.
@@ -21,10 +22,11 @@ from ... import hlo
 from ...dtypes import EVERY, FLOAT32, FLOAT64, FLOATING, INT32, UINT8, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from .. import interpolation
+from .. import interpolation, symbolic_resampling
 from ..common import static_size
 from ..promotion import opmath
 from ..registry import Spec, aten_overloads, lowers
+from ..symbolic_resampling import SymbolicTaps
 from ..taps import Taps
 
 aten = namespace("aten")
@@ -32,13 +34,31 @@ aten = namespace("aten")
 WIDE = frozenset({FLOAT32, FLOAT64})
 Rule = Callable[[int, int, float | None, Any], Taps]
 """Maps input size, output size, scale factor and real type to taps."""
+SymbolicRule = Callable[[hlo.Dim, hlo.Dim, float | None, DType], SymbolicTaps]
+"""The same where a size is a symbol."""
 
 
-def _resampled(x: Value, output_size: Sequence[int], scales: Sequence[float | None], rule: Rule) -> Value:
+def _resampled(
+    x: Value,
+    output_size: Sequence[hlo.Dim],
+    scales: Sequence[float | None],
+    rule: Rule,
+    symbolic: SymbolicRule | None = None,
+) -> Value:
+    """By ``symbolic`` along the axes whose sizes are symbols."""
     result = hlo.convert(x, opmath(x.dtype))
     for axis, count, scale in zip(_axes(x, scales), output_size, scales, strict=True):
-        result = _taps(rule, x.shape[axis], count, scale, x.dtype).apply(result, axis)
+        size, real = x.shape[axis], FLOAT64 if x.dtype is FLOAT64 else FLOAT32
+        if symbolic is None or hlo.is_static((size, count)) or _rounds(count):
+            result = _taps(rule, size, count, scale, x.dtype).apply(result, axis)
+        else:
+            result = symbolic(size, count, scale, real).apply(result, axis)
     return hlo.convert(result, x.dtype)
+
+
+def _rounds(count: hlo.Dim) -> bool:
+    """Whether a symbolic size is rounded from a real number, which no program computes."""
+    return "ToFloat" in str(count)
 
 
 def _resampled_backward(
@@ -111,6 +131,9 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     def rule(size: int, count: int, scale: float | None, _: Any) -> Taps:
         return interpolation.nearest(size, count, scale, exact=exact)
 
+    def symbolic(size: hlo.Dim, count: hlo.Dim, scale: float | None, _: DType) -> SymbolicTaps:
+        return symbolic_resampling.nearest(size, count, scale, exact=exact)
+
     def by_size(size: int, count: int, scale: float | None, real: Any) -> Taps:
         """``nearest_idx`` of UpSample.h: an axis whose size stays or doubles needs no scale."""
         return rule(size, count, None if count in (size, 2 * size) else scale, real)
@@ -124,14 +147,14 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     @lowers(getattr(aten, f"{name}1d").default, dtypes=FLOATING | {UINT8})
     def nearest1d(self: Value, output_size: Sequence[int], scales: float | None = None) -> Value:
         """The nearest element along the last axis."""
-        return _resampled(self, output_size, [scales], rule)
+        return _resampled(self, output_size, [scales], rule, symbolic)
 
     @lowers(getattr(aten, f"{name}2d").default, dtypes=FLOATING | {UINT8}, refuses=refuses)
     def nearest2d(
         self: Value, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
     ) -> Value:
         """The nearest element of the plane."""
-        return _resampled(self, output_size, [scales_h, scales_w], plane_rule(output_size))
+        return _resampled(self, output_size, [scales_h, scales_w], plane_rule(output_size), symbolic)
 
     @lowers(getattr(aten, f"{name}3d").default, dtypes=FLOATING | {UINT8}, refuses=refuses)
     def nearest3d(
@@ -142,7 +165,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
         scales_w: float | None = None,
     ) -> Value:
         """The nearest element of the volume."""
-        return _resampled(self, output_size, [scales_d, scales_h, scales_w], rule)
+        return _resampled(self, output_size, [scales_d, scales_h, scales_w], rule, symbolic)
 
     @lowers(getattr(aten, f"{name}1d_backward").default, dtypes=FLOATING, ignores=("output_size",))
     def nearest1d_backward(
@@ -178,7 +201,7 @@ def _lowers_nearest(name: str, exact: bool) -> None:
     def nearest_vec(input: Value, scale_factors: Sequence[float] | None, out: Spec) -> Value:
         """The nearest element along every axis after the second."""
         scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
-        return _resampled(input, out.shape[2:], scales, plane_rule(out.shape[2:]))
+        return _resampled(input, out.shape[2:], scales, plane_rule(out.shape[2:]), symbolic)
 
 
 _lowers_nearest("upsample_nearest", exact=False)
@@ -195,12 +218,30 @@ def _aligned(kernel: Callable[..., Taps], align_corners: bool) -> Rule:
     return rule
 
 
+_SYMBOLIC: Mapping[Any, Callable[..., SymbolicTaps]] = {
+    interpolation.linear: symbolic_resampling.linear,
+    interpolation.cubic: symbolic_resampling.cubic,
+}
+
+
+def _aligned_symbolic(kernel: Callable[..., Taps], align_corners: bool) -> SymbolicRule | None:
+    found = _SYMBOLIC.get(kernel)
+    if found is None:
+        return None
+
+    def rule(size: hlo.Dim, count: hlo.Dim, scale: float | None, dtype: DType) -> SymbolicTaps:
+        return found(size, count, align_corners, scale, dtype)
+
+    return rule
+
+
 @lowers(aten.upsample_linear1d.default, dtypes=FLOATING)
 def upsample_linear1d(
     self: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None
 ) -> Value:
     """Linear interpolation along the last axis."""
-    return _resampled(self, output_size, [scales], _aligned(interpolation.linear, align_corners))
+    symbolic = _aligned_symbolic(interpolation.linear, align_corners)
+    return _resampled(self, output_size, [scales], _aligned(interpolation.linear, align_corners), symbolic)
 
 
 @lowers(aten.upsample_linear1d_backward.default, dtypes=FLOATING, ignores=("output_size",))
@@ -224,7 +265,8 @@ def upsample_trilinear3d(
 ) -> Value:
     """Linear interpolation along the last three axes."""
     scales = [scales_d, scales_h, scales_w]
-    return _resampled(self, output_size, scales, _aligned(interpolation.linear, align_corners))
+    symbolic = _aligned_symbolic(interpolation.linear, align_corners)
+    return _resampled(self, output_size, scales, _aligned(interpolation.linear, align_corners), symbolic)
 
 
 @lowers(aten.upsample_trilinear3d_backward.default, dtypes=FLOATING, ignores=("output_size",))
@@ -246,15 +288,27 @@ def _weighted_rule(kernel: Callable[..., Taps], align_corners: bool, copies: boo
     return _copying(rule) if copies else rule
 
 
+def _weighted(
+    kernel: Callable[..., Taps],
+    x: Value,
+    output_size: Sequence[hlo.Dim],
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialiased: bool,
+) -> Value:
+    rule = _weighted_rule(kernel, align_corners, antialiased or x.dtype is UINT8)
+    if x.dtype is UINT8:
+        return _resampled_bytes(x, output_size, scales, rule)
+    return _resampled(x, output_size, scales, rule, _aligned_symbolic(kernel, align_corners))
+
+
 def _lowers_vec(name: str, kernel: Callable[..., Taps], dtypes: frozenset[DType], antialiased: bool) -> None:
     """Register the overload of ``name`` that takes all scale factors as one list."""
 
     def vec(input: Value, align_corners: bool, scale_factors: Sequence[float] | None, out: Spec) -> Value:
         """A weighted sum of neighbors along every axis after the second."""
-        resampled = _resampled_bytes if input.dtype is UINT8 else _resampled
         scales: Sequence[float | None] = scale_factors or [None] * (input.rank - 2)
-        rule = _weighted_rule(kernel, align_corners, antialiased or input.dtype is UINT8)
-        return resampled(input, out.shape[2:], scales, rule)
+        return _weighted(kernel, input, out.shape[2:], align_corners, scales, antialiased)
 
     lowers(*aten_overloads([f"{name}.vec"]), dtypes=dtypes, ignores=("output_size",))(vec)
 
@@ -285,9 +339,7 @@ def _lowers_plane(
         scales_w: float | None = None,
     ) -> Value:
         """A weighted sum of neighbors along both axes of the plane."""
-        resampled = _resampled_bytes if self.dtype is UINT8 else _resampled
-        rule = _weighted_rule(kernel, align_corners, antialiased or self.dtype is UINT8)
-        return resampled(self, output_size, [scales_h, scales_w], rule)
+        return _weighted(kernel, self, output_size, align_corners, [scales_h, scales_w], antialiased)
 
     def plane_backward(
         grad_output: Value,
