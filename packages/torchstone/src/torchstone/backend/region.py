@@ -14,9 +14,9 @@ from ..torch_internals.tensors import foreach_copy
 from .fallback import MixedGraph
 from .options import Options
 from .outputs import Aliasing
-from .part import CompiledPart
 from .passes import DIVIDING, Region
 from .records import GraphRecord
+from .watching import compile_part
 
 Run = Callable[[list[Any]], list[Any]]
 """From the list of a graph's inputs, which is left as it is, to the list of its outputs."""
@@ -42,7 +42,7 @@ def compile_region(
     record.fallbacks.extend(unsupported)
     run: Run
     if not unsupported:
-        run = CompiledPart(region, static)
+        run = compile_part(region, static)
     else:
         _report_fallback(unsupported, options, record)
         run = MixedGraph(region)

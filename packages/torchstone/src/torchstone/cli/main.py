@@ -7,6 +7,7 @@ import click
 from optest.console import Group
 
 from .._version import __version__
+from .bisect import bisect
 from .checkpoint import checkpoint
 from .demo import demo
 from .doctor import doctor
@@ -49,6 +50,7 @@ for _command in (
     export,
     run,
     verify,
+    bisect,
     parity,
     profile,
     ops,

@@ -33,9 +33,14 @@ def user_location(node: Node) -> tuple[str, int] | None:
     """``(file, line)`` of the innermost frame of the user's code that made ``node``."""
     trace = node.meta.get("stack_trace") or ""
     frames = [(m["file"], int(m["line"])) for m in _FRAME.finditer(trace)]
-    outside = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
+    outside = [frame for frame in frames if is_users_file(frame[0])]
     chosen = outside or frames
     return chosen[-1] if chosen else None
+
+
+def is_users_file(file: str) -> bool:
+    """Whether code of ``file`` is neither PyTorch's nor Torchstone's."""
+    return not file.startswith(_NOT_THE_USERS)
 
 
 def location_text(node: Node) -> str | None:

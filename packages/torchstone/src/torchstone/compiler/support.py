@@ -50,7 +50,7 @@ def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
     places: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     seeded = False
     for node in operator_nodes(module):
-        seeded = seeded or _draws(node, registry)
+        seeded = seeded or draws(node, registry)
         reason = unsupported_reason(node, registry)
         if reason is not None:
             key = (str(node.target), reason)
@@ -136,7 +136,7 @@ def _subject_dtype(node: Node) -> DType | None:
     return None
 
 
-def _draws(node: Node, registry: Registry) -> bool:
+def draws(node: Node, registry: Registry) -> bool:
     lowering = registry.get(node.target)
     return node.target is SAVE_RNG or (lowering is not None and "rng" in lowering.special)
 

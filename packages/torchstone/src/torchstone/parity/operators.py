@@ -7,7 +7,8 @@ Gradients are checked through ``torch.compile``, as users get them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..torch_internals.fake import FakeTensorMode
 from ..torch_internals.operators import OpOverload
 from .compilation import compiled, plain_errors
 
-_WIDER = {
+WIDER = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
@@ -253,18 +254,26 @@ def _eager_widened(overload: OpOverload, sample: Sample) -> list[torch.Tensor]:
 
     Of integers it returns the default dtype, which is therefore float64 meanwhile.
     """
-    wide = sample.map(_widened)
-    args, kwargs = pytree.tree_map_only(torch.dtype, lambda d: _WIDER.get(d, d), (wide.args, wide.kwargs))
+    wide = sample.map(widened)
+    args, kwargs = pytree.tree_map_only(torch.dtype, lambda d: WIDER.get(d, d), (wide.args, wide.kwargs))
+    with float64_by_default():
+        return eager_results(overload, Sample(args, kwargs))
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    """Integers give float64 where eager gives floating-point results of them."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return eager_results(overload, Sample(args, kwargs))
+        yield
     finally:
         torch.set_default_dtype(default)
 
 
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    wider = _WIDER.get(tensor.dtype)
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` in the next wider dtype in which eager's results count as exact; as it is if it has none."""
+    wider = WIDER.get(tensor.dtype)
     return tensor if wider is None else tensor.to(wider)
 
 
@@ -276,7 +285,7 @@ def _compare_all(
     for position, want in enumerate(expected):
         actual, golden = next(found), to_numpy(want)
         result = compare(actual, golden)
-        if not result.passed and result.same_form and want.dtype in _WIDER:
+        if not result.passed and result.same_form and want.dtype in WIDER:
             try:
                 reference = to_numpy(truth()[position])
             except (RuntimeError, NotImplementedError):
@@ -332,7 +341,7 @@ class _GradientPlan:
         return _gradients(self.differentiable(eager_results(self.overload, given)), inputs, self.cotangents)
 
     def widened_gradients(self) -> list[torch.Tensor]:
-        return self.gradients([_widened(leaf) for leaf in self.leaves])
+        return self.gradients([widened(leaf) for leaf in self.leaves])
 
 
 def _gradients(

@@ -84,7 +84,7 @@ def differentiate(
 ) -> dict[str, torch.Tensor | None]:
     """The gradient of every leaf, for cotangents that depend on position and shape of the outputs only."""
     results = [output for output in outputs if output.requires_grad]
-    torch.autograd.backward(results, [_cotangent(i, output) for i, output in enumerate(results)])
+    torch.autograd.backward(results, [cotangent(i, output) for i, output in enumerate(results)])
     return {name: leaf.grad for name, leaf in leaves.items()}
 
 
@@ -93,7 +93,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _cotangent(position: int, output: torch.Tensor) -> torch.Tensor:
+def cotangent(position: int, output: torch.Tensor) -> torch.Tensor:
     """Multiples of 1/8 in [-1, 1], the same in every floating-point dtype; repeatable by position."""
     generator = torch.Generator().manual_seed(position)
     return (torch.randint(-8, 9, output.shape, generator=generator) / 8).to(output.dtype)

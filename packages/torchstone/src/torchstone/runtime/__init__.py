@@ -11,12 +11,13 @@ from typing import Any
 
 from .buffers import Buffer, BufferSpec
 from .counters import Copies, Stats, counters
-from .engine import CompileOptions, Engine, Executable, get_engine
+from .engine import ENGINES, CompileOptions, Engine, Executable, get_engine
 from .hosted import HostedEngine
 from .modules import refine
 from .simulated import SimulatedEngine
 
 __all__ = [
+    "ENGINES",
     "Buffer",
     "BufferSpec",
     "CompileOptions",

@@ -96,6 +96,9 @@ class Engine(Protocol):
         ...
 
 
+ENGINES = ("pjrt", "reference", "iree", "jax")
+"""The names that :func:`get_engine` takes."""
+
 _engines: dict[tuple[str, str, str], Engine] = {}
 _engines_lock = threading.Lock()
 
@@ -140,7 +143,7 @@ def _make_engine(name: str, device: str, plugin: str) -> Engine:
     if ":" in name:
         return _engine_of(name)
     raise ConfigError(
-        f"unknown engine {name!r}", hint="engines: pjrt, reference, iree, jax, or module:factory"
+        f"unknown engine {name!r}", hint=f"engines: {', '.join(ENGINES)}, or module:factory"
     )
 
 

@@ -14,6 +14,15 @@ free_unbacked_symbols = Internal(
 save_rng_state = Internal("torch._prims.rng_prims.run_and_save_rng_state", "activation checkpointing")
 replay_rng_state = Internal("torch._prims.rng_prims.run_with_rng_state", "activation checkpointing")
 _current_autograd_node = Internal("torch._C._current_autograd_node", "operators called by hand")
+_sequence_number = Internal("torch.autograd._get_sequence_nr", "naming the forward line of a derivative")
+
+
+def sequence_number(*, in_backward: bool) -> int:
+    """What a forward operator and its derivative have in common; -1 outside of a backward pass."""
+    if not in_backward:
+        return int(_sequence_number()) - 1
+    node = _current_autograd_node()
+    return -1 if node is None else int(node._sequence_nr())
 
 
 def derivative_in_progress() -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.fx.traceback import preserve_node_meta
 from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
+from ..compiler.provenance import Phase, Provenance
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, TrainingError
 from ..torch_internals import pytree
@@ -68,10 +69,17 @@ class Traced:
 
 
 def trace(
-    recipe: Recipe, kind: str, state: State, numbers: Sequence[float], batch: Sequence[Any], tree: Any
+    recipe: Recipe,
+    kind: str,
+    state: State,
+    numbers: Sequence[float],
+    batch: Sequence[Any],
+    tree: Any,
+    provenance: Provenance | None = None,
 ) -> Traced:
     """The step that ``recipe`` describes for one batch, given as leaves of ``tree``.
 
+    With ``provenance`` each node says which line and phase it comes from too.
     Raises :class:`CaptureError` for a step that cannot be one program.
     """
     found = Traced(GraphModule({}, torch.fx.Graph()), Guards())
@@ -81,7 +89,7 @@ def trace(
     fakes = [mode.from_tensor(tensor.detach(), static_shapes=True) for tensor in tensors]
 
     def step(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        return _Trace(recipe, kind, state, numbers, found).run(arguments, batch, tree)
+        return _Trace(recipe, kind, state, numbers, found, provenance).run(arguments, batch, tree)
 
     with (
         tracing(),
@@ -187,11 +195,18 @@ class _Trace:
     """One run of the step on tensors of a trace."""
 
     def __init__(
-        self, recipe: Recipe, kind: str, state: State, numbers: Sequence[float], found: Traced
+        self,
+        recipe: Recipe,
+        kind: str,
+        state: State,
+        numbers: Sequence[float],
+        found: Traced,
+        provenance: Provenance | None,
     ) -> None:
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
         self.origins = Origins(recipe.model)
+        self.provenance = provenance
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
         entries = self.state.entries
@@ -203,7 +218,7 @@ class _Trace:
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
-        with Substitution(traced), mode:
+        with self.provenance or nullcontext(), Substitution(traced), mode:
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
@@ -234,9 +249,11 @@ class _Trace:
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
         with self.origins.forward():
             loss, result = recipe.forward(batch)
+        self._enter("backward")
         self._rebound(traced)
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             grads = self._gradients(loss, traced)
+            self._enter("optimizer")
             if self.kind == "accumulate":
                 outputs = self._keep(grads, traced)
             else:
@@ -246,6 +263,10 @@ class _Trace:
             numeric = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in made]
             outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, Tensor)]
             return outputs
+
+    def _enter(self, phase: Phase) -> None:
+        if self.provenance is not None:
+            self.provenance.phase = phase
 
     def _gradients(self, loss: Tensor, traced: Mapping[int, Tensor]) -> dict[Tensor, Tensor]:
         """Those of the optimizer's parameters, with what was accumulated before."""

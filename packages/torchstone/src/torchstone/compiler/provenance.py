@@ -1,0 +1,133 @@
+"""Where operators come from while PyTorch runs: the user's line, the module, the phase of a training step.
+
+A graph that Dynamo made knows this of its nodes. :class:`Provenance` finds it out where operators run: in
+eager PyTorch, and in the trace of a whole training step, whose nodes it marks the way Dynamo does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch.fx import Node, traceback
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from ..torch_internals.dispatch import TorchDispatchMode
+from ..torch_internals.tracing import derivative_in_progress, sequence_number
+from .graphs import is_users_file, module_path, user_location
+
+Phase = Literal["forward", "backward", "optimizer"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a call of an operator comes from; ``module`` is a path with the module's type."""
+
+    phase: Phase
+    place: tuple[str, int] | None = None
+    module: str | None = None
+
+    @property
+    def line(self) -> str | None:
+        return None if self.place is None else f"{self.place[0]}:{self.place[1]}"
+
+
+def origin_of(node: Node, phase: Phase) -> Origin:
+    """Where a graph's node comes from, as far as it is marked; ``phase`` unless it is marked with its own."""
+    marked = node.meta.get("custom") or {}
+    if "phase" in marked:
+        return Origin(marked["phase"], user_location(node), marked["module"])
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    last = list(stack.values())[-1] if stack else None
+    return Origin(phase, user_location(node), None if last is None else _text(module_path(node), last[1]))
+
+
+def _text(path: str, kind: Any) -> str:
+    """A module's path and type, as in ``layers.0 (Linear)``."""
+    name = kind.rpartition(".")[2] if isinstance(kind, str) else kind.__name__
+    return f"{path} ({name})" if path else name
+
+
+class Provenance(TorchDispatchMode):
+    """Knows, while it is active, the origin of the operator that runs; :attr:`phase` is the caller's to set.
+
+    With ``marking`` the nodes of a graph that is being traced get it too.
+    """
+
+    def __init__(self, model: Any, *, marking: bool = False) -> None:
+        super().__init__()
+        self.phase: Phase = "forward"
+        self._marking = marking
+        self._active = ExitStack()
+        self._modules: list[tuple[str, type]] = []
+        self._names = (
+            {id(module): path for path, module in model.named_modules()}
+            if isinstance(model, torch.nn.Module)
+            else {}
+        )
+        self._of_derivatives: dict[int, Origin] = {}
+        self._outermost: FrameType | None = None
+
+    def __enter__(self) -> Any:
+        self._outermost = sys._getframe(1)
+        for register, hook in (
+            (register_module_forward_pre_hook, self._entered),
+            (register_module_forward_hook, self._left),
+        ):
+            options: Mapping[str, Any] = {"always_call": True} if hook == self._left else {}
+            handle = register(hook, **options)
+            self._active.callback(handle.remove)
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        self._active.close()
+        self._outermost = None
+
+    def _entered(self, module: torch.nn.Module, _: Any) -> None:
+        self._modules.append((self._names.get(id(module), ""), type(module)))
+
+    def _left(self, module: torch.nn.Module, *_: Any) -> None:
+        if self._modules:
+            self._modules.pop()
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._marking:
+            self._mark(self.now())
+        return operator(*args, **(kwargs or {}))
+
+    def now(self) -> Origin:
+        """The origin of the operator that is being called."""
+        if derivative_in_progress() is not None:
+            known = self._of_derivatives.get(sequence_number(in_backward=True))
+            return Origin("backward") if known is None else Origin("backward", known.place, known.module)
+        module = _text(*self._modules[-1]) if self._modules else None
+        found = Origin(self.phase, self._place(), module)
+        if self.phase == "forward":
+            self._of_derivatives.setdefault(sequence_number(in_backward=False), found)
+        return found
+
+    def _place(self) -> tuple[str, int] | None:
+        """The innermost line of the user's; without any, of PyTorch's modules and optimizers."""
+        frame: FrameType | None = sys._getframe(1)
+        inside: tuple[str, int] | None = None
+        while frame is not None and frame is not self._outermost:
+            file = frame.f_code.co_filename
+            if is_users_file(file):
+                return file, frame.f_lineno
+            if inside is None and ("/torch/optim/" in file or "/torch/nn/modules/" in file):
+                inside = file, frame.f_lineno
+            frame = frame.f_back
+        return inside
+
+    def _mark(self, origin: Origin) -> None:
+        meta = traceback.get_current_meta()
+        meta["custom"] = {"phase": origin.phase, "module": origin.module}
+        meta["stack_trace"] = (
+            "" if origin.place is None else f'File "{origin.place[0]}", line {origin.place[1]}'
+        )

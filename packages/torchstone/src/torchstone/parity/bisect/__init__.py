@@ -1,0 +1,6 @@
+"""The first value that departs from eager PyTorch, and whose fault it is: see docs/bisect.md."""
+
+from .arbiter import Kind
+from .search import Finding, Report, bisect
+
+__all__ = ["Finding", "Kind", "Report", "bisect"]

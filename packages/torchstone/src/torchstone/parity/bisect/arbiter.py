@@ -1,0 +1,245 @@
+"""Whose fault a wrong value is: the lowering's, the engine's, or nobody's, because rounding explains it.
+
+An operator is judged alone, on the very values that it was given: by eager PyTorch, and by float64 where
+eager's tolerance is missed. What it computes wrong it computes again by itself, on the engine and on every
+other one. An engine is wrong where another one is right about the same program. Where all are wrong,
+the program is: the lowering.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy
+import torch
+from torch.fx import Node
+
+from optest.core.comparator import compare
+from optest.core.comparison import Comparison
+from optest.core.tolerance import Tolerance
+
+from ...compiler.graphs import to_numpy
+from ...errors import TorchstoneError
+from ...runtime import ENGINES
+from ..operators import WIDER
+from .values import Piece, Values, called_by, is_drawn, is_result, local_values, piece_of
+
+Tensor = torch.Tensor
+Array = numpy.ndarray[Any, Any]
+
+
+class Kind(StrEnum):
+    """What a departure from eager PyTorch comes from."""
+
+    LOWERING = "lowering"
+    ENGINE = "engine"
+    ROUNDING = "rounding"
+    NONDETERMINISM = "nondeterminism"
+    UNDECIDED = "undecided"
+    """Lowering or engine: no other engine can run the operator."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The kind of a departure, why, and the piece of the program that shows it."""
+
+    kind: Kind
+    reason: str
+    comparison: Comparison
+    piece: Piece
+    engines: Mapping[str, str]
+    """Each engine that was asked, and what it said."""
+
+
+PROBES = 16
+LAMBDA = 8.0
+"""Rounding errors of a sum of n terms exceed 8·√n units of roundoff almost never (see optest's roundoff)."""
+MOST_DEPTH = 64
+"""How many operators before a wrong one are tried together with it."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """When values agree. ``tolerance`` None is PyTorch's default for the dtype."""
+
+    tolerance: Tolerance | None = None
+
+    def plain(self, found: Tensor, expected: Tensor) -> Comparison:
+        """Within the tolerance or not; float64 has no say."""
+        return compare(to_numpy(found), to_numpy(_of_dtype(expected, found)), self.tolerance)
+
+    def operator(
+        self, found: Tensor, expected: Tensor | None, exact: Tensor | None, probes: Callable[[], list[Tensor]]
+    ) -> Comparison | None:
+        """One operator's result by itself; None where eager cannot tell.
+
+        Beyond the tolerance an error is right that is no larger than twice eager's, or that roundings of the
+        operands explain: the results of ``probes``.
+        """
+        if expected is None:
+            expected, exact = exact, None
+        if expected is None:
+            return None
+        expected = _of_dtype(expected, found)
+        result = self.plain(found, expected)
+        if result.passed or not result.same_form:
+            return result
+        if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
+            return _unstable(result, found, [_of_dtype(one, found) for one in probes()])
+        if exact is None or exact.shape != expected.shape or expected.dtype not in WIDER:
+            return result
+        truth = to_numpy(exact)
+        result = compare(to_numpy(found), to_numpy(expected), self.tolerance, reference=truth)
+        if not result.passed and exact.isfinite().all():
+            bound = _explained(truth, [to_numpy(one) for one in probes()], expected.dtype)
+            result = compare(
+                to_numpy(found), to_numpy(expected), self.tolerance, reference=truth, bound=bound
+            )
+        return result
+
+
+def _of_dtype(value: Tensor, like: Tensor) -> Tensor:
+    """Some CPU kernels return another dtype than PyTorch's own metadata promises; the metadata decides."""
+    return value if value.dtype == like.dtype else value.to(like.dtype)
+
+
+def _explained(truth: Array, probes: Sequence[Array], dtype: torch.dtype) -> Array:
+    """For each element the largest error that roundings of operands and result explain."""
+    unit = torch.finfo(dtype).eps / 2
+    moved = [numpy.where(numpy.isfinite(one), numpy.abs(one - truth), 0.0) for one in probes]
+    return numpy.max([numpy.zeros(truth.shape), *moved], axis=0) * 2 + 4 * unit * numpy.abs(truth)
+
+
+def _unstable(result: Comparison, found: Tensor, probes: Sequence[Tensor]) -> Comparison:
+    """Integers and truth values may differ where roundings of the operands change them too."""
+    equal = torch.zeros(found.shape, dtype=torch.bool)
+    for probe in probes:
+        if probe.shape != found.shape:
+            return result
+        equal |= probe == found
+    return replace(result, passed_by="accuracy") if bool(equal.all()) else result
+
+
+class Arbiter:
+    """Judges the nodes of one piece whose values one engine has computed."""
+
+    def __init__(self, piece: Piece, values: Values, engine: str, judge: Judge) -> None:
+        self.piece, self.values, self.engine, self.judge = piece, values, engine, judge
+
+    def wrong(self) -> Iterator[tuple[Node, Comparison]]:
+        """The nodes that got right operands and have wrong results, the first of them first."""
+        for node in self.piece.nodes:
+            if is_drawn(node):
+                continue
+            found = self.alone(node)
+            if found is not None and not found.passed:
+                yield node, found
+
+    def alone(self, node: Node) -> Comparison | None:
+        """A node's value against what the operator makes of the values that it was given."""
+        return self.judge.operator(
+            self.values[node],
+            local_values(node, self.values, wide=False),
+            local_values(node, self.values, wide=True),
+            lambda: list(self._probes(node)),
+        )
+
+    def _probes(self, node: Node) -> Iterator[Tensor]:
+        caller, _ = called_by(node)
+        operands = [self.values[one] for one in caller.all_input_nodes]
+        for change in changes(caller, [one for one in operands if isinstance(one, Tensor)]):
+            found = local_values(node, self.values, wide=True, change=change)
+            if isinstance(found, Tensor):
+                yield found
+
+    def verdict(self, node: Node, comparison: Comparison) -> Verdict:
+        """Lowering or engine, for a node that is wrong."""
+        for nodes in self._growing(node):
+            piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
+            said = {self.engine: self._asked(piece, self.engine)}
+            if said[self.engine] != "right":
+                break
+        else:
+            piece, said = self.piece, {self.engine: "wrong"}
+        others = [name for name in ENGINES if name != self.engine]
+        said |= {name: self._asked(piece, name) for name in others}
+        together = "by itself" if len(nodes) <= 2 else "together with those before it"
+        verdicts = {said[name] for name in others}
+        if "right" in verdicts:
+            right = next(name for name in others if said[name] == "right")
+            reason = f"{right} computes the same program {together} right, {self.engine} does not"
+            return Verdict(Kind.ENGINE, reason, comparison, piece, said)
+        if "wrong" in verdicts:
+            reason = f"every engine that can run the operator {together} computes it wrong"
+            return Verdict(Kind.LOWERING, reason, comparison, piece, said)
+        reason = "no other engine can run the operator, so this may be the lowering or the engine"
+        return Verdict(Kind.UNDECIDED, reason, comparison, piece, said)
+
+    def _growing(self, node: Node) -> Iterator[list[Node]]:
+        """The operator alone, then with ever more of those whose results it takes."""
+        inside = _whole({called_by(node)[0]})
+        order = {one: place for place, one in enumerate(self.piece.module.graph.nodes)}
+        for _ in range(MOST_DEPTH):
+            yield sorted(inside, key=order.__getitem__)
+            before = {
+                source for one in inside for source in one.all_input_nodes if source.op == "call_function"
+            }
+            grown = inside | _whole(before)
+            if grown == inside:
+                return
+            inside = grown
+
+    def _asked(self, piece: Piece, engine: str) -> str:
+        """Whether an engine computes the last operator of a piece right, or why it cannot run it."""
+        try:
+            values = piece.on_engine(engine)
+        except TorchstoneError as error:
+            return f"cannot run it: {error.message.partition(chr(10))[0]}"
+        arbiter = Arbiter(piece, {**piece.given, **values}, engine, self.judge)
+        last, _ = called_by(piece.nodes[-1])
+        for node in piece.nodes:
+            if called_by(node)[0] is last and not is_drawn(node):
+                found = arbiter.alone(node)
+                if found is not None and not found.passed:
+                    return "wrong"
+        return "right"
+
+
+def _whole(nodes: set[Node]) -> set[Node]:
+    """``nodes`` with the operators that they are results of, and with all results of these."""
+    callers = {called_by(node)[0] for node in nodes}
+    return callers | {
+        user for one in callers for user in one.users if called_by(user) != (user, None) and is_result(user)
+    }
+
+
+def changes(caller: Node, operands: Sequence[Tensor]) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Ways to change every floating-point operand by about what rounding changes it."""
+    dtypes = [one.dtype for one in operands if one.dtype.is_floating_point or one.dtype.is_complex]
+    if not dtypes:
+        return
+    unit = max(torch.finfo(dtype).eps for dtype in dtypes) / 2
+    terms = 1 if torch.Tag.pointwise in getattr(caller.target, "tags", ()) else _terms(operands)
+    step = 2 * unit * min(terms, LAMBDA * math.sqrt(terms)) if terms > 1 else 2 * unit
+    for seed in range(PROBES):
+        generator = torch.Generator().manual_seed(seed)
+
+        def change(tensor: Tensor, generator: torch.Generator = generator) -> Tensor:
+            if not tensor.is_floating_point() and not tensor.is_complex():
+                return tensor
+            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            return tensor * (1 + step * signs)
+
+        yield change
+
+
+def _terms(operands: Sequence[Tensor]) -> int:
+    """About how many products a reduction or contraction of ``operands`` adds up, at most."""
+    sizes = [
+        max(*one.shape, one.numel() // max(one.shape[0], 1)) for one in operands if one.dim() and one.numel()
+    ]
+    return max(sizes, default=1)

@@ -1,0 +1,259 @@
+"""Does the model repeat itself? Eager runs from the same seed, compared operator by operator.
+
+The second run is in this process, the third in a fresh one, where sets of strings have another order.
+What differs between runs of eager PyTorch is the model's own nondeterminism, and nothing else can be
+compared with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...compiler.graphs import to_numpy
+from ...compiler.provenance import Origin, Provenance
+from ...errors import TorchstoneError
+from ...torch_internals import pytree
+from ...torch_internals.operators import OpOverload
+from ..model import Model, load_model
+from ..subject import Subject
+
+Tensor = torch.Tensor
+Run = Callable[[Subject, Provenance], None]
+"""One training step of a subject; it tells the origins which phase begins."""
+
+_UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call of an operator: its numbers and other plain arguments, and a digest of each result."""
+
+    operator: str
+    arguments: str
+    digests: tuple[str, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first call that a run does not have in common with the first run, by its place there.
+
+    ``values`` are one of the call's results in the first run and in the other, where both are known.
+    """
+
+    place: int
+    what: str
+    values: tuple[Tensor, Tensor] | None = None
+
+
+class _Differs(Exception):
+    """A run is no longer the first one: from which call on, why, and which of its results is another."""
+
+    def __init__(self, place: int, what: str, result: int = 0, value: Tensor | None = None) -> None:
+        self.place, self.what, self.result, self.value = place, what, result, value
+
+
+class Recorder(Provenance):
+    """Notes every call of an operator; raises at the first that is not the ``expected`` one.
+
+    Without ``expected`` it keeps the calls' results.
+    """
+
+    def __init__(self, model: Any, expected: Sequence[Event] | None = None) -> None:
+        super().__init__(model)
+        self.events: list[Event] = []
+        self.kept: list[list[Tensor]] = []
+        self._expected = expected
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        origin = self.now()
+        result = operator(*args, **(kwargs or {}))
+        if not isinstance(operator, OpOverload) or operator.namespace == "profiler":
+            return result
+        arguments = [_text(leaf) for leaf in pytree.tree_leaves((args, kwargs or {}))]
+        results = [one.detach() for one in pytree.tree_leaves(result) if isinstance(one, Tensor)]
+        known = operator.overloadpacket.__name__ not in _UNINITIALIZED
+        digests = tuple(_digest(one) if known else "" for one in results)
+        event = Event(str(operator), " ".join(arguments), digests, origin)
+        if self._expected is not None:
+            self._compare(event, results)
+        else:
+            self.kept.append([one.clone() for one in results])
+        self.events.append(event)
+        return result
+
+    def _compare(self, event: Event, results: list[Tensor]) -> None:
+        assert self._expected is not None
+        place = len(self.events)
+        if place >= len(self._expected):
+            raise _Differs(place - 1, f"the second run goes on after it, with {event.operator}")
+        other = self._expected[place]
+        if event.operator != other.operator:
+            raise _Differs(place, f"the second run calls {event.operator} in its place")
+        if event.arguments != other.arguments:
+            raise _Differs(
+                place, f"the first run calls it with {other.arguments}, the second with {event.arguments}"
+            )
+        for which, (mine, theirs) in enumerate(zip(event.digests, other.digests, strict=True)):
+            if mine != theirs:
+                what = "the same call, from the same seed, has another result"
+                raise _Differs(place, what, which, results[which].clone())
+
+    def finish(self) -> None:
+        """Raises where the expected run has more calls."""
+        if self._expected is not None and len(self.events) < len(self._expected):
+            raise _Differs(len(self.events), "the second run ends before it")
+
+
+def recorded(run: Run, subject: Subject) -> Recorder:
+    """What one run calls."""
+    with Recorder(subject.model) as recorder:
+        run(subject, recorder)
+    return recorder
+
+
+def repeated(run: Run, subject: Subject, first: Recorder) -> Difference | None:
+    """The first call in which another run in this process differs."""
+    found = _difference(run, subject, first.events)
+    return None if found is None else _told(found, first, found.value)
+
+
+def _difference(run: Run, subject: Subject, expected: Sequence[Event]) -> _Differs | None:
+    try:
+        with Recorder(subject.model, expected) as recorder:
+            run(subject, recorder)
+            recorder.finish()
+    except _Differs as found:
+        return found
+    return None
+
+
+def _told(found: _Differs, first: Recorder, value: Tensor | None, where: str = "") -> Difference:
+    values = None if value is None else (first.kept[found.place][found.result], value)
+    return Difference(found.place, found.what + where, values)
+
+
+def _text(leaf: Any) -> str:
+    """An argument that is no tensor, if its value means anything in another run."""
+    plain = isinstance(leaf, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout))
+    return repr(leaf) if plain or leaf is None else type(leaf).__name__
+
+
+def _digest(tensor: Tensor) -> str:
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return str(tensor.layout)
+    array = to_numpy(tensor)
+    return hashlib.blake2b(array.tobytes(), digest_size=12).hexdigest() + str(array.shape)
+
+
+class FreshRun:
+    """The same run in a fresh process with another order of sets, which begins at once.
+
+    ``name`` is the model's, as a user types it: the other process makes the model anew and puts this
+    process's parameters, buffers and inputs in place of its own.
+    """
+
+    def __init__(
+        self, name: str, subject: Subject, first: Recorder, optimizer: str | None, seed: int
+    ) -> None:
+        self._first = first
+        self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
+        folder = Path(self._folder.name)
+        torch.save([one.detach() for one in _tensors(subject)], folder / "tensors.pt")
+        events = [(e.operator, e.arguments, e.digests) for e in first.events]
+        (folder / "events.json").write_text(
+            json.dumps({"model": name, "optimizer": optimizer, "seed": seed, "events": events})
+        )
+        known = [path or os.getcwd() for path in sys.path]
+        # Hash seeds 0 and 1: one of them is not this process's.
+        other = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(folder)],
+            env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": os.pathsep.join(known)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def difference(self) -> Difference | str | None:
+        """The first call that differs there; None without one; a text if the process could not tell."""
+        try:
+            _, said = self._process.communicate(timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.close()
+            return f"it took longer than {_TIMEOUT_S:g} s"
+        answer = Path(self._folder.name, "answer.json")
+        if self._process.returncode or not answer.exists():
+            return (said.strip().splitlines() or ["it ended without an answer"])[-1]
+        told = json.loads(answer.read_text())
+        if told is None or isinstance(told, str):
+            return told
+        value = Path(self._folder.name, "value.pt")
+        other = torch.load(value, weights_only=True) if value.exists() else None
+        return _told(_Differs(*told), self._first, other, ", in a process with another order of sets")
+
+    def close(self) -> None:
+        """End the process, if it still runs, and remove what was written for it."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def _tensors(subject: Subject) -> list[Tensor]:
+    model = subject.model
+    own = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+    return [*own, *subject.inputs()]
+
+
+def _put(subject: Subject, tensors: Sequence[Tensor]) -> bool:
+    """Put other values into ``subject``'s tensors; False if it has others than those were taken from."""
+    own = _tensors(subject)
+    if [(one.shape, one.dtype) for one in own] != [(one.shape, one.dtype) for one in tensors]:
+        return False
+    with torch.no_grad():
+        for one, value in zip(own, tensors, strict=True):
+            one.copy_(value)
+    return True
+
+
+def main(folder: Path) -> None:
+    """Run as the first process did, and write the first call that differs."""
+    from .roads import eager_step
+
+    asked = json.loads((folder / "events.json").read_text())
+    model: Model = load_model(asked["model"])
+    given = Subject(model.model, model.args, model.kwargs)
+    torch.manual_seed(asked["seed"])
+    subject = given.copy(training=True)
+    answer: Any = "its factory makes another model in each process"
+    if _put(subject, torch.load(folder / "tensors.pt", weights_only=True)):
+        events = [
+            Event(operator, text, tuple(each), Origin("forward")) for operator, text, each in asked["events"]
+        ]
+        torch.manual_seed(asked["seed"])
+        found = _difference(eager_step(asked["optimizer"]), subject, events)
+        answer = None if found is None else [found.place, found.what, found.result]
+        if found is not None and found.value is not None:
+            torch.save(found.value, folder / "value.pt")
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except TorchstoneError as error:
+        sys.exit(str(error))

@@ -1,0 +1,165 @@
+"""The graphs that users run, with the values that they were called with.
+
+Forward and backward are those that AOTAutograd hands to ``torch.compile``'s backend, recorded when they are
+called; the optimizer's is the whole step that ``compile_step`` traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...backend.options import Options
+from ...backend.passes import Region, complete_region, extract_region
+from ...backend.records import GraphRecord
+from ...backend.watching import calls_recorded
+from ...compiler.passes import check_call_arguments
+from ...compiler.pipeline import Pipeline
+from ...compiler.provenance import Phase, Provenance
+from ...errors import ConfigError
+from ...torch_internals import dynamo, pytree
+from ...training.recipe import Recipe
+from ...training.state import State, split_numbers
+from ...training.trace import trace
+from ..compilation import plain_errors
+from ..subject import Subject, cotangent, differentiate, tensors
+from .values import Piece
+
+Tensor = torch.Tensor
+
+REFUSED = ("LBFGS", "SparseAdam", "Optimizer")
+"""Those that cannot be part of a step: see :class:`~torchstone.training.recipe.Recipe`."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """A graph as it was called; ``phase`` is that of nodes that do not name theirs."""
+
+    name: str
+    phase: Phase
+    piece: Piece
+
+
+@dataclass
+class Results:
+    """What one training step leaves: outputs, gradients, buffers; by name."""
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+    differentiable: list[Tensor] = field(default_factory=list)
+    """The outputs that have a gradient."""
+
+
+def results_of(subject: Subject, *, compiled: bool, engine: str | None = None) -> Results:
+    """Outputs, gradients and buffers of one forward and backward pass; gives ``subject`` gradients."""
+    leaves = subject.leaves()
+    called = subject
+    if compiled:
+        options: dict[str, Any] = {} if engine is None else {"engine": engine}
+        called = Subject(
+            torch.compile(subject.model, backend="torchstone", options=options), subject.args, subject.kwargs
+        )
+    with plain_errors():
+        outputs = tensors(called.result())
+        differentiable = [one for one in outputs if one.requires_grad]
+        gradients = differentiate(outputs, leaves) if differentiable else {}
+    found = {f"output {place}": one.detach() for place, one in enumerate(outputs)}
+    found |= {f"gradient of {name}": one.to_dense() for name, one in gradients.items() if one is not None}
+    found |= {f"buffer {name}": one for name, one in subject.buffers().items()}
+    return Results(found, [one.detach() for one in differentiable])
+
+
+def eager_step(optimizer: str | None) -> Callable[[Subject, Provenance], None]:
+    """One training step in eager PyTorch, which tells the origins its phases."""
+
+    def run(subject: Subject, origins: Provenance) -> None:
+        leaves = subject.leaves()
+        outputs = tensors(subject.result())
+        origins.phase = "backward"
+        if not any(one.requires_grad for one in outputs):
+            return
+        differentiate(outputs, leaves)
+        origins.phase = "optimizer"
+        if optimizer is not None and has_parameters(subject):
+            optimizer_of(optimizer, subject.model.parameters()).step()  # type: ignore[attr-defined]
+
+    return run
+
+
+def has_parameters(subject: Subject) -> bool:
+    """Whether there is anything that an optimizer updates."""
+    model = subject.model
+    return isinstance(model, torch.nn.Module) and any(p.requires_grad for p in model.parameters())
+
+
+def compiled_roads(subject: Subject) -> tuple[list[Road], Results]:
+    """The graphs that ``torch.compile`` runs for one forward and backward pass, in order."""
+    dynamo.reset()
+    with calls_recorded() as calls:
+        results = results_of(subject, compiled=True)
+    dynamo.reset()
+    roads = []
+    for call in calls:
+        phase: Phase = "backward" if call.kind == "backward" else "forward"
+        roads.append(Road(f"torch.compile {call.kind}", phase, Piece(call.module, call.inputs, call.seed)))
+    return roads, results
+
+
+def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of ``torch.optim`` with that name, in any case; raises :class:`ConfigError`."""
+    kinds = {
+        kind.__name__.lower(): kind
+        for kind in vars(torch.optim).values()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind.__name__ not in REFUSED
+    }
+    if name.lower() not in kinds:
+        known = ", ".join(sorted(kind.__name__ for kind in kinds.values()))
+        raise ConfigError(f"no step can contain an optimizer called {name!r}", hint=f"use one of {known}")
+    kind: Any = kinds[name.lower()]
+    wanted = [one for one in parameters if one.requires_grad]
+    if kind.__name__ == "Muon":
+        wanted = [one for one in wanted if one.dim() == 2]
+    made: torch.optim.Optimizer = kind(wanted, **({"lr": 1e-3} if kind.__name__ == "SGD" else {}))
+    return made
+
+
+class Loss:
+    """One number of every differentiable output: the sum of its products with the same weights each time."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self._weights = [cotangent(place, one) for place, one in enumerate(outputs)]
+
+    def __call__(self, model: Any, batch: Any) -> Tensor:
+        args, kwargs = batch
+        outputs = [one for one in tensors(model(*args, **kwargs)) if one.requires_grad]
+        products = [one * weight for one, weight in zip(outputs, self._weights, strict=True)]
+        total = sum((one.real if one.is_complex() else one).float().sum() for one in products)
+        assert isinstance(total, Tensor)
+        return total
+
+
+_MADE_FUNCTIONAL: Pipeline[Region] = Pipeline([complete_region, check_call_arguments, extract_region])
+
+
+def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) -> Road:
+    """The graph of a whole training step, as ``compile_step`` compiles it."""
+    recipe = Recipe(subject.model, optimizer, loss)  # type: ignore[arg-type]
+    state = State(recipe)
+    numbers, _ = split_numbers(optimizer)
+    leaves, tree = pytree.tree_flatten(((subject.args, subject.kwargs),))
+    batch = [one for one in leaves if isinstance(one, float)]
+    traced = trace(
+        recipe, "update", state, [*batch, *numbers], leaves, tree, Provenance(subject.model, marking=True)
+    )
+    inputs = [entry.tensor.detach().clone() for entry in state.entries]
+    inputs.append(torch.tensor([*batch, *numbers], dtype=torch.float64))
+    inputs += [leaf.detach().clone() for leaf in leaves if isinstance(leaf, Tensor)]
+    region = Region(traced.module, Options.parse(None), GraphRecord("step"))
+    _MADE_FUNCTIONAL.run(region)
+    return Road(
+        "compile_step",
+        "optimizer",
+        Piece(region.module, inputs, torch.tensor([1, 2], dtype=torch.int64).view(torch.uint64)),
+    )

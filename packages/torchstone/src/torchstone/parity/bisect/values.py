@@ -1,0 +1,195 @@
+"""The value of every node of a graph: in eager PyTorch, in float64, and on an engine.
+
+Not here: which graphs there are (:mod:`.roads`), and what follows from a difference (:mod:`.arbiter`).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from ...compiler.graphs import output_node
+from ...compiler.support import REPLAY_RNG, draws
+from ...lowering import load
+from ...torch_internals import pytree
+from ..operators import WIDER, compiled_graph, float64_by_default, to_tensor, widened
+
+Tensor = torch.Tensor
+Values = dict[Node, Any]
+"""Nodes and their values: tensors, and lists of them for operators with several results."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A functional graph of operators with inputs for its placeholders, and a seed for what it draws."""
+
+    module: GraphModule
+    inputs: Sequence[Any]
+    seed: Tensor
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that stand for one tensor that an operator returned, in order."""
+        return [node for node in self.module.graph.nodes if is_result(node)]
+
+    @property
+    def placeholders(self) -> dict[Node, Any]:
+        return dict(zip(self.module.graph.find_nodes(op="placeholder"), self.inputs, strict=True))
+
+    @property
+    def given(self) -> Values:
+        """The values that the graph starts from: those of its inputs and its constants."""
+        constants = self.module.graph.find_nodes(op="get_attr")
+        return {**self.placeholders, **{node: attribute(self.module, node) for node in constants}}
+
+    def on_engine(self, engine: str | None = None) -> dict[Node, Tensor]:
+        """What one program returns that has every node's value among its results."""
+        nodes = self.nodes
+        module = copy.deepcopy(self.module)
+        found = {node.name: node for node in module.graph.nodes}
+        output_node(module).args = (tuple(found[node.name] for node in nodes),)
+        module.recompile()
+        given = [one for node, one in self.placeholders.items() if isinstance(one, Tensor)]
+        results = compiled_graph(module, given, engine)(self.seed.numpy())
+        return {
+            node: laid_out(to_tensor(one), node.meta["val"]) for node, one in zip(nodes, results, strict=True)
+        }
+
+    def in_eager(self, drawn: Mapping[Node, Tensor], known: Mapping[Node, Tensor] | None = None) -> Values:
+        """Every node's value in eager PyTorch; random ones are those of ``drawn``.
+
+        ``known`` are values of placeholders that are not those of ``inputs``.
+        """
+        return self._evaluated(drawn, {**self.placeholders, **(known or {})}, _same, _same)
+
+    def in_float64(self, drawn: Mapping[Node, Tensor], known: Mapping[Node, Tensor] | None = None) -> Values:
+        """Every node's value with all floating-point values in float64; None where eager cannot."""
+        with float64_by_default():
+            return self._evaluated(drawn, {**self.placeholders, **(known or {})}, widened, wider_dtype)
+
+    def _evaluated(
+        self,
+        drawn: Mapping[Node, Tensor],
+        given: Mapping[Node, Any],
+        of_tensor: Callable[[Tensor], Tensor],
+        of_dtype: Callable[[torch.dtype], torch.dtype],
+    ) -> Values:
+        values: Values = {}
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = _mapped(given[node], of_tensor, of_dtype)
+            elif node.op == "get_attr":
+                values[node] = _mapped(attribute(self.module, node), of_tensor, of_dtype)
+            elif node in drawn:
+                values[node] = of_tensor(drawn[node])
+            elif node.op == "call_function":
+                values[node] = None if is_drawn(node) else _called(node, values, of_dtype)
+        return values
+
+
+def local_values(
+    node: Node, values: Mapping[Node, Any], *, wide: bool, change: Callable[[Tensor], Tensor] | None = None
+) -> Any:
+    """What ``node`` alone computes of ``values`` in eager PyTorch, ``wide`` in float64, after ``change``.
+
+    None where eager cannot. The result of an operator with several results is the one that ``node`` takes.
+    """
+    caller, index = called_by(node)
+    of_dtype = wider_dtype if wide else _same
+    given = {}
+    for one in caller.all_input_nodes:
+        value = _mapped(values[one], widened if wide else _same, of_dtype)
+        given[one] = _mapped(value, change, _same) if change is not None else value
+    with float64_by_default() if wide else nullcontext():
+        found = _called(caller, given, of_dtype)
+    return found if index is None or found is None else found[index]
+
+
+def called_by(node: Node) -> tuple[Node, int | None]:
+    """The operator that ``node`` is a result of, and which one where it has several."""
+    if node.target is operator.getitem:
+        source, index = node.args
+        if isinstance(source, Node) and not isinstance(source.meta.get("val"), Tensor):
+            return source, cast(int, index)
+    return node, None
+
+
+def is_result(node: Node) -> bool:
+    return node.op == "call_function" and isinstance(node.meta.get("val"), Tensor)
+
+
+def is_drawn(node: Node) -> bool:
+    """Whether a node's value is random: what eager PyTorch would draw is something else."""
+    caller, _ = called_by(node)
+    return caller.target is REPLAY_RNG or draws(caller, load())
+
+
+def attribute(module: GraphModule, node: Node) -> Any:
+    return operator.attrgetter(str(node.target))(module)
+
+
+def piece_of(nodes: Sequence[Node], module: GraphModule, values: Mapping[Node, Any], seed: Tensor) -> Piece:
+    """``nodes`` of ``module`` as a graph of their own, whose inputs are the ``values`` of those around it."""
+    inside = set(nodes)
+    graph = Graph()
+    made: dict[Node, Node] = {}
+    inputs: list[Any] = []
+    for node in nodes:
+        for source in node.all_input_nodes:
+            if source in inside or source in made:
+                continue
+            if source.op == "get_attr" and not isinstance(values.get(source), Tensor):
+                made[source] = graph.node_copy(source)
+                continue
+            made[source] = graph.placeholder(f"input{len(inputs)}")
+            made[source].meta = {"val": source.meta.get("val", values[source])}
+            inputs.append(values[source])
+    for node in nodes:
+        made[node] = graph.node_copy(node, lambda one: made[one])
+    graph.output(tuple(made[node] for node in nodes if is_result(node)))
+    return Piece(GraphModule(module, graph), inputs, seed)
+
+
+def laid_out(tensor: Tensor, like: Tensor) -> Tensor:
+    """``tensor`` with the strides of ``like``, which operators that address memory depend on."""
+    if tensor.shape != like.shape or tensor.stride() == like.stride() or not tensor.numel():
+        return tensor
+    expanded = [step == 0 and size > 1 for step, size in zip(like.stride(), like.shape, strict=True)]
+    if any(expanded):
+        first = tensor[tuple(slice(0, 1) if one else slice(None) for one in expanded)]
+        return first.expand(like.shape) if torch.equal(first.expand(like.shape), tensor) else tensor
+    return torch.empty_strided(like.shape, like.stride(), dtype=tensor.dtype).copy_(tensor)
+
+
+def wider_dtype(dtype: torch.dtype) -> torch.dtype:
+    return WIDER.get(dtype, dtype)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mapped(value: Any, of_tensor: Callable[[Tensor], Any], of_dtype: Callable[[torch.dtype], Any]) -> Any:
+    value = pytree.tree_map_only(Tensor, of_tensor, value)
+    return pytree.tree_map_only(torch.dtype, of_dtype, value)
+
+
+def _called(node: Node, values: Mapping[Node, Any], of_dtype: Callable[[torch.dtype], Any]) -> Any:
+    if any(values[one] is None for one in node.all_input_nodes):
+        return None
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda one: values[one])
+    args, kwargs = _mapped((args, kwargs), _same, of_dtype)
+    target: Any = node.target
+    try:
+        with torch.no_grad():
+            return target(*args, **kwargs)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None  # a kernel that eager PyTorch lacks, in float64 for instance
