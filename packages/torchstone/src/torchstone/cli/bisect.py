@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ..parity.bisect import Report
 
 
+_SCRIPT = "Write a script that shows what departs by itself, on tensors made small."
+
+
 @command("bisect")
 @MODEL
 @click.option("--optimizer", default="AdamW", show_default=True, help="A class of torch.optim.")
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     default=True,
     help="Repeat the eager run in a fresh process too, where sets have another order (default).",
 )
+@click.option("--script", type=click.Path(dir_okay=False, path_type=Path), help=_SCRIPT)
 @placed
 def bisect(
     model: str,
@@ -39,6 +44,7 @@ def bisect(
     rtol: float | None,
     atol: float | None,
     fresh_process: bool,
+    script: Path | None,
     device: str | None,
     engine: str | None,
     as_json: bool,
@@ -52,16 +58,23 @@ def bisect(
     with progress() as stage, settings(device=device, engine=engine):
         stage("loading the model")
         from ..parity.bisect import bisect as bisect_model
+        from ..parity.bisect.arbiter import Judge
         from ..parity.model import load_model
 
+        tolerance = _tolerance(rtol, atol)
         found = bisect_model(
             load_model(model),
             optimizer=None if no_optimizer else optimizer,
             seed=seed,
-            tolerance=_tolerance(rtol, atol),
+            tolerance=tolerance,
             fresh_process=fresh_process,
             progress=stage,
         )
+        if script is not None and found.finding is not None:
+            from ..parity.bisect.script import write_script
+
+            stage("making the finding small")
+            write_script(found, Judge(tolerance), seed, script)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +13,13 @@ from ...core.case import BackendTarget
 from ...core.result import CaseResult
 from ...errors import UsageError
 from ...running.replay import assembled, write
-from ...running.shrink import Attempts, attempts_on, smaller_sizes
+from ...running.shrink import Attempts, attempts_on
 from .calls import Tensor
 from .execution import Request
 from .groups import Group
 from .phases import planned
-from .samples import resized
+from .shrinking import literal, smallest
 
-_WRITTEN_OUT = 256
-"""Elements up to which a tensor is written as numbers."""
 _TASK = """\
 group = Group({suite!r}, {entry!r}, {dtype!r}, {phase!r}, seed={seed!r})
 target = BackendTarget({kind!r}, {driver!r}, {chip!r})
@@ -82,44 +79,8 @@ class _Search:
     def run(self) -> Shrunk:
         if not self._plain:  # what has no strides is neither cut nor written out
             return replace(self._best, request=replace(self._best.request, tensors=None))
-        while any(self._accept(one) for one in self._smaller()):
-            pass
-        for place in range(len(self._tensors)):
-            self._simplify(place)
+        smallest(self._best.request.tensors or (), self._accept)
         return self._best
-
-    @property
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self._best.request.tensors or ()
-
-    def _smaller(self) -> Iterator[Sequence[Tensor]]:
-        """Each size everywhere at once, then each single dimension, made smaller."""
-        tensors = self._tensors
-        dims = [(place, dim) for place, one in enumerate(tensors) for dim in range(one.dim())]
-        sizes = sorted({tensors[place].shape[dim] for place, dim in dims} - {0, 1}, reverse=True)
-        together = [[(p, d) for p, d in dims if tensors[p].shape[d] == size] for size in sizes]
-        for chosen in (*together, *([one] for one in dims)):
-            place, dim = chosen[0]
-            for size in smaller_sizes(tensors[place].shape[dim]):
-                yield resized(tensors, chosen, size)
-
-    def _simplify(self, place: int) -> None:
-        """Elements of one tensor to 0, else to 1, in ever smaller pieces."""
-        size = piece = self._tensors[place].numel()
-        while piece:
-            for start in range(0, size, piece):
-                part = self._tensors[place].reshape(-1)[start : start + piece]
-                if not (bool((part == 0).all()) or bool((part == 1).all())):
-                    any(self._accept(self._with(place, start, piece, number)) for number in (0, 1))
-            piece //= 2
-
-    def _with(self, place: int, start: int, piece: int, number: int) -> Sequence[Tensor]:
-        changed = self._tensors[place].clone()
-        flat = changed.reshape(-1)
-        flat[start : start + piece] = number
-        tensors = list(self._tensors)
-        tensors[place] = flat.reshape(changed.shape)
-        return tensors
 
     def _accept(self, tensors: Sequence[Tensor]) -> bool:
         """Whether tensors fail as the original ones do; then they are the best ones."""
@@ -159,7 +120,7 @@ def _script(shrunk: Shrunk, original: CaseResult, driver: CallDriver) -> str:
     )  # fmt: skip
     return assembled(
         shrunk.result, driver, f"sample {number} of {group} ({original.case_id})", imports=_IMPORTS,
-        inputs={f"input{place}": _literal(one) for place, one in enumerate(tensors)}, task=task,
+        inputs={f"input{place}": literal(one) for place, one in enumerate(tensors)}, task=task,
         run="run_group(driver, request).results[0]",
     )  # fmt: skip
 
@@ -167,18 +128,3 @@ def _script(shrunk: Shrunk, original: CaseResult, driver: CallDriver) -> str:
 def _described(shrunk: Shrunk) -> str:
     shapes = " ".join(str(list(one.shape)) for one in shrunk.request.tensors or ())
     return f"{shrunk.request.group} {shapes}".rstrip()
-
-
-def _literal(tensor: Tensor) -> str:
-    """``tensor`` as an expression that gives its dtype, shape, strides and values."""
-    dense = tensor.detach().contiguous()
-    if dense.numel() <= _WRITTEN_OUT:
-        values = f"torch.tensor({dense.reshape(-1).tolist()!r}, dtype={tensor.dtype})"
-    else:
-        data = base64.b64encode(dense.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
-        values = f"torch.frombuffer(bytearray(base64.b64decode({data!r})), dtype={tensor.dtype})"
-    values += f".reshape({list(tensor.shape)!r})"
-    if tensor.is_contiguous():
-        return values
-    form = f"{list(tensor.shape)!r}, {list(tensor.stride())!r}, dtype={tensor.dtype}"
-    return f"torch.empty_strided({form}).copy_({values})"

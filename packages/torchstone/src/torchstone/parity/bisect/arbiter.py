@@ -58,8 +58,8 @@ class Verdict:
 PROBES = 16
 LAMBDA = 8.0
 """Rounding errors of a sum of n terms exceed 8·√n units of roundoff almost never (see optest's roundoff)."""
-MOST_DEPTH = 64
-"""How many operators before a wrong one are tried together with it."""
+_DEPTHS = (1, 1, 2, 4, 8, 16, 32, 64, 1 << 20, 0)
+"""By how many more operators before it a wrong one is tried together with, until it is wrong again."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ class Arbiter:
         """Lowering or engine, for a node that is wrong."""
         for nodes in self._growing(node):
             piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
-            said = {self.engine: self._asked(piece, self.engine)}
+            said = {self.engine: asked(piece, self.engine, self.judge)}
             if said[self.engine] != "right":
                 break
         else:
             piece, said = self.piece, {self.engine: "wrong"}
         others = [name for name in ENGINES if name != self.engine]
-        said |= {name: self._asked(piece, name) for name in others}
+        said |= {name: asked(piece, name, self.judge) for name in others}
         together = "by itself" if len(nodes) <= 2 else "together with those before it"
         verdicts = {said[name] for name in others}
         if "right" in verdicts:
@@ -183,30 +183,51 @@ class Arbiter:
         """The operator alone, then with ever more of those whose results it takes."""
         inside = _whole({called_by(node)[0]})
         order = {one: place for place, one in enumerate(self.piece.module.graph.nodes)}
-        for _ in range(MOST_DEPTH):
+        for depth in _DEPTHS:
             yield sorted(inside, key=order.__getitem__)
-            before = {
-                source for one in inside for source in one.all_input_nodes if source.op == "call_function"
-            }
-            grown = inside | _whole(before)
-            if grown == inside:
-                return
-            inside = grown
+            for _ in range(depth):
+                sources = {source for one in inside for source in one.all_input_nodes}
+                grown = inside | _whole({source for source in sources if source.op == "call_function"})
+                if grown == inside:
+                    return
+                inside = grown
 
-    def _asked(self, piece: Piece, engine: str) -> str:
-        """Whether an engine computes the last operator of a piece right, or why it cannot run it."""
-        try:
-            values = piece.on_engine(engine)
-        except TorchstoneError as error:
-            return f"cannot run it: {error.message.partition(chr(10))[0]}"
-        arbiter = Arbiter(piece, {**piece.given, **values}, engine, self.judge)
-        last, _ = called_by(piece.nodes[-1])
-        for node in piece.nodes:
-            if called_by(node)[0] is last and not is_drawn(node):
-                found = arbiter.alone(node)
-                if found is not None and not found.passed:
-                    return "wrong"
-        return "right"
+    def accumulating(self, node: Node) -> Piece:
+        """``node`` with as many operators before it as it takes to depart from eager PyTorch."""
+        piece = self.piece
+        for nodes in self._growing(node):
+            piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
+            if departs(piece, self.engine, self.judge):
+                break
+        return piece
+
+
+def asked(piece: Piece, engine: str, judge: Judge) -> str:
+    """Whether an engine computes the last operator of a piece right, or why it cannot run it."""
+    try:
+        values = piece.on_engine(engine)
+    except TorchstoneError as error:
+        return f"cannot run it: {error.message.partition(chr(10))[0]}"
+    arbiter = Arbiter(piece, {**piece.given, **values}, engine, judge)
+    for node in _results(piece):
+        found = None if is_drawn(node) else arbiter.alone(node)
+        if found is not None and not found.passed:
+            return "wrong"
+    return "right"
+
+
+def departs(piece: Piece, engine: str, judge: Judge) -> bool:
+    """Whether the last operator's results are beyond the tolerance of what eager makes of the inputs."""
+    values = piece.on_engine(engine)
+    eager = piece.in_eager({node: values[node] for node in piece.nodes if is_drawn(node)})
+    pairs = [(values[node], eager[node]) for node in _results(piece)]
+    return any(isinstance(want, Tensor) and not judge.plain(found, want).passed for found, want in pairs)
+
+
+def _results(piece: Piece) -> list[Node]:
+    """The results of the last operator."""
+    last, _ = called_by(piece.nodes[-1])
+    return [node for node in piece.nodes if called_by(node)[0] is last]
 
 
 def _whole(nodes: set[Node]) -> set[Node]:

@@ -230,6 +230,24 @@ def _put(subject: Subject, tensors: Sequence[Tensor]) -> bool:
     return True
 
 
+def module_results(name: str, path: str, seed: int) -> list[Tensor]:
+    """What the module at ``path`` of a model returns inside one run of the model, the model made anew."""
+    torch.manual_seed(seed)
+    model = load_model(name)
+    subject = Subject(model.model, model.args, model.kwargs).copy(training=True)
+    found: list[Tensor] = []
+
+    def keep(_: Any, __: Any, result: Any) -> None:
+        found.extend(one for one in pytree.tree_leaves(result) if isinstance(one, Tensor))
+
+    torch.manual_seed(seed)
+    if not isinstance(subject.model, torch.nn.Module):
+        return subject()
+    with subject.model.get_submodule(path).register_forward_hook(keep):
+        subject()
+    return found
+
+
 def main(folder: Path) -> None:
     """Run as the first process did, and write the first call that differs."""
     from .roads import eager_step

@@ -252,7 +252,7 @@ class _Search:
                     "every operator before it, and this one, is right by itself: the differences of their "
                     "roundings add up to this",
                     judged or comparison,
-                    piece,
+                    Arbiter(piece, dict(values), config.engine, self.judge).accumulating(node),
                     {},
                 )
                 self.rounding = self._finding(road, node, verdict)
