@@ -35,6 +35,12 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
         assert len({one.ended for one in outcomes}) > least  # or nothing was tried
 
 
+def test_a_fault_in_each_of_four_places_is_named() -> None:
+    outcomes = list(attempt("bisect", 0, list(range(4))))
+    assert [one for one in outcomes if one.defect] == []
+    assert [one.ended for one in outcomes] == ["lowering", "engine", "rounding", "nondeterminism"]
+
+
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     command = [sys.executable, campaign_file(), "artifacts", "--journal", str(journal), "--count"]

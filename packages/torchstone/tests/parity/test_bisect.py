@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from injected_faults import wrong_engine
 from torch import nn
 
 from torchstone.errors import ConfigError, ModelError
 from torchstone.lowering import load
 from torchstone.parity.bisect import Finding, Kind, bisect
+from torchstone.parity.bisect.arbiter import Judge
+from torchstone.parity.bisect.script import write_script
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import faults_of
-from torchstone.parity.model import Model
+from torchstone.parity.model import Model, load_model
+from torchstone.runtime import ENGINES
 
 aten = torch.ops.aten
 
@@ -73,7 +79,8 @@ def test_a_wrong_lowering_of_the_forward_pass_is_named_with_its_line() -> None:
     assert found is not None
     assert (found.kind, found.phase, found.operator) == (Kind.LOWERING, "forward", "aten.sin.default")
     assert found.line == line_of('"logits": torch.sin(y)')
-    assert found.engines == {"pjrt": "wrong", "reference": "wrong"}
+    assert (found.engines["pjrt"], found.engines["reference"]) == ("wrong", "wrong")
+    assert found.engines.keys() == set(ENGINES)
 
 
 def test_a_wrong_lowering_of_the_backward_pass_is_named_with_the_forward_line_and_module() -> None:
@@ -98,6 +105,48 @@ def test_a_wrong_lowering_of_the_optimizer_is_named_with_the_optimizers_line() -
     assert "torch/optim/sgd.py:" in found.line
 
 
+def test_a_wrong_engine_is_told_from_a_wrong_lowering() -> None:
+    with wrong_engine("stablehlo.sine", "stablehlo.cosine"):
+        found = search(small())
+    assert found is not None
+    assert (found.kind, found.phase, found.operator) == (Kind.ENGINE, "forward", "aten.sin.default")
+    assert (found.engines["pjrt"], found.engines["reference"]) == ("wrong", "right")
+
+
+def test_an_engine_that_is_wrong_beside_another_operator_only() -> None:
+    with wrong_engine("stablehlo.sine", "stablehlo.cosine", "stablehlo.dot_general"):
+        found = search(small())
+    assert found is not None
+    assert (found.kind, found.operator) == (Kind.ENGINE, "aten.sin.default")
+    assert "together with operators before it" in found.reason
+    assert found.piece is not None
+    assert "aten.addmm.default" in {str(node.target) for node in found.piece.nodes}
+
+
+def test_an_engine_that_is_wrong_where_values_are_fused_only() -> None:
+    with wrong_engine("stablehlo.sine", "stablehlo.cosine", most_results=8):
+        found = search(small())
+    assert found is not None
+    assert (found.kind, found.operator) == (Kind.ENGINE, "aten.sin.default")
+    assert "fuses operators wrongly" in found.reason
+
+
+def test_roundings_that_add_up_are_nobodys_fault() -> None:
+    found = search(model(lambda x, y: torch.sin(x @ y * 1e6), torch.randn(9, 300), torch.randn(300, 9)))
+    assert found is not None
+    assert found.kind is Kind.ROUNDING
+    assert "right by itself" in found.reason
+    assert "against the reference, control's" in found.reason  # eager's error and the engine's
+    assert found.comparison is not None
+    assert found.comparison.max_ulp
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_nan_and_infinities_do_not_depart(value: float) -> None:
+    x = torch.tensor([[value, 1.0, -2.0, 0.0]])
+    assert search(model(lambda x: (x * 2, x.softmax(-1), x.isnan(), x / 0), x), optimizer=None) is None
+
+
 def test_a_random_number_from_elsewhere_is_the_models_own() -> None:
     import random
 
@@ -108,6 +157,55 @@ def test_a_random_number_from_elsewhere_is_the_models_own() -> None:
     assert found is not None
     assert (found.kind, found.operator) == (Kind.NONDETERMINISM, "aten.mul.Tensor")
     assert found.line == line_of("return x * random.random()")
+
+
+def test_the_order_of_a_set_differs_in_a_fresh_process_only() -> None:
+    factory = f"{Path(__file__).parents[4] / 'tests/campaigns/fault_models.py'}:order_of_a_set"
+    found = bisect(load_model(factory), optimizer=None).finding
+    assert found is not None
+    assert found.kind is Kind.NONDETERMINISM
+    assert "another order of sets" in found.reason
+
+
+@pytest.mark.parametrize("kind", [Kind.LOWERING, Kind.ENGINE])
+def test_the_script_shows_the_finding_by_itself(kind: Kind, tmp_path: Path) -> None:
+    file = tmp_path / "shown.py"
+    fault = (
+        broken(aten.sin.default, "wrong-sign")
+        if kind is Kind.LOWERING
+        else wrong_engine("stablehlo.sine", "stablehlo.cosine")
+    )
+    with fault:
+        report = bisect(small(), fresh_process=False, optimizer="SGD")
+        assert report.finding is not None
+        write_script(report, Judge(), 0, file)
+        assert _exit_code(file) == 1
+    assert _exit_code(file) == 0
+    text = file.read_text()
+    assert "torch.ops.aten.sin.default(input0)" in text
+    assert ".reshape([1, 1])" in text
+
+
+def test_the_script_of_a_rounding_departs(tmp_path: Path) -> None:
+    file = tmp_path / "shown.py"
+    chaotic = model(lambda x, y: torch.sin(x @ y * 1e6), torch.randn(9, 300), torch.randn(300, 9))
+    report = bisect(chaotic, fresh_process=False)
+    write_script(report, Judge(), 0, file)
+    assert _exit_code(file) == 1
+
+
+def test_the_script_of_a_nondeterminism_starts_the_model_twice(tmp_path: Path) -> None:
+    file = tmp_path / "shown.py"
+    factory = f"{Path(__file__).parents[4] / 'tests/campaigns/fault_models.py'}:python_random"
+    report = bisect(load_model(factory), optimizer=None, fresh_process=False)
+    write_script(report, Judge(), 0, file)
+    assert _exit_code(file) == 1
+
+
+def _exit_code(file: Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(file), run_name="__main__")
+    return int(ended.value.code or 0)
 
 
 def test_a_model_that_eager_cannot_run_is_one_error() -> None:

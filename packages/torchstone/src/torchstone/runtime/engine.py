@@ -142,9 +142,7 @@ def _make_engine(name: str, device: str, plugin: str) -> Engine:
         return JaxEngine()
     if ":" in name:
         return _engine_of(name)
-    raise ConfigError(
-        f"unknown engine {name!r}", hint=f"engines: {', '.join(ENGINES)}, or module:factory"
-    )
+    raise ConfigError(f"unknown engine {name!r}", hint=f"engines: {', '.join(ENGINES)}, or module:factory")
 
 
 def _engine_of(place: str) -> Engine:

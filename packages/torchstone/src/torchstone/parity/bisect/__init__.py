@@ -1,6 +1,7 @@
 """The first value that departs from eager PyTorch, and whose fault it is: see docs/bisect.md."""
 
 from .arbiter import Kind
-from .search import Finding, Report, bisect
+from .findings import Finding, Report
+from .search import bisect
 
 __all__ = ["Finding", "Kind", "Report", "bisect"]

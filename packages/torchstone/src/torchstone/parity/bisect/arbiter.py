@@ -94,7 +94,7 @@ class Judge:
             return result
         truth = to_numpy(exact)
         result = compare(to_numpy(found), to_numpy(expected), self.tolerance, reference=truth)
-        if not result.passed and exact.isfinite().all():
+        if not result.passed:
             bound = _explained(truth, [to_numpy(one) for one in probes()], expected.dtype)
             result = compare(
                 to_numpy(found), to_numpy(expected), self.tolerance, reference=truth, bound=bound
@@ -110,8 +110,10 @@ def _of_dtype(value: Tensor, like: Tensor) -> Tensor:
 def _explained(truth: Array, probes: Sequence[Array], dtype: torch.dtype) -> Array:
     """For each element the largest error that roundings of operands and result explain."""
     unit = torch.finfo(dtype).eps / 2
-    moved = [numpy.where(numpy.isfinite(one), numpy.abs(one - truth), 0.0) for one in probes]
-    return numpy.max([numpy.zeros(truth.shape), *moved], axis=0) * 2 + 4 * unit * numpy.abs(truth)
+    with numpy.errstate(invalid="ignore"):
+        moved = [numpy.where(numpy.isfinite(one), numpy.abs(one - truth), 0.0) for one in probes]
+        bound = numpy.max([numpy.zeros(truth.shape), *moved], axis=0) * 2 + 4 * unit * numpy.abs(truth)
+    return numpy.where(numpy.isfinite(truth), bound, 0.0)  # no rounding explains another infinity or NaN
 
 
 def _unstable(result: Comparison, found: Tensor, probes: Sequence[Tensor]) -> Comparison:
@@ -158,26 +160,28 @@ class Arbiter:
 
     def verdict(self, node: Node, comparison: Comparison) -> Verdict:
         """Lowering or engine, for a node that is wrong."""
-        for nodes in self._growing(node):
-            piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
-            said = {self.engine: asked(piece, self.engine, self.judge)}
-            if said[self.engine] != "right":
-                break
-        else:
-            piece, said = self.piece, {self.engine: "wrong"}
+        piece, alone = self._smallest(node)
         others = [name for name in ENGINES if name != self.engine]
-        said |= {name: asked(piece, name, self.judge) for name in others}
-        together = "by itself" if len(nodes) <= 2 else "together with those before it"
-        verdicts = {said[name] for name in others}
-        if "right" in verdicts:
-            right = next(name for name in others if said[name] == "right")
-            reason = f"{right} computes the same program {together} right, {self.engine} does not"
-            return Verdict(Kind.ENGINE, reason, comparison, piece, said)
-        if "wrong" in verdicts:
+        last = None if piece is not self.piece else node
+        said = {self.engine: "wrong", **{name: asked(piece, name, self.judge, last) for name in others}}
+        together = "by itself" if alone else "together with operators before it"
+        for name in others:
+            if said[name] == "right":
+                reason = f"{name} computes the operator {together} right, {self.engine} does not"
+                return Verdict(Kind.ENGINE, reason, comparison, piece, said)
+        if "wrong" in (said[name] for name in others):
             reason = f"every engine that can run the operator {together} computes it wrong"
             return Verdict(Kind.LOWERING, reason, comparison, piece, said)
-        reason = "no other engine can run the operator, so this may be the lowering or the engine"
+        reason = f"no other engine can run the operator {together}: this is the lowering or the engine"
         return Verdict(Kind.UNDECIDED, reason, comparison, piece, said)
+
+    def _smallest(self, node: Node) -> tuple[Piece, bool]:
+        """The fewest operators with which ``node`` is wrong, else all; and whether it is alone."""
+        for count, nodes in enumerate(self._growing(node)):
+            piece = piece_of(nodes, self.piece.module, self.values, self.piece.seed)
+            if asked(piece, self.engine, self.judge) == "wrong":
+                return piece, count == 0
+        return self.piece, False
 
     def _growing(self, node: Node) -> Iterator[list[Node]]:
         """The operator alone, then with ever more of those whose results it takes."""
@@ -202,18 +206,23 @@ class Arbiter:
         return piece
 
 
-def asked(piece: Piece, engine: str, judge: Judge) -> str:
-    """Whether an engine computes the last operator of a piece right, or why it cannot run it."""
+def asked(piece: Piece, engine: str, judge: Judge, node: Node | None = None) -> str:
+    """Whether an engine computes an operator of a piece right, or why it cannot run it; None: the last."""
     try:
         values = piece.on_engine(engine)
     except TorchstoneError as error:
-        return f"cannot run it: {error.message.partition(chr(10))[0]}"
+        return cannot_run(error)
     arbiter = Arbiter(piece, {**piece.given, **values}, engine, judge)
-    for node in _results(piece):
-        found = None if is_drawn(node) else arbiter.alone(node)
+    for one in _results(piece) if node is None else [node]:
+        found = None if is_drawn(one) else arbiter.alone(one)
         if found is not None and not found.passed:
             return "wrong"
     return "right"
+
+
+def cannot_run(error: TorchstoneError) -> str:
+    """What is said of an engine that raises."""
+    return f"cannot run it: {error.message.partition(chr(10))[0]}"
 
 
 def departs(piece: Piece, engine: str, judge: Judge) -> bool:

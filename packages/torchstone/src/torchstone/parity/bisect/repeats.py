@@ -31,7 +31,7 @@ from ..subject import Subject
 
 Tensor = torch.Tensor
 Run = Callable[[Subject, Provenance], None]
-"""One training step of a subject; it tells the origins which phase begins."""
+"""One training step of a subject; it says which phase begins."""
 
 _UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 _TIMEOUT_S = 300.0

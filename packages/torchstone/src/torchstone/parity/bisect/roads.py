@@ -21,6 +21,7 @@ from ...compiler.pipeline import Pipeline
 from ...compiler.provenance import Phase, Provenance
 from ...errors import ConfigError
 from ...torch_internals import dynamo, pytree
+from ...training import compile_step
 from ...training.recipe import Recipe
 from ...training.state import State, split_numbers
 from ...training.trace import trace
@@ -72,16 +73,16 @@ def results_of(subject: Subject, *, compiled: bool, engine: str | None = None) -
 
 
 def eager_step(optimizer: str | None) -> Callable[[Subject, Provenance], None]:
-    """One training step in eager PyTorch, which tells the origins its phases."""
+    """One training step in eager PyTorch, which tells ``provenance`` its phases."""
 
-    def run(subject: Subject, origins: Provenance) -> None:
+    def run(subject: Subject, provenance: Provenance) -> None:
         leaves = subject.leaves()
         outputs = tensors(subject.result())
-        origins.phase = "backward"
+        provenance.phase = "backward"
         if not any(one.requires_grad for one in outputs):
             return
         differentiate(outputs, leaves)
-        origins.phase = "optimizer"
+        provenance.phase = "optimizer"
         if optimizer is not None and has_parameters(subject):
             optimizer_of(optimizer, subject.model.parameters()).step()  # type: ignore[attr-defined]
 
@@ -163,3 +164,22 @@ def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) ->
         "optimizer",
         Piece(region.module, inputs, torch.tensor([1, 2], dtype=torch.int64).view(torch.uint64)),
     )
+
+
+def updated(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss, *, compiled: bool) -> Results:
+    """Parameters, buffers and the optimizer's state after one step."""
+    batch = (subject.args, subject.kwargs)
+    if compiled:
+        compile_step(subject.model, optimizer, loss)(batch)  # type: ignore[arg-type]
+    else:
+        loss(subject.model, batch).backward()
+        optimizer.step()
+    model: Any = subject.model
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {f"parameter {name}": one.detach() for one, name in names.items()}
+    found |= {f"buffer {name}": one for name, one in subject.buffers().items()}
+    for parameter, state in optimizer.state.items():
+        for key, one in state.items():
+            if isinstance(one, Tensor):
+                found[f"state {key} of {names[parameter]}"] = one
+    return Results(found)

@@ -25,7 +25,7 @@ from ...errors import TorchstoneError
 from ...torch_internals.fake import FakeTensorMode
 from ...torch_internals.operators import OpOverload
 from .arbiter import Judge, Kind, asked, departs
-from .search import Finding, Report
+from .findings import Finding, Report
 from .values import Piece
 
 Tensor = torch.Tensor
@@ -86,7 +86,7 @@ import torch
 
 from torchstone.parity.bisect.repeats import module_results
 
-if sys.argv[1:]:
+if sys.argv[1:] == ["once"]:
     torch.set_printoptions(precision=17, threshold=sys.maxsize)
     print(module_results({model!r}, {module!r}, {seed}))
     sys.exit()

@@ -6,7 +6,7 @@ The graphs are those of :mod:`.roads`, the verdicts those of :mod:`.arbiter` and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -16,12 +16,14 @@ from optest.core.comparison import Comparison
 from optest.core.tolerance import Tolerance
 
 from ...compiler.provenance import Phase, origin_of
-from ...config import config
-from ...errors import ModelError, TorchstoneError
+from ...config import config, override
+from ...errors import CaptureError, ModelError, TorchstoneError, TrainingError, UnsupportedOperators
 from ...runtime import ENGINES, get_engine
+from ...torch_internals import dynamo
 from ..model import Model
 from ..subject import Subject
-from .arbiter import Arbiter, Judge, Kind, Verdict
+from .arbiter import Arbiter, Judge, Kind, Verdict, cannot_run
+from .findings import Finding, Report, unrepeated
 from .repeats import Difference, FreshRun, Recorder, recorded, repeated
 from .roads import (
     Loss,
@@ -33,67 +35,11 @@ from .roads import (
     optimizer_of,
     results_of,
     step_road,
+    updated,
 )
-from .values import Piece, called_by, is_drawn
+from .values import called_by, is_drawn, source_of
 
 Tensor = torch.Tensor
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The first value that departs, where it is computed, and what it comes from.
-
-    ``value`` is the node's name in its graph, or the name of a result. ``engines`` says what each engine
-    made of it. ``piece`` shows it by itself, if anything does.
-    """
-
-    kind: Kind
-    phase: Phase
-    operator: str
-    value: str
-    line: str | None
-    module: str | None
-    road: str
-    reason: str
-    comparison: Comparison | None = None
-    engines: Mapping[str, str] = field(default_factory=dict)
-    piece: Piece | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": str(self.kind),
-            "phase": self.phase,
-            "operator": self.operator,
-            "value": self.value,
-            "line": self.line,
-            "module": self.module,
-            "road": self.road,
-            "reason": self.reason,
-            "engines": dict(self.engines),
-            "comparison": None if self.comparison is None else self.comparison.to_dict(),
-        }
-
-
-@dataclass
-class Report:
-    """What a search found; ``finding`` is None where nothing departs."""
-
-    model: str
-    engine: str
-    finding: Finding | None = None
-    values: int = 0
-    """How many values were compared."""
-    notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "engine": self.engine,
-            "departs": self.finding is not None,
-            "finding": None if self.finding is None else self.finding.to_dict(),
-            "values": self.values,
-            "notes": list(self.notes),
-        }
 
 
 def bisect(
@@ -122,6 +68,8 @@ def bisect(
 
 
 Ran = TypeVar("Ran")
+Run = Callable[[str], Results]
+"""From an engine's name to what it makes of the model."""
 
 
 class _Search:
@@ -147,7 +95,7 @@ class _Search:
         first, expected = self._eager(lambda: recorded(step, self._fresh())), self._eager(self._plain)
         difference = repeated(step, self._fresh(), first)
         if difference is not None:
-            self.report.finding = _unrepeated(first, difference)
+            self.report.finding = unrepeated(first, difference)
             return
         if not self.fresh_process:
             self._compare(expected)
@@ -163,24 +111,57 @@ class _Search:
     def _told(self, first: Recorder, found: Difference | str | None) -> None:
         """Add what the run in a fresh process shows; a wrong operator stays the first thing to say."""
         if isinstance(found, str):
-            self.report.notes.append(f"the model was not repeated in a fresh process: {found}")
+            self._note(f"the model was not repeated in a fresh process: {found}")
         elif found is not None:
-            finding = _unrepeated(first, found)
-            if self.report.finding in (None, self.rounding):
-                self.report.finding = finding
+            finding = unrepeated(first, found)
+            known = self.report.finding
+            if known is None or known is self.rounding or not known.operator:
+                self.report.finding = finding  # also a result that no operator explains: sets have an order
             else:
-                self.report.notes.append(f"the model does not repeat itself either: {finding.reason}")
+                self._note(f"the model does not repeat itself either: {finding.reason}")
 
     def _compare(self, expected: Results) -> None:
         self.progress("running the model through torch.compile")
         roads, found = compiled_roads(self._fresh())
-        self.report.finding = self._walked(roads) or self._results(roads, found, expected)
+        self.report.finding = self._walked(roads) or self._results(roads, self._compiled, expected, found)
         if self.report.finding is None and expected.differentiable and self._updates:
-            self.progress("tracing the whole step")
-            subject = self._fresh()
-            road = step_road(subject, self._optimizer(subject), Loss(expected.differentiable))
-            self.report.finding = self._walked([road])
+            self._compare_steps(Loss(expected.differentiable))
         self.report.finding = self.report.finding or self.rounding
+
+    def _compare_steps(self, loss: Loss) -> None:
+        self.progress("tracing the whole step")
+        subject = self._fresh()
+        try:
+            road = step_road(subject, self._optimizer(subject), loss)
+        except (CaptureError, TrainingError, UnsupportedOperators) as error:
+            self._note(f"the optimizer was not compared: {error.message}")
+            return
+        self.report.finding = self._walked([road])
+        if self.report.finding is None and self.rounding is None:
+            self.progress("running the whole step")
+            subject, other = self._fresh(), None
+            expected = updated(subject, self._optimizer(subject), loss, compiled=False)
+            try:
+                other = self._stepped(loss)(config.engine)
+            except TrainingError as error:
+                self._note(f"compile_step itself was not run: {error.message}")
+                return
+            self.report.finding = self._results([road], self._stepped(loss), expected, other)
+
+    def _compiled(self, engine: str) -> Results:
+        dynamo.reset()
+        try:
+            return results_of(self._fresh(), compiled=True, engine=engine)
+        finally:
+            dynamo.reset()
+
+    def _stepped(self, loss: Loss) -> Run:
+        def run(engine: str) -> Results:
+            subject = self._fresh()
+            with override(engine=engine):
+                return updated(subject, self._optimizer(subject), loss, compiled=True)
+
+        return run
 
     def _fresh(self) -> Subject:
         """An independent copy in training mode, and the generator as every run finds it."""
@@ -221,18 +202,50 @@ class _Search:
             for node, comparison in arbiter.wrong():
                 self.progress(f"asking the other engines about {node.name}")
                 return self._finding(road, node, arbiter.verdict(node, comparison))
-            self._accumulated(road, values, known)
+            exact = self._accumulated(road, values, known)
+            found = self._fused(road, values, exact)
+            if found is not None:
+                return found
         return None
+
+    def _fused(self, road: Road, values: Mapping[Node, Any], exact: Mapping[Node, Any]) -> Finding | None:
+        """What is wrong only where the program has no results but its own, so that more of it is fused."""
+
+        def wrong(engine: str) -> dict[Node, Comparison]:
+            judged = {
+                node: self.judge.operator(one, values[node], exact[node], list)
+                for node, one in road.piece.results_on(engine).items()
+                if not is_drawn(node)
+            }
+            return {node: one for node, one in judged.items() if one is not None and not one.passed}
+
+        for node, comparison in wrong(config.engine).items():
+            said = self._opinions(partial(_lacks, node, wrong))
+            kind = Kind.ENGINE if "right" in said.values() else Kind.UNDECIDED
+            reason = (
+                "every operator is right where all values are results of the program, and this one is wrong "
+                "where only the graph's own results are: the engine fuses operators wrongly"
+            )
+            return self._finding(road, source_of(node), Verdict(kind, reason, comparison, road.piece, said))
+        return None
+
+    def _opinions(self, right: Callable[[str], bool]) -> dict[str, str]:
+        """What each engine says: the one in use is wrong, and ``right`` asks another one."""
+        said = {config.engine: "wrong"}
+        for engine in (name for name in ENGINES if name != config.engine):
+            try:
+                said[engine] = "right" if right(engine) else "wrong"
+            except TorchstoneError as error:
+                said[engine] = cannot_run(error)
+        return said
 
     def _accumulated(
         self, road: Road, values: Mapping[Node, Any], known: dict[str, tuple[Tensor, Tensor | None]]
-    ) -> None:
-        """Note the first value that departs where every operator is right by itself.
+    ) -> Mapping[Node, Any]:
+        """Note the first value that departs where every operator is right; returns float64's values.
 
         ``known`` are eager's and float64's values of what one graph saves for the next.
         """
-        if self.rounding is not None:
-            return
         piece = road.piece
         drawn = {node: values[node] for node in piece.nodes if is_drawn(node)}
         before = {node: known[node.name] for node in piece.placeholders if node.name in known}
@@ -246,16 +259,17 @@ class _Search:
             known[node.name] = expected, exact[node]
             comparison = self.judge.plain(values[node], expected)
             if not comparison.passed and self.rounding is None:
-                judged = self.judge.operator(values[node], expected, exact[node], list)
-                verdict = Verdict(
-                    Kind.ROUNDING,
+                arbiter = Arbiter(piece, dict(values), config.engine, self.judge)
+                reason = (
                     "every operator before it, and this one, is right by itself: the differences of their "
-                    "roundings add up to this",
-                    judged or comparison,
-                    Arbiter(piece, dict(values), config.engine, self.judge).accumulating(node),
-                    {},
+                    "roundings add up to this"
                 )
+                judged = self.judge.operator(values[node], expected, exact[node], list)
+                if judged is not None and judged.accuracy is not None:
+                    reason += f"; {judged.accuracy.text()}"
+                verdict = Verdict(Kind.ROUNDING, reason, comparison, arbiter.accumulating(node), {})
                 self.rounding = self._finding(road, node, verdict)
+        return exact
 
     def _finding(self, road: Road, node: Node, verdict: Verdict) -> Finding:
         caller, _ = called_by(node)
@@ -274,12 +288,15 @@ class _Search:
             verdict.piece,
         )
 
-    def _results(self, roads: list[Road], found: Results, expected: Results) -> Finding | None:
-        """What departs in the results though every operator is right: what is around the operators."""
+    def _results(self, roads: list[Road], run: Run, expected: Results, found: Results) -> Finding | None:
+        """What departs in the results though every operator is right: what is around the operators.
+
+        ``run`` gives an engine's results.
+        """
         if self.rounding is not None:
             return None
         if any(is_drawn(node) for road in roads for node in road.piece.nodes):
-            self.report.notes.append(
+            self._note(
                 "the model draws random numbers, which are not eager's: its operators were compared on the "
                 "numbers that Torchstone drew"
             )
@@ -290,49 +307,39 @@ class _Search:
                 continue
             self.report.values += 1
             comparison = self.judge.plain(other, one)
-            if comparison.passed:
-                continue
-            said = {config.engine: "wrong", **self._others(name, one)}
-            kind = Kind.ENGINE if "right" in said.values() else Kind.LOWERING
-            reason = "every operator of the graphs is right by itself, and this result is not: " + (
-                "another engine runs the same programs right"
-                if kind is Kind.ENGINE
-                else "a decomposition, a compiler pass or the return of results changes it"
-            )
-            phase: Phase = "backward" if name.startswith("gradient") else "forward"
-            return Finding(kind, phase, "", name, None, None, "torch.compile", reason, comparison, said)
+            if not comparison.passed:
+                said = self._opinions(partial(self._agrees, name, one, run))
+                engine = "right" in said.values()
+                reason = "every operator of the graphs is right by itself, and this result is not: " + (
+                    "another engine runs the same programs right"
+                    if engine
+                    else "a decomposition, a compiler pass or the return of results changes it"
+                )
+                return Finding(
+                    Kind.ENGINE if engine else Kind.LOWERING,
+                    _PHASES.get(name.partition(" ")[0], "forward"),
+                    "",
+                    name,
+                    None,
+                    None,
+                    roads[-1].name.partition(" ")[0],
+                    reason,
+                    comparison,
+                    said,
+                )
         return None
 
-    def _others(self, name: str, expected: Tensor) -> dict[str, str]:
-        """What the other engines make of one result."""
-        from ...torch_internals import dynamo
+    def _agrees(self, name: str, expected: Tensor, run: Run, engine: str) -> bool:
+        return self.judge.plain(run(engine).values[name], expected).passed
 
-        said = {}
-        for engine in ENGINES:
-            if engine == config.engine:
-                continue
-            dynamo.reset()
-            try:
-                values = results_of(self._fresh(), compiled=True, engine=engine).values
-                said[engine] = "right" if self.judge.plain(values[name], expected).passed else "wrong"
-            except TorchstoneError as error:
-                said[engine] = f"cannot run it: {error.message.partition(chr(10))[0]}"
-        dynamo.reset()
-        return said
+    def _note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
 
 
-def _unrepeated(first: Recorder, difference: Difference) -> Finding:
-    """The model does something else each time, before any compiler sees it."""
-    event = first.events[difference.place]
-    comparison = None if difference.values is None else Judge().plain(*reversed(difference.values))
-    return Finding(
-        Kind.NONDETERMINISM,
-        event.origin.phase,
-        event.operator,
-        f"call {difference.place + 1}",
-        event.origin.line,
-        event.origin.module,
-        "eager PyTorch",
-        f"two runs of eager PyTorch differ: {difference.what}",
-        comparison,
-    )
+def _lacks(node: Node, found: Callable[[str], Mapping[Node, Any]], engine: str) -> bool:
+    return node not in found(engine)
+
+
+_PHASES: Mapping[str, Phase] = {"gradient": "backward", "parameter": "optimizer", "state": "optimizer"}
+"""The phase of a result by the first word of its name."""

@@ -16,11 +16,15 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ...compiler.graphs import output_node
+from ...compiler.graphs import output_node, output_values
 from ...compiler.support import REPLAY_RNG, draws
 from ...lowering import load
 from ...torch_internals import pytree
+from ...torch_internals.operators import namespace
 from ..operators import WIDER, compiled_graph, float64_by_default, to_tensor, widened
+
+aten = namespace("aten")
+_HANDED_ON = (aten.clone.default, aten.detach.default, aten.alias.default)
 
 Tensor = torch.Tensor
 Values = dict[Node, Any]
@@ -52,7 +56,13 @@ class Piece:
 
     def on_engine(self, engine: str | None = None) -> dict[Node, Tensor]:
         """What one program returns that has every node's value among its results."""
-        nodes = self.nodes
+        return self._run(self.nodes, engine)
+
+    def results_on(self, engine: str | None = None) -> dict[Node, Tensor]:
+        """The values of the graph's own results, by the program that users run."""
+        return self._run([node for node in output_values(self.module) if _is_result(node)], engine)
+
+    def _run(self, nodes: Sequence[Node], engine: str | None) -> dict[Node, Tensor]:
         module = copy.deepcopy(self.module)
         found = {node.name: node for node in module.graph.nodes}
         output_node(module).args = (tuple(found[node.name] for node in nodes),)
@@ -124,6 +134,17 @@ def called_by(node: Node) -> tuple[Node, int | None]:
 
 def is_result(node: Node) -> bool:
     return node.op == "call_function" and isinstance(node.meta.get("val"), Tensor)
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, Node) and is_result(value)
+
+
+def source_of(node: Node) -> Node:
+    """The node whose value ``node`` hands on as it is."""
+    while node.target in _HANDED_ON and isinstance(node.args[0], Node) and is_result(node.args[0]):
+        node = node.args[0]
+    return node
 
 
 def is_drawn(node: Node) -> bool:
