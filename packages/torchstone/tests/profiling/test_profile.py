@@ -85,6 +85,15 @@ def test_operators_are_found_in_their_modules(recorded: Any) -> None:
     assert modules[""]["seconds"] == pytest.approx(sum(one["seconds"] for one in data["operators"]))
 
 
+def test_each_node_has_its_module_and_operator(recorded: Any) -> None:
+    nodes = recorded.to_dict()["nodes"]
+    found = {(one["module"], one["operator"], one["node"]) for one in nodes}
+    for number, name in enumerate(("addmm", "addmm_1")):
+        assert (f"blocks.{number}.fc", "aten.addmm.default", name) in found
+    whole = sum(one["seconds"] for one in recorded.to_dict()["operators"])
+    assert sum(one["seconds"] for one in nodes) == pytest.approx(whole)
+
+
 def test_every_row_has_its_place_on_the_roofline(recorded: Any) -> None:
     product = {one["name"]: one for one in recorded.to_dict()["operators"]}["aten.addmm.default"]
     least = max(product["flops"] / 1e11, product["bytes"] / 1e10)

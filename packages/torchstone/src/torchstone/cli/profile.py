@@ -59,8 +59,9 @@ def profile(
     if as_json:
         print_json({"model": model, "mode": "training" if train else "inference", **found.to_dict()})
         return OK
-    for table in tables(found, top):
+    data = found.to_dict()
+    for table in tables(data, top):
         print_table(table.columns, table.rows, title=table.title)
-    for line in summary(found):
+    for line in summary(data):
         echo(line)
     return OK

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..runtime.counters import Copies, Stats
-from .attribution import Cost, Costs, costs
+from .attribution import Cost, Origin, costs
 from .session import Profile
 
 MODEL = "(model)"
@@ -45,6 +45,10 @@ def to_dict(profile: Profile) -> dict[str, Any]:
         "operators": listed(found.operators),
         "modules": modules,
         "kernels": listed(found.kernels),
+        "nodes": [
+            {**asdict(Origin.of(one.name)), "program": program, **_figures(one, profile, found.whole)}
+            for (program, _), one in found.nodes.items()
+        ],
         "phases": phases(profile),
         "copies": {
             "in": _copies(profile.before.copies_in, profile.after.copies_in),
@@ -56,6 +60,12 @@ def to_dict(profile: Profile) -> dict[str, Any]:
         "peaks": None if profile.peaks is None else profile.peaks.to_dict(),
         "notes": list(profile.notes),
     }
+
+
+def _figures(one: Cost, profile: Profile, whole: float) -> dict[str, Any]:
+    data = one.to_dict(profile.peaks, whole)
+    del data["name"]  # the location, which the parts of its origin say
+    return data
 
 
 def phases(profile: Profile) -> list[dict[str, Any]]:
@@ -94,14 +104,22 @@ def _memory(profile: Profile) -> dict[str, Any]:
     }
 
 
-def tables(profile: Profile, most: int = 15) -> list[Table]:
-    """What to print: of operators, modules and kernels the ``most`` that take longest."""
-    found, data = costs(profile), to_dict(profile)
+def tables(data: Mapping[str, Any], most: int = 15) -> list[Table]:
+    """What to print of :func:`to_dict`: the ``most`` operators, modules and kernels that take longest."""
+    roofline = data["peaks"] is not None
     made = [
-        _cost_table("operators", "operator", data["operators"], most, profile),
-        _cost_table("modules, with what is inside them", "module", data["modules"], most, profile),
-        _cost_table("kernels", "kernel", data["kernels"], most, profile),
-        _programs(found, profile),
+        _cost_table("operators", "operator", data["operators"], most, roofline),
+        _cost_table("modules, with what is inside them", "module", data["modules"], most, roofline),
+        _cost_table("kernels", "kernel", data["kernels"], most, roofline),
+        Table(
+            "programs",
+            ("program", "calls", "ms", "memory"),
+            [
+                (one["name"], str(one["calls"]), _ms(one["seconds"]), _size(sum(one["memory"].values())))
+                for one in data["programs"]
+                if one["calls"]
+            ],
+        ),
         Table(
             "phases of compilation",
             ("phase", "count", "ms"),
@@ -110,7 +128,7 @@ def tables(profile: Profile, most: int = 15) -> list[Table]:
         Table(
             "recompilations",
             ("what", "reason", "where"),
-            [(one.name, one.reason, one.place) for one in profile.recompiles],
+            [(one["name"], one["reason"], one["place"]) for one in data["recompiles"]],
         ),
         Table(
             "copies",
@@ -125,59 +143,40 @@ def tables(profile: Profile, most: int = 15) -> list[Table]:
     return [table for table in made if table.rows]
 
 
-def summary(profile: Profile) -> list[str]:
-    """Lines below the tables: totals, cache, memory, notes."""
-    data = to_dict(profile)
-    cache, memory = data["cache"], data["memory"]
-    calls = len(profile.calls())
+def summary(data: Mapping[str, Any]) -> list[str]:
+    """Lines below the tables: totals, cache, memory, peaks, notes."""
+    cache, memory, peaks = data["cache"], data["memory"], data["peaks"]
+    calls, outside = sum(one["calls"] for one in data["programs"]), _ms(data["outside_kernels"])
+    stored = f"found in memory: {cache['memory_hits']}, on disk: {cache['disk_hits']}"
     lines = [
-        (
-            f"{calls} calls of programs took {_ms(data['seconds'])} ms, "
-            f"{_ms(data['outside_kernels'])} ms of it outside kernels"
-        ),
-        (
-            f"programs compiled: {cache['compiles']}, found in memory: {cache['memory_hits']}, "
-            f"on disk: {cache['disk_hits']}"
-        ),
+        f"{calls} calls of programs took {_ms(data['seconds'])} ms, {outside} ms of it outside kernels",
+        f"programs compiled: {cache['compiles']}, {stored}",
     ]
     if memory["peak_bytes"] is not None:
         lines.append(
             f"resident memory: {_size(memory['start_bytes'])} at the start, "
             f"{_size(memory['peak_bytes'])} at its peak, {_size(memory['end_bytes'])} at the end"
         )
-    if profile.peaks is not None:
-        peaks = profile.peaks
+    if peaks is not None:
         lines.append(
-            f"peaks measured here: {peaks.flops / 1e9:.1f} GFLOP/s, {peaks.bytes / 1e9:.1f} GB/s; "
+            f"peaks measured here: {peaks['flops'] / 1e9:.1f} GFLOP/s, {peaks['bytes'] / 1e9:.1f} GB/s; "
             "'of limit' is what the roofline allows over what was taken"
         )
-    return [*lines, *(f"note: {note}" for note in profile.notes)]
+    return [*lines, *(f"note: {note}" for note in data["notes"])]
 
 
 def text(profile: Profile) -> str:
     """Tables and summary as plain text."""
-    parts = []
-    for table in tables(profile):
+    data, parts = to_dict(profile), []
+    for table in tables(data):
         lines = [table.columns, *table.rows]
         widths = [max(len(line[place]) for line in lines) for place in range(len(table.columns))]
         shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         parts.append("\n".join([table.title, *shown]))
-    return "\n\n".join([*parts, "\n".join(summary(profile))])
+    return "\n\n".join([*parts, "\n".join(summary(data))])
 
 
-def _programs(found: Costs, profile: Profile) -> Table:
-    rows = [
-        (one.name, str(one.calls), _ms(one.seconds), _size(sum(program.memory.values())))
-        for one, program in zip(found.programs, profile.programs, strict=True)
-        if one.calls
-    ]
-    return Table("programs", ("program", "calls", "ms", "memory"), rows)
-
-
-def _cost_table(
-    title: str, what: str, costs_: Sequence[Mapping[str, Any]], most: int, profile: Profile
-) -> Table:
-    placed = profile.peaks is not None
+def _cost_table(title: str, what: str, costs_: Sequence[Mapping[str, Any]], most: int, placed: bool) -> Table:
     columns = (what, "calls", "ms", "share", "GFLOP", "bytes", "FLOP/byte")
     rows = [_cost_row(one, placed) for one in costs_[:most]]
     if len(costs_) > most:
