@@ -15,7 +15,7 @@ from . import scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
 from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor, put_on
-from .transfers import copy_, equal, local_scalar_dense, to_copy, to_cpu
+from .transfers import allclose, copy_, equal, local_scalar_dense, to_copy, to_cpu
 
 aten = namespace("aten")
 Tensor = torch.Tensor
@@ -201,6 +201,7 @@ KERNELS: dict[str, Kernel] = {
     "_copy_from_and_resize": _copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,
     "equal": equal,
+    "allclose": allclose,
     "native_batch_norm": _native_batch_norm,
     "_linalg_check_errors": _check_factorization,
     "record_stream": _record_stream,

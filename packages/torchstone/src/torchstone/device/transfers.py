@@ -133,6 +133,17 @@ def equal(self: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(to_cpu(self), to_cpu(other))
 
 
+def allclose(
+    self: torch.Tensor,
+    other: torch.Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> bool:
+    """``torch.allclose``, compared on the device."""
+    return bool(torch.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+
+
 # Storages ---------------------------------------------------------------------------------
 
 
