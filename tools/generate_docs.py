@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tes
 os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 
 import derivative_docs  # noqa: E402
+import engine_matrix  # noqa: E402
 import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
 import lowered_samples  # noqa: E402
@@ -299,6 +300,7 @@ def generate(root: Path = ROOT, *, quick: bool = False) -> dict[Path, str]:
     pages = {root / name: make() for name, make in PAGES.items() if not (quick and name in SLOW)}
     pages |= {root / name: text for name, text in inventory_docs.pages(dtype_text).items()}
     pages |= {root / name: text for name, text in gap_docs.pages(root).items()}
+    pages |= engine_matrix.pages(root)
     for name, (section, make) in SECTIONS.items():
         pages[root / name] = replace_section((root / name).read_text("utf-8"), section, make())
     return pages

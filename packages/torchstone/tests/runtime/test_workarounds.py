@@ -9,8 +9,14 @@ from pathlib import Path
 import numpy
 import pytest
 
+from torchstone.errors import EngineError
 from torchstone.runtime import get_engine, workarounds
-from torchstone.runtime.workarounds import IREE_BOOLEAN_ADD, XLA_CPU_BASE_DILATION, Bug
+from torchstone.runtime.workarounds import (
+    IREE_BOOLEAN_ADD,
+    IREE_SORT_OF_SLICE,
+    XLA_CPU_BASE_DILATION,
+    Bug,
+)
 
 PROGRAMS = Path(__file__).with_name("engine_bugs")
 
@@ -45,6 +51,23 @@ def test_boolean_sums_on_iree(monkeypatch: pytest.MonkeyPatch) -> None:
     (without,) = get_engine("iree").compile(f"{text}// another program for the cache")(values)
     assert numpy.array_equal(without.to_numpy(), values) != IREE_BOOLEAN_ADD.present, (
         f"{IREE_BOOLEAN_ADD} is wrong about the installed version: "
+        "set last to the newest version that has the bug, or take its workaround out"
+    )
+
+
+@pytest.mark.skipif(find_spec("iree") is None, reason="IREE is not installed: make test-iree")
+def test_a_sort_of_a_slice_on_iree(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, text = numpy.array([[3, 1, 2, 0], [0, 2, 1, 3]]), program(IREE_SORT_OF_SLICE)
+    (found,) = get_engine("iree").compile(text)(values)
+    assert found.to_numpy().tolist() == [[1, 3], [0, 2]]
+    monkeypatch.setattr(workarounds, "for_iree", lambda module: None)
+    refused = False
+    try:
+        get_engine("iree").compile(f"{text}// another program for the cache")
+    except EngineError:
+        refused = True
+    assert refused == IREE_SORT_OF_SLICE.present, (
+        f"{IREE_SORT_OF_SLICE} is wrong about the installed version: "
         "set last to the newest version that has the bug, or take its workaround out"
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -186,6 +186,7 @@ def _compared(
             have = have[tuple(slice(size) for size in want.shape)]
         result = compare(to_numpy(have), to_numpy(want))
         if not result.passed and result.same_form and (want.is_floating_point() or want.is_complex()):
-            result = compare(to_numpy(have), to_numpy(want), reference=to_numpy(truth()[place]))
+            with suppress(RuntimeError):  # PyTorch quantizes float32 alone
+                result = compare(to_numpy(have), to_numpy(want), reference=to_numpy(truth()[place]))
         results.append(result)
     return results

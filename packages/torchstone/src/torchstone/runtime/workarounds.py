@@ -35,8 +35,9 @@ XLA_CPU_BASE_DILATION = Bug("xla_cpu_base_dilation", "jaxlib", "0.10.2")
 """https://github.com/openxla/xla/issues/48714"""
 
 IREE_BOOLEAN_ADD = Bug("iree_boolean_add", "iree-base-compiler", "3.13.0")
+IREE_SORT_OF_SLICE = Bug("iree_sort_of_slice", "iree-base-compiler", "3.13.0")
 
-BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD)
+BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD, IREE_SORT_OF_SLICE)
 VERSION = 1
 """Part of the compilation cache's keys: raise it with every change of what this module writes."""
 
@@ -62,6 +63,12 @@ def for_iree(module: Any) -> None:
                 with ir.InsertionPoint(op), op.location:
                     op.result.replace_all_uses_with(stablehlo.OrOp(*op.operands).result)
                 op.operation.erase()
+    if IREE_SORT_OF_SLICE.present:
+        for op in _jaxlib.operations(module, "stablehlo.sort"):
+            for position, operand in enumerate(op.operands):
+                if isinstance(operand, ir.OpResult) and operand.owner.name == "stablehlo.slice":
+                    with ir.InsertionPoint(op), op.location:
+                        op.operands[position] = stablehlo.OptimizationBarrierOp([operand]).results[0]
 
 
 def _dropped_axes(op: Any) -> list[int]:
