@@ -36,6 +36,13 @@ def test_an_engine_by_name() -> None:
     assert get_engine(HERE) is get_engine(HERE)
 
 
+@pytest.mark.parametrize("engine", ["reference", "jax", HERE])
+def test_a_result_without_dimensions_stays_one(engine: str) -> None:
+    program = "func.func @main(%a: tensor<f64>) -> tensor<f64> {\n%b = stablehlo.add %a, %a : tensor<f64>\n"
+    (found,) = run(engine, program + "return %b : tensor<f64>\n}", numpy.array(1.5))
+    numpy.testing.assert_array_equal(found, numpy.array(3.0), strict=True)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

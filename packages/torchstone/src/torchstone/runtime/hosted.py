@@ -51,7 +51,7 @@ class HostedEngine(ABC):
 
         def run(arrays: list[Any]) -> list[Any]:
             results = function([_jaxlib.to_numpy(array) for array in arrays])
-            return [_jaxlib.put(numpy.ascontiguousarray(one), self.device.handle) for one in results]
+            return [_jaxlib.put(numpy.asarray(one, order="C"), self.device.handle) for one in results]
 
         return LoadedProgram(run, modules.named(program.inputs, input_names), program.outputs, self.device)
 

@@ -211,6 +211,9 @@ class _Search:
     def _fused(self, road: Road, values: Mapping[Node, Any], exact: Mapping[Node, Any]) -> Finding | None:
         """What is wrong only where the program has no results but its own, so that more of it is fused."""
 
+        if self.rounding is not None:
+            return None  # other roundings are to be expected then
+
         def wrong(engine: str) -> dict[Node, Comparison]:
             judged = {
                 node: self.judge.operator(one, values[node], exact[node], list)
