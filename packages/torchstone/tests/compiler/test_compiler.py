@@ -18,11 +18,11 @@ HERE = "test_compiler.py:"
 
 
 def define(name: str) -> Any:
-    """A custom operator ``torchstone_tests::name`` of one tensor, without a lowering."""
+    """An operator ``torchstone_tests::name`` that has no lowering and cannot be traced through."""
 
     @torch.library.custom_op(f"torchstone_tests::{name}", mutates_args=())
     def operator(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
+        return torch.from_numpy(x.numpy() + 1)
 
     operator.register_fake(lambda x: torch.empty_like(x))
     return getattr(torch.ops.torchstone_tests, name).default

@@ -96,9 +96,8 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         known = [registry.unavailable[name] for name in names if name in registry.unavailable]
         if known:
             return known[0]
-        if implementation_of(target) is not None:
-            return "it has no lowering, and its Python implementation cannot be traced"
-        return "no lowering and no decomposition is registered"
+        reason = "no lowering and no decomposition is registered"
+        return reason if implementation_of(target) is None else f"{reason}, and its Python code is not traced"
     try:
         subject = _subject_dtype(node)
         for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
