@@ -37,6 +37,18 @@ def test_what_departs_is_printed_and_written_as_a_script(torchstone: Torchstone,
     assert found["finding"]["comparison"]["max_ulp"] > 0
 
 
+def test_a_script_that_cannot_be_written(torchstone: Torchstone, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch\n\ndef make():\n    return torch.sin, (torch.ones(3),)\n")
+    script = tmp_path / "absent" / "shown.py"
+    script.parent.write_text("a file, not a folder")
+    with wrong_engine("stablehlo.sine", "stablehlo.cosine"):
+        done = torchstone("bisect", f"{file}:make", *FEW, "--script", str(script))
+    assert done.code == 1
+    assert f"Could not open file '{script}'" in done.stderr
+    assert "the first value that departs is sin" in done.stdout  # it is told before
+
+
 def test_a_tolerance_decides_what_departs(torchstone: Torchstone, tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("import torch\n\ndef make():\n    return torch.sin, (torch.ones(3) / 4,)\n")

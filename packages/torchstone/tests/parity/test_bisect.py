@@ -16,7 +16,7 @@ from torchstone.errors import ConfigError, ModelError
 from torchstone.lowering import load
 from torchstone.parity.bisect import Finding, Kind, bisect
 from torchstone.parity.bisect.arbiter import Judge
-from torchstone.parity.bisect.script import write_script
+from torchstone.parity.bisect.script import script_of
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import faults_of
 from torchstone.parity.model import Model, load_model
@@ -178,7 +178,7 @@ def test_the_script_shows_the_finding_by_itself(kind: Kind, tmp_path: Path) -> N
     with fault:
         report = bisect(small(), fresh_process=False, optimizer="SGD")
         assert report.finding is not None
-        write_script(report, Judge(), 0, file)
+        file.write_text(script_of(report, Judge(), 0))
         assert _exit_code(file) == 1
     assert _exit_code(file) == 0
     text = file.read_text()
@@ -190,7 +190,7 @@ def test_the_script_of_a_rounding_departs(tmp_path: Path) -> None:
     file = tmp_path / "shown.py"
     chaotic = model(lambda x, y: torch.sin(x @ y * 1e6), torch.randn(9, 300), torch.randn(300, 9))
     report = bisect(chaotic, fresh_process=False)
-    write_script(report, Judge(), 0, file)
+    file.write_text(script_of(report, Judge(), 0))
     assert _exit_code(file) == 1
 
 
@@ -198,7 +198,7 @@ def test_the_script_of_a_nondeterminism_starts_the_model_twice(tmp_path: Path) -
     file = tmp_path / "shown.py"
     factory = f"{Path(__file__).parents[4] / 'tests/campaigns/fault_models.py'}:python_random"
     report = bisect(load_model(factory), optimizer=None, fresh_process=False)
-    write_script(report, Judge(), 0, file)
+    file.write_text(script_of(report, Judge(), 0))
     assert _exit_code(file) == 1
 
 
@@ -215,4 +215,4 @@ def test_a_model_that_eager_cannot_run_is_one_error() -> None:
 
 def test_an_unknown_optimizer_is_one_error() -> None:
     with pytest.raises(ConfigError, match=r"no step can contain an optimizer called 'LBFGS'(?s:.*)AdamW"):
-        search(small(), optimizer="LBFGS")
+        search(model(torch.sin, torch.ones(2)), optimizer="LBFGS")

@@ -11,7 +11,7 @@ from optest.console import FAILURES, OK, echo, print_json
 from optest.options import SEED, TOLERANCE
 
 from .command import MODEL, command, placed, settings
-from .output import progress
+from .output import progress, write_whole
 
 if TYPE_CHECKING:
     from optest.core.tolerance import Tolerance
@@ -70,15 +70,18 @@ def bisect(
             fresh_process=fresh_process,
             progress=stage,
         )
+        text = None
         if script is not None and found.finding is not None:
-            from ..parity.bisect.script import write_script
+            from ..parity.bisect.script import script_of
 
             stage("making the finding small")
-            write_script(found, Judge(tolerance), seed, script)
+            text = script_of(found, Judge(tolerance), seed)
     if as_json:
         print_json(found.to_dict())
     else:
         _print(found)
+    if script is not None and text is not None:
+        write_whole(script, text.encode("utf-8", "backslashreplace"))
     return OK if found.finding is None else FAILURES
 
 

@@ -108,8 +108,8 @@ def compiled_roads(subject: Subject) -> tuple[list[Road], Results]:
     return roads, results
 
 
-def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of ``torch.optim`` with that name, in any case; raises :class:`ConfigError`."""
+def optimizer_kind(name: str) -> type[torch.optim.Optimizer]:
+    """The class of ``torch.optim`` with that name, in any case; raises :class:`ConfigError`."""
     kinds = {
         kind.__name__.lower(): kind
         for kind in vars(torch.optim).values()
@@ -118,11 +118,16 @@ def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.o
     if name.lower() not in kinds:
         known = ", ".join(sorted(kind.__name__ for kind in kinds.values()))
         raise ConfigError(f"no step can contain an optimizer called {name!r}", hint=f"use one of {known}")
-    kind: Any = kinds[name.lower()]
+    return kinds[name.lower()]
+
+
+def optimizer_of(name: str, parameters: Iterator[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer with that name, with PyTorch's default numbers."""
+    kind: Any = optimizer_kind(name)
     wanted = [one for one in parameters if one.requires_grad]
-    if kind.__name__ == "Muon":
+    if kind is torch.optim.Muon:
         wanted = [one for one in wanted if one.dim() == 2]
-    made: torch.optim.Optimizer = kind(wanted, **({"lr": 1e-3} if kind.__name__ == "SGD" else {}))
+    made: torch.optim.Optimizer = kind(wanted)
     return made
 
 

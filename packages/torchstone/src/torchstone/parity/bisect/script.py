@@ -9,14 +9,12 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
-from optest.running.replay import write
 from optest.torch.opinfo.shrinking import literal, smallest
 
 from ..._version import __version__
@@ -124,21 +122,16 @@ sys.exit(finding is not None)
 '''
 
 
-def write_script(report: Report, judge: Judge, seed: int, file: Path) -> None:
-    """Write a script for the report's finding, with the smallest tensors that still show it.
-
-    Raises :class:`optest.errors.ReportError` if ``file`` cannot be written.
-    """
+def script_of(report: Report, judge: Judge, seed: int) -> str:
+    """A script for the report's finding, with the smallest tensors that still show it."""
     finding = report.finding
     assert finding is not None, "there is something to show"
     told = _told(finding, report)
     if finding.kind is Kind.NONDETERMINISM:
-        text = _of_module(told, finding, report.model, seed)
-    elif finding.piece is None or not _writable(finding.piece):
-        text = _WHOLE.format(told=told, engine=report.engine, model=report.model, seed=seed)
-    else:
-        text = _of_piece(told, shrunk(finding, report.engine, judge), report.engine, finding, judge)
-    write(text, file)
+        return _of_module(told, finding, report.model, seed)
+    if finding.piece is None or not _writable(finding.piece):
+        return _WHOLE.format(told=told, engine=report.engine, model=report.model, seed=seed)
+    return _of_piece(told, shrunk(finding, report.engine, judge), report.engine, finding, judge)
 
 
 def shrunk(finding: Finding, engine: str, judge: Judge) -> Piece:

@@ -32,6 +32,7 @@ from .roads import (
     compiled_roads,
     eager_step,
     has_parameters,
+    optimizer_kind,
     optimizer_of,
     results_of,
     step_road,
@@ -60,6 +61,8 @@ def bisect(
     cannot run the model, and what Torchstone raises where it cannot compile it.
     """
     get_engine()
+    if optimizer is not None:
+        optimizer_kind(optimizer)
     search = _Search(model, optimizer, seed, Judge(tolerance), progress)
     search.fresh_process = fresh_process
     with torch.random.fork_rng(devices=[]):
@@ -92,11 +95,12 @@ class _Search:
     def run(self) -> None:
         self.progress("running the model in eager PyTorch")
         step = eager_step(self.optimizer)
-        first, expected = self._eager(lambda: recorded(step, self._fresh())), self._eager(self._plain)
+        first = self._eager(lambda: recorded(step, self._fresh()))
         difference = repeated(step, self._fresh(), first)
         if difference is not None:
             self.report.finding = unrepeated(first, difference)
             return
+        expected = self._eager(self._plain)
         if not self.fresh_process:
             self._compare(expected)
             return
