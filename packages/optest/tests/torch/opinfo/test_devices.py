@@ -1,4 +1,4 @@
-"""What the phases ``memory`` and ``transfer`` find in a device that is wrong."""
+"""Operands on their way to a device, and what ``memory`` and ``transfer`` find in one that is wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from optest.errors import MemoryKept, ValuesChanged  # noqa: E402
+from optest.torch.opinfo.calls import placed  # noqa: E402
 from optest.torch.opinfo.devices import Held, Transferred  # noqa: E402
 
 
@@ -34,3 +35,11 @@ def test_values_that_a_copy_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     message = r"a tensor of torch\.float32 and shape \[2, 2\] changes on its way"
     with pytest.raises(ValuesChanged, match=message):
         Transferred(torch.neg)(x)
+
+
+def test_operands_keep_their_strides_on_the_way_to_a_device() -> None:
+    """Else no device would see gaps, or elements that share memory."""
+    x = torch.zeros(1, 5).expand(4, 5)[:, 1::2]
+    assert placed(x, "meta").stride() == placed(x, "cpu").stride() == x.stride() == (0, 2)
+    assert placed(x, "meta").storage_offset() == 1
+    assert placed(torch.ones(2, dtype=torch.complex64).conj(), "cpu").tolist() == [1, 1]

@@ -263,7 +263,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 def copied(tensor: Tensor) -> Tensor:
     """The tensor in memory of its own, with its strides, overlapping ones included."""
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+    if not _is_plain(tensor):
         return tensor.detach().clone()
     memory = tensor.untyped_storage().clone()
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
@@ -271,5 +271,22 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def placed(tensor: Tensor, device: str) -> Tensor:
-    """A copy on ``device``. A tensor without memory stays where it is: it is there to be refused."""
-    return tensor if tensor.is_meta else copied(tensor).to(device)
+    """A copy on ``device``, with its strides, overlapping ones included.
+
+    A tensor without memory stays where it is: it is there to be refused.
+    """
+    if tensor.is_meta:
+        return tensor
+    if torch.device(device) == tensor.device or not _is_plain(tensor):
+        return copied(tensor).to(device)
+    count = tensor.untyped_storage().nbytes() // tensor.itemsize
+    memory = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    memory.set_(tensor.untyped_storage(), 0, (count,), (1,))
+    return memory.to(device).as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether its elements are what its memory holds."""
+    return not (
+        tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg()
+    )
