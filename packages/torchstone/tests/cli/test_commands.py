@@ -86,7 +86,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_every_command_has_json_and_a_sentence(torchstone: Torchstone) -> None:
     listed = torchstone("--help").stdout
-    for command in ("demo", "doctor", "export", "run", "verify", "bisect", "ops", "explain"):
+    for command in ("demo", "doctor", "export", "diff", "run", "verify", "bisect", "ops", "explain"):
         assert f"\n  {command} " in listed
         text = torchstone(command, "--help").stdout
         assert "--json" in text

@@ -10,6 +10,7 @@ from .._version import __version__
 from .bisect import bisect
 from .checkpoint import checkpoint
 from .demo import demo
+from .diff import diff
 from .doctor import doctor
 from .explain import explain
 from .export import export
@@ -48,6 +49,7 @@ for _command in (
     demo,
     doctor,
     export,
+    diff,
     run,
     verify,
     bisect,
