@@ -143,7 +143,7 @@ def _engine_mistakes() -> Iterator[Made]:
         ("aten.relu.default", "forward", "SGD", ("stablehlo.maximum", "stablehlo.minimum")),
         ("aten.sin.default", "forward", "SGD", ("stablehlo.sine", "stablehlo.tanh")),
         (
-            "aten._softmax.default",
+            "aten.tanh.default",
             "forward",
             "SGD",
             ("stablehlo.exponential", "stablehlo.exponential_minus_one"),
