@@ -128,6 +128,18 @@ def test_control_flow_calls_and_composites(count: int) -> None:
     assert [one.tolist() for one in found] == [one.tolist() for one in expected]
 
 
+def test_results_keep_their_shape_and_need_not_be_contiguous() -> None:
+    text = """func.func @main(%x: tensor<2x3xf32>, %n: tensor<f32>) -> (tensor<3x2xf32>, tensor<f32>) {
+  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %m = stablehlo.add %n, %n : tensor<f32>
+  return %t, %m : tensor<3x2xf32>, tensor<f32>
+}"""
+    x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+    turned, number = run(HERE, text, x, numpy.float32(2))
+    assert turned.tolist() == x.T.tolist()
+    assert (number.shape, number.item()) == ((), 4)
+
+
 def test_attributes_are_plain_python() -> None:
     text = """func.func @main(%x: tensor<2x1xf32>, %v: tensor<f32>) -> tensor<2x3xf32> {
   %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<2x1xf32>) -> tensor<1x2xf32>
