@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.errors import FallbackWarning, TorchstoneError, UnsupportedOperators
+from torchstone.errors import CaptureError, FallbackWarning, TorchstoneError, UnsupportedOperators
 from torchstone.lowering import load
 
 aten = torch.ops.aten
@@ -321,3 +321,32 @@ def test_attention_that_eager_does_not_check(
     aten.scaled_dot_product_attention(*tensors)
     with pytest.raises(UnsupportedOperators, match=told):
         torchstone.export(lambda *given: aten.scaled_dot_product_attention(*given), tensors)
+
+
+ROW = MATRIX[0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, row: aten.select_scatter(x, row, 0, 9),
+        lambda x, row: aten.select_scatter(x, row, 5, 0),
+        lambda x, row: aten.select_backward(row, [3, 4], 0, -4),
+        lambda x, row: aten.slice_backward(x, [3, 4], 0, 0, 2, 1),
+        lambda x, row: aten.diagonal_scatter(x, row[:3], 0, 0, 5),
+        lambda x, row: aten.diagonal_backward(row[:3], [3, 4], 0, 0, 5),
+        lambda x, row: aten.diagonal_backward(row[:3], [2, 2], 0, 0, 1),
+        lambda x, row: aten.index_reduce(x, 2, torch.tensor([0, 1, 1]), x, "amin"),
+    ],
+)
+def test_calls_that_eager_refuses_and_shape_rules_do_not(call: Callable[..., Any]) -> None:
+    with pytest.raises((RuntimeError, IndexError)):
+        call(MATRIX, ROW)
+    with pytest.raises(CaptureError, match=r"correct the arguments: eager PyTorch refuses them as well"):
+        torchstone.export(call, (MATRIX, ROW))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8], ids=str)
+def test_ldl_solve_with_pivots_of_another_dtype(dtype: torch.dtype) -> None:
+    factors, pivots = torch.linalg.ldl_factor(torch.eye(3) * 4 + 1)
+    agrees(torch.linalg.ldl_solve, factors, pivots.to(dtype), MATRIX)

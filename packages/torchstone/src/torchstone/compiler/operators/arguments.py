@@ -6,7 +6,7 @@ check says what PyTorch says, or None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -104,6 +104,9 @@ def _multinomial(given: Arguments) -> str | None:
 
 def _slices(given: Arguments) -> str | None:
     into, source, dim = given["self"].shape, given["source"].shape, given["dim"]
+    rank = max(len(into), 1)
+    if not -rank <= dim < rank:
+        return f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
     sizes = [list(shape) for shape in (into, source)]
     for one in sizes:
         if one:
@@ -114,6 +117,24 @@ def _slices(given: Arguments) -> str | None:
         "source tensor shape must match self tensor shape, excluding the specified dimension."
         f" Got self.shape = {list(into)} source.shape = {list(source)}"
     )
+
+
+def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str | None]:
+    """For an operator that writes ``source`` into a view, whose shape function does not make that view."""
+
+    def check(given: Arguments) -> str | None:
+        """There is such a view, and what is written fits it."""
+        options, self, sizes = [given[name] for name in names], given.get("self"), given.get("input_sizes")
+        whole = self if sizes is None else given[source].new_empty(sizes)
+        if not all(isinstance(size, int) for size in (*whole.shape, *options)):
+            return None
+        try:
+            given[source].expand(view(whole, *options).shape)
+        except (IndexError, RuntimeError) as error:
+            return str(error)
+        return None
+
+    return check
 
 
 def _uniform(given: Arguments) -> str | None:
@@ -138,4 +159,14 @@ declare(
 declare(aten.index_add, aten.index_add_, aten.index_reduce, aten.index_reduce_, arguments=_slices)
 declare(aten.masked_scatter, aten.masked_scatter_, arguments=_masked_scatter)
 declare(aten.multinomial, arguments=_multinomial)
+declare(aten.select_scatter, arguments=_written(aten.select.int, "src", "dim", "index"))
+declare(aten.select_backward, arguments=_written(aten.select.int, "grad_output", "dim", "index"))
+declare(
+    aten.slice_backward, arguments=_written(aten.slice.Tensor, "grad_output", "dim", "start", "end", "step")
+)
+declare(aten.diagonal_scatter, arguments=_written(aten.diagonal.default, "src", "offset", "dim1", "dim2"))
+declare(
+    aten.diagonal_backward,
+    arguments=_written(aten.diagonal.default, "grad_output", "offset", "dim1", "dim2"),
+)
 declare(aten.uniform, aten.uniform_, arguments=_uniform)

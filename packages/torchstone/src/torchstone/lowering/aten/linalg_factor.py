@@ -292,7 +292,7 @@ def linalg_ldl_solve(LD: Value, pivots: Value, B: Value, *, hermitian: bool = Fa
         ld, b = (matrices.broadcast_batch(x, lead) for x in (ld, b))
         if is_empty(b.shape):
             return b
-        swaps = matrices.broadcast_batch(swaps, lead, 1)
+        swaps = hlo.convert(matrices.broadcast_batch(swaps, lead, 1), INT32)
         return ldl.solve(ld, swaps, b, hermitian=hermitian and ld.dtype.is_complex)
 
     return composed("linalg_ldl_solve", [LD, pivots, B], kernel, out, {"hermitian": hermitian})
