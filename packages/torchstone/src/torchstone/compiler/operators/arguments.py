@@ -124,8 +124,8 @@ def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str |
 
     def check(given: Arguments) -> str | None:
         """There is such a view, and what is written fits it."""
-        options, self, sizes = [given[name] for name in names], given.get("self"), given.get("input_sizes")
-        whole = self if sizes is None else given[source].new_empty(sizes)
+        options = [given[name] for name in names]
+        whole = given["self"] if "self" in given else given[source].new_empty(given["input_sizes"])
         if not all(isinstance(size, int) for size in (*whole.shape, *options)):
             return None
         try:
