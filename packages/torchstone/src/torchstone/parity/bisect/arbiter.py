@@ -59,7 +59,7 @@ PROBES = 16
 LAMBDA = 8.0
 """Rounding errors of a sum of n terms exceed 8·√n units of roundoff almost never (see optest's roundoff)."""
 _DEPTHS = (1, 1, 2, 4, 8, 16, 32, 64, 1 << 20, 0)
-"""By how many more operators before it a wrong one is tried together with, until it is wrong again."""
+"""How many operators further back to reach, each time that fewer are right."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +189,15 @@ class Arbiter:
         order = {one: place for place, one in enumerate(self.piece.module.graph.nodes)}
         for depth in _DEPTHS:
             yield sorted(inside, key=order.__getitem__)
+            before = inside
             for _ in range(depth):
                 sources = {source for one in inside for source in one.all_input_nodes}
                 grown = inside | _whole({source for source in sources if source.op == "call_function"})
                 if grown == inside:
-                    return
+                    break
                 inside = grown
+            if inside == before:
+                return
 
     def accumulating(self, node: Node) -> Piece:
         """``node`` with as many operators before it as it takes to depart from eager PyTorch."""

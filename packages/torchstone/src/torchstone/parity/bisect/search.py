@@ -63,8 +63,7 @@ def bisect(
     get_engine()
     if optimizer is not None:
         optimizer_kind(optimizer)
-    search = _Search(model, optimizer, seed, Judge(tolerance), progress)
-    search.fresh_process = fresh_process
+    search = _Search(model, optimizer, seed, Judge(tolerance), fresh_process, progress)
     with torch.random.fork_rng(devices=[]):
         search.run()
     return search.report
@@ -84,13 +83,14 @@ class _Search:
         optimizer: str | None,
         seed: int,
         judge: Judge,
+        fresh_process: bool,
         progress: Callable[[str], None],
     ) -> None:
         self.given = Subject(model.model, model.args, model.kwargs)
         self.optimizer, self.seed, self.judge, self.progress = optimizer, seed, judge, progress
         self.report = Report(model.name, config.engine)
         self.rounding: Finding | None = None
-        self.fresh_process = True
+        self.fresh_process = fresh_process
 
     def run(self) -> None:
         self.progress("running the model in eager PyTorch")
