@@ -101,3 +101,8 @@ def with_module_versions(state: Any, versions: Mapping[str, Any]) -> Any:
     """``state``, which a module then reads as what these versions of its parts wrote."""
     state._metadata = OrderedDict(versions)
     return state
+
+
+def check_batch_norm_input(module: Any, tensor: torch.Tensor) -> None:
+    """Raise PyTorch's error where ``tensor`` has a rank that the batch norm does not take."""
+    module._check_input_dim(tensor)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ...torch_internals.tensors import check_batch_norm_input
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -28,7 +29,7 @@ def _forward(norm: Any, input: Tensor) -> Tensor:
     """Normalized by the batch; the running statistics are the means over all batches so far."""
     if not norm.training:
         return type(norm).forward(norm, input)
-    norm._check_input_dim(input)
+    check_batch_norm_input(norm, input)
     norm.num_batches_tracked.add_(1)
     axes = [0, *range(2, input.ndim)]
     variance, mean = torch.var_mean(input.detach().to(norm.running_mean.dtype), axes, correction=1)
