@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import torchstone
-from torchstone.compiler.rules import RULES
-from torchstone.compiler.rules.registry import capture_rule
+from torchstone.compiler.rules import RULES, replacements
+from torchstone.compiler.rules.registry import capture_rule, without_replaced_modules
 from torchstone.errors import CaptureError, UnsupportedOperators
 
 
@@ -402,6 +402,17 @@ def test_batch_norm_with_a_cumulative_average(kind: Any, shape: tuple[int, ...])
         torch.testing.assert_close(torch.from_numpy(program.state()[name].copy()), value)
     model.eval()
     torch.testing.assert_close(torchstone.export(model, (x,))(x), model(x))
+
+
+def test_a_rule_that_leaves_a_module_as_it_is_replaces_nothing() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    with replacements() as replaced:
+        assert without_replaced_modules(model) is model
+    assert replaced == set()
+    model[1].momentum = None
+    with replacements() as replaced:
+        assert without_replaced_modules(model) is not model
+    assert replaced == {"BatchNorm2d"}
 
 
 def test_bincount_with_declared_bins() -> None:

@@ -40,6 +40,7 @@ def sections(report: SuiteReport) -> list[Section]:
         (spot.model, spot.check.stage, spot.check.name, spot.check.comparison.summary(), spot.source)
         for spot in report.hot_spots[:MOST]
     ]
+    notes = [(entry.name, note) for entry in report.entries if entry.found for note in entry.found.notes]
     unsupported = [
         (
             one["overload"],
@@ -51,6 +52,7 @@ def sections(report: SuiteReport) -> list[Section]:
     ]
     made = [
         Section("models", ("model", "stage", "tensors", "largest difference", "by float64", "verdict"), rows),
+        Section("notes", ("model", "note"), notes),
         Section("hot spots", ("model", "stage", "tensor", "difference", "source"), spots),
         Section("unsupported operators", ("operator", "calls", "reason", "where"), unsupported),
     ]

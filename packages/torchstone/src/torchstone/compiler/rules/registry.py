@@ -210,9 +210,9 @@ def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> t
     Everything else is shared with the original, parameters included.
     """
     rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
-    if rule is not None:
+    made = module if rule is None else rule(module)
+    if made is not module:
         _note(type(module).__name__)
-        made = rule(module)
         return made if isinstance(made, torch.nn.Module) else _Called(made)
     children = {name: without_replaced_modules(child, rules) for name, child in module.named_children()}
     if all(child is submodules(module)[name] for name, child in children.items()):
