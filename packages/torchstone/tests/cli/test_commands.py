@@ -306,7 +306,7 @@ def test_ops_lists_the_registry(torchstone: Torchstone) -> None:
         unavailable={"const": {}},
     )
     higher_order = [entry["operator"] for entry in done.json["higher_order"]]
-    assert higher_order == ["cond", "scan", "while_loop"]
+    assert higher_order == ["cond", "map_impl", "scan", "while_loop"]
     by_name = {entry["overload"]: entry for entry in done.json["operators"]}
     assert len(by_name) == len(done.json["operators"])
     assert by_name["aten.addmm.default"]["family"] == "matmul"

@@ -278,7 +278,7 @@ def test_without_a_redirected_parent_nothing_is_entered(monkeypatch: pytest.Monk
 
 def test_the_entry_point_is_declared() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    (entry,) = project["project"]["entry-points"]["torch.backends"].values()
+    entry = project["project"]["entry-points"]["torch.backends"]["torchstone_redirect"]
     assert entry == f"{children.__name__}:{children.enter_scope_of_parent.__name__}"
 
 

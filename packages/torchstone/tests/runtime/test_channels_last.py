@@ -127,6 +127,14 @@ def test_a_module_without_convolutions_is_left_alone() -> None:
     assert cpu.rewritten(module) == module
 
 
+def test_operations_of_chlo_stay_what_they_are() -> None:
+    """XLA's forms of them are more accurate than the decompositions that portable artifacts carry."""
+    conv = nn.Conv2d(1, 2, 3)
+    text = assigned(lambda x: torch.special.erf(conv(x)), torch.randn(2, 1, 6, 6))
+    assert "chlo.erf" in text
+    assert "composite" not in text
+
+
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import UnsupportedDtype
-from . import _decompositions, _jaxlib, workarounds
+from . import _composites, _decompositions, _jaxlib, workarounds
 
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
@@ -28,7 +28,7 @@ def prepare(module: bytes) -> bytes:
     context = _jaxlib.make_context()
     with context, ir.Location.unknown():
         parsed = _jaxlib.parse(module, context)
-        _jaxlib.composites_to_calls(parsed)
+        _composites.composites_to_calls(parsed)
         _refuse_dtypes(parsed)
         for number, (op, decomposition) in enumerate(_lacking(parsed)):
             _replace(parsed, op, decomposition, f"decomposed_{number}")

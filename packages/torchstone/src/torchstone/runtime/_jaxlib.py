@@ -154,6 +154,12 @@ def to_portable(module: Any, *, current: bool = False) -> bytes:
     return bytes(_mlir.serialize_portable_artifact(module, str(version)))
 
 
+def run_passes(module: Any, passes: str) -> None:
+    """Run MLIR's passes of this description, StableHLO's among them, over a module."""
+    stablehlo.register_stablehlo_passes()
+    passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
+
+
 def main_function(module: Any) -> Any:
     """The ``func.func @main`` of a module; :class:`EngineError` where there is none."""
     for op in module.body.operations:
@@ -201,51 +207,6 @@ def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
     types = [argument.type for argument in entry.arguments]
     signature = ir.FunctionType.get(types, function.type.results)
     function.attributes["function_type"] = ir.TypeAttr.get(signature)
-
-
-def composites_to_calls(module: Any) -> None:
-    """Call decompositions instead of composites: refinement inlines calls, and leaves composites alone."""
-    stablehlo.register_stablehlo_passes()
-    passes = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
-    passmanager.PassManager.parse(passes).run(module.operation)
-
-
-def inline_composites(module: Any) -> None:
-    """Put the decompositions of composites, and what ``@main`` calls, into ``@main``."""
-    composites_to_calls(module)
-    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
-    block = functions["main"].entry_block
-    while calls := [op for op in block.operations if op.operation.name == "func.call"]:
-        for call in calls:
-            callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
-            _inline(call, callee.entry_block)
-    passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
-
-
-def _inline(call: Any, body: Any) -> None:
-    """Copies of the operations of ``body`` in place of ``call``."""
-    values = dict(zip(body.arguments, call.operands, strict=True))
-    for op in body.operations:
-        if op.operation.name == "func.return":
-            for old, new in zip(call.operation.results, op.operands, strict=True):
-                old.replace_all_uses_with(values.get(new, new))
-        else:
-            made = op.operation.clone(ir.InsertionPoint(call))
-            made.location = call.location  # of the operator: what runs can be told from it
-            _rewire(made, values)
-            values.update(zip(op.operation.results, made.results, strict=True))
-    call.operation.erase()
-
-
-def _rewire(op: Any, values: Mapping[Any, Any]) -> None:
-    """Let an operation, and those in its regions, read ``values`` in place of their keys."""
-    for position, operand in enumerate(op.operands):
-        if operand in values:
-            op.operands[position] = values[operand]
-    for region in op.regions:
-        for block in region:
-            for inner in block:
-                _rewire(inner.operation, values)
 
 
 def operations(module: Any, *names: str) -> list[Any]:

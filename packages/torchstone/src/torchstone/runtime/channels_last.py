@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import _jaxlib
+from . import _composites, _jaxlib
 
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
@@ -37,7 +37,8 @@ _ELEMENTWISE = frozenset(
 
 def assign(module: Any) -> None:
     """Put the convolutions of a parsed module, and what surrounds them, in channels-last order."""
-    _jaxlib.inline_composites(module)
+    _composites.inline_composites(module)
+    _composites.restore_chlo(module)
     _Assignment().run(_jaxlib.main_function(module).entry_block)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from . import _jaxlib, channels_last, reductions
 from .engine import XlaValue
 
-VERSION = 2
+VERSION = 3
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewritten` writes."""
 
 OPTIONS: Mapping[str, XlaValue] = {

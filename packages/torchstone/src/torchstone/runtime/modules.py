@@ -11,10 +11,10 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import EngineError, InputMismatch
-from . import _interpreter_programs, _jaxlib
+from . import _composites, _interpreter_programs, _jaxlib
 from .buffers import BufferSpec
 
-VERSION = 1
+VERSION = 2
 """Part of the compilation cache's keys: raise it with every change of what :func:`read` writes."""
 
 
@@ -56,7 +56,7 @@ def read(
             _jaxlib.donate_arguments(function, positions, pairs)
         if len(parsed.body.operations) > 1:
             # XLA would inline them too, and lose which operator of the program each came from.
-            _jaxlib.inline_composites(parsed)
+            _composites.inline_composites(parsed)
         return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)
 
 
@@ -127,7 +127,7 @@ def refine(module: bytes | str, shapes: Sequence[Sequence[int]]) -> bytes:
                 raise InputMismatch(
                     f"argument {position} must have shape [{text}], found [{', '.join(map(str, shape))}]"
                 )
-        _jaxlib.composites_to_calls(parsed)
+        _composites.composites_to_calls(parsed)
         _jaxlib.set_argument_shapes(function, shapes)
         try:
             return _jaxlib.refine_shapes(_jaxlib.to_bytecode(parsed))

@@ -9,7 +9,6 @@ rows round to the precision that they have, which changes nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from . import _jaxlib
@@ -24,22 +23,14 @@ _PRECISIONS = {"f32": (8, 23), "bf16": (8, 7), "f16": (5, 10)}
 
 def keep_from_ynn(module: Any) -> None:
     """Rewrite the bodies of reductions with long rows in a parsed module, those in nested regions too."""
-    for op in list(_operations(module.operation)):
-        if op.operation.name == "stablehlo.reduce" and _has_long_rows(op):
+    for op in _jaxlib.operations(module, "stablehlo.reduce"):
+        if _has_long_rows(op):
             (block,) = op.operation.regions[0].blocks
             end = block.operations[len(block.operations) - 1]
             value = end.operands[0]
             bits = _PRECISIONS[str(value.type.element_type)]
             with ir.InsertionPoint(end), op.location:
                 end.operation.operands[0] = stablehlo.ReducePrecisionOp(value, *bits).result
-
-
-def _operations(parent: Any) -> Iterator[Any]:
-    for region in parent.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                yield op
-                yield from _operations(op.operation)
 
 
 def _has_long_rows(op: Any) -> bool:

@@ -14,6 +14,7 @@ from torch.fx.node import map_arg
 
 from ...config import config
 from ...lowering import load
+from ...torch_internals.dispatch import TorchDispatchMode
 from ...torch_internals.fake import detect_fake_mode
 from ...torch_internals.operators import OpOverload, OpOverloadPacket, python_implementation, schema_of
 
@@ -27,8 +28,10 @@ def implementation_of(operator: Any) -> Callable[..., Any] | None:
         operator = getattr(operator, overloads[0]) if len(overloads) == 1 else None
     if not isinstance(operator, OpOverload) or operator.namespace == "aten":
         return None
-    record = load().record(operator)
-    return None if record.lowering or record.rules else python_implementation(operator)
+    registry = load()
+    record = registry.record(operator)
+    known = record.lowering or record.rules or operator in registry.decompositions
+    return None if known else python_implementation(operator)
 
 
 def implementations_in(module: GraphModule) -> dict[OpOverload, Callable[..., Any]]:
@@ -47,14 +50,25 @@ def _is_functional(overload: OpOverload) -> bool:
     return all(each.alias_info is None for each in (*schema.arguments, *schema.returns))
 
 
+class _Functional(TorchDispatchMode):
+    """Refuses operators that write into a tensor, as a graph that is expanded late cannot hold them."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if schema_of(func).is_mutable:
+            raise NotImplementedError(f"{func} writes into a tensor")
+        return func(*args, **(kwargs or {}))
+
+
 def _traces(implementation: Callable[..., Any], node: Node) -> bool:
-    """Whether the implementation runs on fake tensors."""
+    """Whether the implementation runs on fake tensors, and writes into none."""
     args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: each.meta["val"])
     mode = detect_fake_mode(list(args))
     if mode is None:
         return False
     try:
-        with mode:
+        with mode, _Functional():
             implementation(*args, **kwargs)
     except Exception:  # noqa: BLE001  # it may do anything with tensors that hold no values
         return False
