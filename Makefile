@@ -5,7 +5,7 @@ VENV ?= .venv
 # Processes of one test run.
 JOBS ?= 2
 # What `make conformance` runs; narrow it for a part: make conformance CONFORMANCE=packages/torchstone/tests/lowering
-CONFORMANCE ?= packages/torchstone/tests tests/repo tests/campaigns
+CONFORMANCE ?= packages/torchstone/tests packages/optest/tests tests/repo tests/campaigns
 # Registering the eager device changes PyTorch for a whole process, so its tests run in their own.
 DEVICE_TESTS := packages/torchstone/tests/device
 # How much `make evidence` records: make evidence EVIDENCE="--stage 3 --most 4"; tools/evidence.py --help has all.

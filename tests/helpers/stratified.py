@@ -5,7 +5,9 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -31,3 +33,9 @@ def stratified(
         for case in ([one for one in members if rank(one) % share == 0] or [min(members, key=rank)])
     }
     return [case for case in cases if name(case) in chosen]
+
+
+def sampled(names: Sequence[str], share: int) -> list[Any]:
+    """Test parameters: ``make test`` takes about one in ``share``, ``make conformance`` the others."""
+    chosen = stratified(names, share, name=str, stratum=lambda _: None)
+    return [one if one in chosen else pytest.param(one, marks=pytest.mark.conformance) for one in names]

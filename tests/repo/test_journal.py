@@ -43,7 +43,9 @@ def run(project: Path, good: bool, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("-n", "2"), marks=pytest.mark.conformance)], ids=["one process", "workers"]
+)
 def test_only_what_has_not_passed_runs_again(project: Path, options: tuple[str, ...]) -> None:
     code, text = run(project, False, *options)
     assert (code, "1 failed, 1 passed" in text) == (1, True)

@@ -62,6 +62,7 @@ def test_a_failing_sample_is_replayed_and_made_small(optest: Any, tmp_path: Path
     assert "mismatch" in shown.stdout
 
 
+@pytest.mark.conformance
 def test_a_sample_that_ends_its_process_is_made_small_too(
     optest: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_sample_that_ends_its_process_is_made_small_too(
     assert "Crashes this process" in (tmp_path / "small.py").read_text()
 
 
+@pytest.mark.conformance
 def test_a_sample_that_passes_is_not_made_small(optest: Any, tmp_path: Path) -> None:
     case = failing(optest, tmp_path, "cumsum")
     done = optest("replay", case["case_id"], "--script", "small.py", "--backend", "torch:cpu")
@@ -81,6 +83,7 @@ def test_a_sample_that_passes_is_not_made_small(optest: Any, tmp_path: Path) -> 
     assert not (tmp_path / "small.py").exists()
 
 
+@pytest.mark.conformance
 def test_flags_of_optest_s_own_operators_mean_nothing_here(optest: Any, tmp_path: Path) -> None:
     case = failing(optest, tmp_path, "cumsum")
     done = optest("replay", case["case_id"], "--rtol", "1")

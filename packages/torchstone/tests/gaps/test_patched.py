@@ -187,6 +187,7 @@ def test_a_class_that_becomes_a_function_is_found(package: Callable[[str, str], 
     assert "isinstance does not work with it" in description
 
 
+@pytest.mark.conformance
 def test_a_call_that_ends_its_process_or_hangs_is_a_finding(
     package: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

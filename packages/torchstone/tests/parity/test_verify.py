@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy
 import pytest
 import torch
+from stratified import sampled
 from torch import nn
 
 from torchstone.lowering import load, registry
@@ -172,7 +173,7 @@ SMALL: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", sampled(list(SMALL), 4))
 def test_a_small_transformer(name: str) -> None:
     pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
     module, args = SMALL[name]()
