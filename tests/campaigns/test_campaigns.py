@@ -168,8 +168,12 @@ def test_scripts_that_compute_something_else_are_noticed(
     assert (found, bool(defect)) == (ended, ended != "ends well")
 
 
+@pytest.mark.conformance
 def test_a_script_of_two_processes_ends_well(tmp_path: Path) -> None:
-    """The sample of scripts has those that run in one."""
+    """The sample of scripts has those that run in one.
+
+    Seldom a rank aborts when it has done its work and exits: docs/redirect.md has the limit.
+    """
     (script,) = (one for one in redirected_scripts.scripts() if one.what == "tensor_parallel")
     assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")
 
