@@ -122,7 +122,7 @@ def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """Eager's choice of a kernel overlooks values of other keys, and any mask where there are no scores."""
+    """Eager does not check the number of values against the keys, nor a mask where there are no scores."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     if key[-2] != value[-2]:
         return f"key {list(key)} and value {list(value)} are not of the same number of keys"

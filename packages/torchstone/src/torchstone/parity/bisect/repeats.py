@@ -60,7 +60,7 @@ class Difference:
 
 
 class _Differs(Exception):
-    """A run is no longer the first one: from which call on, why, and which of its results is another."""
+    """Where a run departs from the first one: the call, the reason, and the result that differs."""
 
     def __init__(self, place: int, what: str, result: int = 0, value: Tensor | None = None) -> None:
         self.place, self.what, self.result, self.value = place, what, result, value
