@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from optest.console import Callback, commands_of
+from optest.options import TOLERANCE
 
 from ..errors import TorchstoneError
 from .exits import code_of
@@ -40,6 +41,23 @@ def placed(function: Callback) -> Callback:
         function = click.option(f"--{name}", help=f"{help_text}  [default: TORCHSTONE_{name.upper()}]")(
             function
         )
+    return function
+
+
+def precision(function: Callback) -> Callback:
+    """Adds ``--rtol``, ``--atol`` and ``--dtype`` of comparisons with eager PyTorch."""
+    for option in (
+        click.option(
+            "--dtype",
+            type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
+            default="float32",
+            show_default=True,
+            help="float64 converts a model; the 16-bit dtypes run it under autocast.",
+        ),
+        click.option("--atol", type=TOLERANCE, help="Absolute tolerance; with it float64 has no say."),
+        click.option("--rtol", type=TOLERANCE, help="Relative tolerance; with it float64 has no say."),
+    ):
+        function = option(function)
     return function
 
 

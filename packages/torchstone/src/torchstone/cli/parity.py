@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from optest.console import FAILURES, OK, echo, print_json, print_table
-from optest.options import TOLERANCE
 
-from .command import command, placed, settings
+from .command import command, placed, precision, settings
 from .output import progress, write_whole
 
 
@@ -18,15 +17,7 @@ from .output import progress, write_whole
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
 @click.option("--quick", is_flag=True, help="Two small models in place of the suite.")
 @click.option("--inventory", is_flag=True, help="The models of the inventory too.")
-@click.option("--rtol", type=TOLERANCE, help="Relative tolerance; with it float64 has no say.")
-@click.option("--atol", type=TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="float64 converts the models; the 16-bit dtypes run them under autocast.",
-)
+@precision
 @click.option(
     "--steps", type=click.IntRange(min=0), default=3, show_default=True, help="Training steps; 0: none."
 )

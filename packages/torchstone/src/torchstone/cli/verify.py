@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optest.console import FAILURES, OK, echo, print_json, print_table
-from optest.options import TOLERANCE
 
-from .command import MODEL, command, placed, settings
+from .command import MODEL, command, placed, precision, settings
 from .output import progress
 
 if TYPE_CHECKING:
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
 
 @command("verify")
 @MODEL
-@click.option("--rtol", type=TOLERANCE, help="Relative tolerance; with it float64 has no say.")
-@click.option("--atol", type=TOLERANCE, help="Absolute tolerance; with it float64 has no say.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="float64 converts the model; the 16-bit dtypes run it under autocast.",
-)
+@precision
 @click.option(
     "--gradients/--no-gradients", default=True, help="Compare every parameter's gradient (default)."
 )

@@ -77,8 +77,8 @@ class Judge:
     ) -> Comparison | None:
         """One operator's result by itself; None where eager cannot tell.
 
-        Beyond the tolerance an error is right that is no larger than twice eager's, or that roundings of the
-        operands explain: the results of ``probes``.
+        A result beyond the tolerance still passes if its error is at most twice eager's, or if roundings of
+        the operands explain it: the results of ``probes`` say so.
         """
         if expected is None:
             expected, exact = exact, None
