@@ -5,7 +5,7 @@ VENV ?= .venv
 # Processes of one test run.
 JOBS ?= 2
 # What `make conformance` runs; narrow it for a part: make conformance CONFORMANCE=packages/torchstone/tests/lowering
-CONFORMANCE ?= packages/torchstone/tests packages/optest/tests tests/repo tests/campaigns
+CONFORMANCE ?= packages/torchstone/tests packages/optest/tests tests
 # Registering the eager device changes PyTorch for a whole process, so its tests run in their own.
 DEVICE_TESTS := packages/torchstone/tests/device
 # How much `make evidence` records: make evidence EVIDENCE="--stage 3 --most 4"; tools/evidence.py --help has all.
@@ -14,6 +14,8 @@ EVIDENCE ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+# Tests start hundreds of processes, which import much faster from bytecode: write it wherever that is turned off.
+export PYTHONDONTWRITEBYTECODE :=
 # What tests run beside Python, as tool:package. Debian keeps a server's tools off the PATH.
 SYSTEM_TOOLS := gcc:gcc g++:g++ initdb:postgresql chromium:chromium chromedriver:chromium-driver
 SERVER_TOOLS := /usr/lib/postgresql/*/bin

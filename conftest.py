@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import resource
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+from stratified import leave_the_rest_to_conformance
 
 # Tests keep away from the user's own compilation cache, and so do their child processes.
 _scratch = tempfile.TemporaryDirectory(prefix="torchstone-tests-")
 os.environ["TORCHSTONE_CACHE_DIR"] = _scratch.name
+# Which of several ways to compute runs does not depend on how busy the machine is.
+os.environ["TORCHSTONE_TUNING"] = "0"
 
 # Workers share the cores; set before torch or NumPy is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -50,6 +56,28 @@ def require_tool() -> Callable[[str], str]:
     return find
 
 
+@pytest.fixture
+def largest_file() -> Callable[[int], contextlib.AbstractContextManager[None]]:
+    """``with largest_file(100):`` lets no file of this process grow over 100 bytes, as on a full disk.
+
+    Python writes no bytecode inside: before 3.13 it keeps a module's file that was cut off, and every
+    later import of that module fails with an ``EOFError``.
+    """
+
+    @contextlib.contextmanager
+    def bounded(size: int) -> Iterator[None]:
+        before, bytecode = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+        sys.dont_write_bytecode = True
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            sys.dont_write_bytecode = bytecode
+
+    return bounded
+
+
 # A run that goes on where it stopped: `--journal FILE` leaves out the tests that FILE says have passed.
 
 _passed = pytest.StashKey[frozenset[str]]()
@@ -77,7 +105,11 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["passed"] = sorted(node.config.stash[_passed])
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    by_name = config.getoption("keyword") or any("::" in word for word in config.args)
+    if not by_name:  # whoever names a test wants all of its cases
+        leave_the_rest_to_conformance(items)  # before `-m` looks at the markers
     passed = config.stash[_passed]
     done = [item for item in items if item.nodeid in passed]
     if done:

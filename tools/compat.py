@@ -1,11 +1,11 @@
-"""Checks every tested version of PyTorch in an environment of its own; goes on where it was stopped.
+"""Checks every tested version of PyTorch and Python in its own environment, and goes on where it stopped.
 
     python tools/compat.py                   # all versions and checks; what is done is not done again
-    python tools/compat.py --torch 2.14.1    # one version
+    python tools/compat.py --only 2.14.1     # one version of PyTorch; --only 3.12: one of Python
     python tools/compat.py --page            # write the page from what is recorded
 
-An environment of a version takes several GB. It is made in ``.compat/VERSION``, and what was found there is
-recorded beside it. The page is ``docs/compatibility.md``.
+An environment takes several GB. It is made in ``.compat/VERSION``, and what was found there is recorded
+beside it. Interpreters are looked for on the PATH. The page is ``docs/compatibility.md``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.md"
 VERSIONS = ROOT / "packages/torchstone/src/torchstone/torch_internals/versions.py"
 MODELS = ("mlp", "cnn", "resnet18", "bert", "gpt2", "vit")
+PYTHONS = ("3.12", "3.13", "3.14")
+"""Beside the one that the versions of PyTorch are checked with."""
 FOLLOWS_TORCH = ("torch", "torchao", "sympy", "setuptools")
 """Pins of ``constraints.txt`` that fit one version of PyTorch only."""
 ENOUGH = 0.99
@@ -39,8 +42,9 @@ INTRODUCTION = """\
 
 `make compat` makes an environment for each version of PyTorch that is supported and runs the checks
 below in it. The packages declare these versions. Any other version warns once: operators that it has
-changed [are left out](adr/013-versions-of-pytorch.md), and `torchstone doctor` lists them. This page is
-written by `tools/compat.py`.
+changed [are left out](adr/013-versions-of-pytorch.md), and `torchstone doctor` lists them. Each version of
+Python beside 3.11 for which there is an interpreter has fewer checks, with one version of PyTorch. This page
+is written by `tools/compat.py`.
 """
 
 
@@ -72,9 +76,20 @@ def checks() -> Iterator[Check]:
     pytest = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     operators = (f"{TESTS}/lowering/test_operators.py", "-k", "test_forward")
     yield Check("sample of the operator database", (*pytest, f"{TESTS}/parity/test_opinfo.py"), reported=True)
+    yield Check("operators", (*pytest, *operators), reported=True)
     suite = ("--suite", "builtin", "--backend", "torchstone", "--ledger", "none")
     yield Check("builtin suite", ("optest", "run", *suite))
-    yield Check("operators", (*pytest, *operators), reported=True)
+
+
+def python_checks(python: str) -> Iterator[Check]:
+    names = ("doctor", "demo", f"verify {MODELS[0]}", "sample of the operator database", "operators")
+    yield from (check for check in checks() if check.name in names)
+    sources = ("packages/optest/src", "packages/torchstone/src")
+    yield Check("types", ("python", "-m", "mypy", "--python-version", python, *sources))
+    pure = [
+        f"packages/optest/tests/{part}" for part in ("core", "coverage", "faults", "generators", "operators")
+    ]
+    yield Check("tests of optest", ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *pure), True)
 
 
 def tested_versions() -> tuple[str, ...]:
@@ -85,11 +100,15 @@ def tested_versions() -> tuple[str, ...]:
 
 
 class Environment:
-    """One version of PyTorch in a virtual environment."""
+    """One version of PyTorch and one of Python, by default this one, in a virtual environment."""
 
-    def __init__(self, version: str) -> None:
-        self.version, self.place = version, PLACE / version
-        self.python = self.place / "venv/bin/python"
+    def __init__(self, version: str, python: str = "") -> None:
+        self.version, self.python, self.name = version, python, python or version
+        self.title = f"Python {python}" if python else f"PyTorch {version}"
+        self.checks = tuple(python_checks(python) if python else checks())
+        self.interpreter = shutil.which(f"python{python}") if python else sys.executable
+        self.place = PLACE / self.name
+        self.program = self.place / "venv/bin/python"
         self._record = self.place / "results.json"
 
     def install(self) -> None:
@@ -98,8 +117,8 @@ class Environment:
         if stamp.exists():
             return
         self.place.mkdir(parents=True, exist_ok=True)
-        if not self.python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(self.place / "venv")], check=True)
+        if not self.program.exists():
+            subprocess.run([str(self.interpreter), "-m", "venv", str(self.place / "venv")], check=True)
         constraints = self.place / "constraints.txt"
         constraints.write_text(constraints_for(self.version), "utf-8")
         packages = (
@@ -110,8 +129,10 @@ class Environment:
             "packages/torchstone[demo,models,proof]",
         )
         tests = ("pytest", "pytest-timeout", "pytest-xdist", "packaging")
-        words = ["-m", "pip", "install", "-c", str(constraints), f"torch=={self.version}", *packages, *tests]
-        subprocess.run([str(self.python), *words], cwd=ROOT, check=True)
+        types = ("mypy", "types-jsonschema", "types-PyYAML")
+        words = ["-m", "pip", "install", "-c", str(constraints), f"torch=={self.version}", *packages]
+        words += [*tests, *types]
+        subprocess.run([str(self.program), *words], cwd=ROOT, check=True)
         stamp.touch()
 
     def results(self) -> dict[str, Outcome]:
@@ -121,11 +142,22 @@ class Environment:
         found = json.loads(self._record.read_text("utf-8"))
         return {name: Outcome(**{**one, "failed": tuple(one["failed"])}) for name, one in found.items()}
 
+    def shown(self, check: str) -> str:
+        """A cell of the page."""
+        found = self.results().get(check)
+        return "no interpreter" if found is None and self.interpreter is None else shown(check, found)
+
+    def passed(self) -> bool:
+        """Whether every check passed, or none could be run."""
+        found = self.results()
+        names = [check.name for check in self.checks] if self.interpreter or found else []
+        return all(name in found and passes(name, found[name]) for name in names)
+
     def run(self, check: Check) -> Outcome:
         """Runs a check and records how it ended."""
         report = self.place / "report.xml"
         report.unlink(missing_ok=True)
-        program = str(self.python.with_name(check.words[0]))
+        program = str(self.program.with_name(check.words[0]))
         words = [program, *check.words[1:], *((f"--junitxml={report}",) if check.reported else ())]
         log = self.place / f"{check.name.replace(' ', '-')}.log"
         variables = os.environ | {"TORCHSTONE_CACHE_DIR": str(self.place / "cache")}
@@ -164,17 +196,25 @@ def passes(check: str, outcome: Outcome) -> bool:
     return outcome.code == 0
 
 
-def page(recorded: Mapping[str, Mapping[str, Outcome]]) -> str:
+def page(environments: Sequence[Environment]) -> str:
     """The compatibility page: a row per check, a column per version, then what does not work by name."""
-    names = [check.name for check in checks()]
-    header = ("check", *(f"PyTorch {version}" for version in recorded))
-    rows = [(name, *(shown(name, found.get(name)) for found in recorded.values())) for name in names]
-    parts = [INTRODUCTION, table(header, rows)]
-    for version, found in recorded.items():
-        failed = [f"- {name}: `{test}`" for name, one in found.items() for test in one.failed]
+    of_torch, of_python = (
+        [one for one in environments if bool(one.python) is kind] for kind in (False, True)
+    )
+    parts = [INTRODUCTION, _results(of_torch)]
+    if of_python:
+        parts += [f"With PyTorch {of_python[0].version}:\n", _results(of_python)]
+    for one in environments:
+        failed = [f"- {name}: `{test}`" for name, found in one.results().items() for test in found.failed]
         if failed:
-            parts.append("\n".join([f"## What does not work with PyTorch {version}\n", *failed, ""]))
+            parts.append("\n".join([f"## What does not work with {one.title}\n", *failed, ""]))
     return "\n".join(parts)
+
+
+def _results(environments: Sequence[Environment]) -> str:
+    header = ("check", *(one.title for one in environments))
+    names = [check.name for check in environments[0].checks]
+    return table(header, [(name, *(one.shown(name) for one in environments)) for name in names])
 
 
 def shown(name: str, outcome: Outcome | None) -> str:
@@ -187,8 +227,9 @@ def shown(name: str, outcome: Outcome | None) -> str:
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Run the checks with each tested version of PyTorch.")
-    parser.add_argument("--torch", action="append", choices=tested_versions(), help="only this version")
+    parser = argparse.ArgumentParser(description="Run the checks with each version of PyTorch and Python.")
+    versions = (*tested_versions(), *PYTHONS)
+    parser.add_argument("--only", action="append", choices=versions, help="only this version")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
     parser.add_argument("--again", action="store_true", help="run what is recorded already, too")
     return parser
@@ -197,22 +238,25 @@ def options() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing and writes the page; 1 if anything fails."""
     given = options().parse_args(arguments)
-    environments = [Environment(version) for version in tested_versions()]
+    versions = tested_versions()
+    environments = [Environment(version) for version in versions]
+    environments += [Environment(versions[0], python) for python in PYTHONS]
     for one in () if given.page else environments:
-        if given.torch and one.version not in given.torch:
+        if given.only and one.name not in given.only:
+            continue
+        if one.interpreter is None:
+            sys.stdout.write(f"{one.name}: there is no python{one.name} on the PATH\n")
             continue
         one.install()
-        for check in checks():
+        for check in one.checks:
             known = None if given.again else one.results().get(check.name)
             if known is None or not passes(check.name, known):
                 outcome = one.run(check)
                 sys.stdout.write(
-                    f"{one.version} {check.name}: {shown(check.name, outcome)}, {outcome.closing}\n"
+                    f"{one.name} {check.name}: {shown(check.name, outcome)}, {outcome.closing}\n"
                 )
-    recorded = {one.version: one.results() for one in environments}
-    PAGE.write_text(page(recorded), "utf-8")
-    complete = [passes(name, one) for found in recorded.values() for name, one in found.items()]
-    return 0 if all(complete) and len(complete) == len(environments) * len(list(checks())) else 1
+    PAGE.write_text(page(environments), "utf-8")
+    return 0 if all(one.passed() for one in environments) else 1
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ class Tries:
 
     def _isolated(self) -> tuple[str, str]:
         """As a user would call a file that is not trusted."""
-        command = [sys.executable, "-m", "torchstone.cli", "run", str(self.place), "--isolated"]
+        command = [sys.executable, "-m", "torchstone", "run", str(self.place), "--isolated"]
         done = subprocess.run([*command, "--timeout", "60"], capture_output=True, text=True, timeout=150)
         defect = (
             "" if done.returncode in (0, 1, 2, 3) else f"exit code {done.returncode}: {done.stderr[-300:]}"

@@ -126,11 +126,16 @@ _ALWAYS: dict[str, tuple[str, ...]] = {
     "optest serve": ("--host", "no.such.host.invalid"),
     "torchstone faults": ("--op", "no-such-entry"),
     "torchstone demo": ("--nothing",),
+    "torchstone parity": ("--quick",),
     "torchstone redirect run": ("no-such-script.py",),
     "torchstone redirect explain": ("--no-run",),
 }
 """Options that keep a call short: what it would do otherwise takes minutes, or never ends."""
-_NEVER = {"torchstone ops": {"again"}, "torchstone gaps snapshot": {"everything", "branches"}}
+_NEVER = {
+    "torchstone ops": {"again"},
+    "torchstone parity": {"inventory"},
+    "torchstone gaps snapshot": {"everything", "branches"},
+}
 _SLOW = ("torchstone gaps", "torchstone demo", "torchstone faults", "torchstone redirect", "optest faults")
 VARIABLES = (
     "TORCHSTONE_CACHE", "TORCHSTONE_CACHE_DIR", "TORCHSTONE_CACHE_MAX_BYTES", "TORCHSTONE_DEVICE", "HOME",
@@ -268,10 +273,9 @@ class Tries:
 
     @staticmethod
     def _process(made: Made, work: Path) -> tuple[int, str, str, str]:
-        module = {"optest": "optest", "torchstone": "torchstone.cli"}[made.program]
         home = {"OPTEST_HOME": str(work / "home"), "OPTEST_LEDGER": "ledger.sqlite"}
         known = {**os.environ, **home, "PYTHONPATH": os.pathsep.join(sys.path)}
-        script = f'exec "$0" -m {module} "$@" {made.shell}'
+        script = f'exec "$0" -m {made.program} "$@" {made.shell}'
         words = [os.fsencode(word) for word in ("sh", "-c", script, sys.executable, *made.words)]
         variables = {os.fsencode(k): os.fsencode(v) for k, v in {**known, **made.variables}.items()}
         done = subprocess.run(words, cwd=work, env=variables, capture_output=True, stdin=subprocess.DEVNULL)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise KeyError("no such thing")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fault", "made", "kind"),
     [
@@ -120,6 +122,42 @@ def test_what_eager_does_for_inputs_that_are_a_rounding_error_off_is_no_differen
     made = program("t0 = a * 1e7", "t1 = t0.sin()", result="t1")
     with spoiled(aten.mul.Tensor, lambda x: x * (1 + 1e-7)):
         assert Tries(0).attempt(Made(made)) == ("ill-conditioned", "")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("t0 = (a * (1 + 2j)).abs()", "t1 = t0.view(torch.int32)"),  # one ULP, seen as an integer
+        ("t0 = (a * 9).erf()", "t1 = t0.double()"),  # flat, and float64 in name only
+    ],
+)
+def test_what_eager_does_for_results_that_are_a_rounding_error_off_is_no_difference(
+    statements: tuple[str, ...],
+) -> None:
+    made = program(*statements, result="t1")
+    overload = aten.abs.default if "abs" in statements[0] else aten.erf.default
+    with spoiled(overload, lambda x: x * (1 + 2.4e-7)):
+        assert Tries(0).attempt(Made(made))[0] in ("ill-conditioned", "as exact as eager")
+    with spoiled(overload, lambda x: x * 1.0001):
+        assert Tries(0).attempt(Made(made))[0] == "values"
+
+
+def test_what_is_as_exact_as_eager_is_no_difference() -> None:
+    """Eager rounds ``log_softmax`` in bfloat16 several times, and compiled code once."""
+    calls = (("made(0, (5, 5, 2), torch.bfloat16)",),)
+    made = Program(("a",), ("t0 = a.log_softmax(-1)",), "t0", calls)
+    assert Tries(0).attempt(Made(made)) == ("as exact as eager", "")
+    cast = replace(made, statements=("t0 = a.float().bfloat16().log_softmax(-1)",))
+    assert Tries(0).attempt(Made(cast)) == ("as exact as eager", "")
+    with spoiled(aten._log_softmax.default, lambda x: x * 1.02):
+        found, _ = Tries(0).attempt(Made(made))
+    assert found == "values"
+
+
+def test_a_dtype_that_eager_has_no_kernel_for_is_no_difference() -> None:
+    calls = (("made(0, (3,), torch.int64)",),)
+    made = Program(("a",), ("t0 = torch.logaddexp(a, a)",), "t0", calls)
+    assert Tries(0).attempt(Made(made)) == ("without a kernel", "")
 
 
 def test_programs_are_repeated_from_seed_and_number() -> None:

@@ -38,6 +38,7 @@ def test_every_example_is_run_here(examples: Path) -> None:
     assert {path.name for path in examples.glob("*.py")} == set(EXAMPLES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, examples: Path, tmp_path: Path) -> None:
     if name in ("mnist.py", "train_digits.py"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -35,7 +35,15 @@ def stratified(
     return [case for case in cases if name(case) in chosen]
 
 
-def sampled(names: Sequence[str], share: int) -> list[Any]:
-    """Test parameters: ``make test`` takes about one in ``share``, ``make conformance`` the others."""
-    chosen = stratified(names, share, name=str, stratum=lambda _: None)
-    return [one if one in chosen else pytest.param(one, marks=pytest.mark.conformance) for one in names]
+def leave_the_rest_to_conformance(items: Sequence[pytest.Item]) -> None:
+    """Mark ``conformance`` on all but about one in ``share`` cases of a test marked ``sampled(share)``."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        (share,) = cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]  # it has one
+        chosen = stratified(cases, share, name=lambda item: item.nodeid, stratum=lambda _: None)
+        for item in cases:
+            if item not in chosen:
+                item.add_marker(pytest.mark.conformance)

@@ -23,6 +23,10 @@ test -e {place}/again || {{ touch {place}/again; exit 1; }}
 """A program that fails when it is called first."""
 
 
+RECORD = """{"operators": {
+"code": 1, "seconds": 2.0, "total": 700, "failed": ["test_forward[aten.x]"], "closing": ""}}"""
+
+
 @pytest.fixture
 def compat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "tools")
@@ -69,6 +73,7 @@ def test_99_percent_of_the_operators_have_to_work(
 def test_what_passed_is_not_run_again(
     compat: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(compat, "PYTHONS", ())
     for version in compat.tested_versions():
         place = compat.PLACE / version
         (place / "venv/bin").mkdir(parents=True)
@@ -90,8 +95,27 @@ def test_what_passed_is_not_run_again(
 
 
 def test_the_page_names_what_does_not_work(compat: ModuleType) -> None:
-    outcome = compat.Outcome(1, 2.0, total=700, failed=("test_forward[aten.x]",))
-    text = compat.page({"2.13.0": {}, "2.14.1": {"operators": outcome}})
+    (compat.PLACE / "2.14.1").mkdir(parents=True)
+    (compat.PLACE / "2.14.1/results.json").write_text(RECORD)
+    text = compat.page([compat.Environment(version) for version in ("2.13.0", "2.14.1")])
     assert "passes: 699 of 700" in text
     assert "## What does not work with PyTorch 2.14.1\n\n- operators: `test_forward[aten.x]`" in text
     assert "not run" in text
+
+
+def test_a_version_of_python_without_an_interpreter_is_said(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compat, "PYTHONS", ("3.99",))
+    compat.main(["--only", "3.99"])
+    assert "there is no python3.99 on the PATH" in capsys.readouterr().out
+    assert "| Python 3.99" in compat.PAGE.read_text()
+    assert "| no interpreter |" in " ".join(compat.PAGE.read_text().split())
+    assert compat.Environment("2.13.0", "3.99").passed()
+
+
+def test_another_python_checks_its_own_types(compat: ModuleType) -> None:
+    environment = compat.Environment("2.13.0", "3.12")
+    assert (environment.name, environment.title) == ("3.12", "Python 3.12")
+    (types,) = (check for check in environment.checks if check.name == "types")
+    assert "3.12" in types.words

@@ -19,6 +19,7 @@ def test_two(): assert os.environ["GOOD"] == "1"
 @pytest.fixture
 def project(tmp_path: Path, repo: Path) -> Path:
     (tmp_path / "conftest.py").write_text((repo / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {repo / 'tests/helpers'}\n")
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "code.py").write_text("x = 1\n")
     (tmp_path / "test_it.py").write_text(TESTS)

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 from stratified import stratified
 
 
@@ -24,3 +30,36 @@ def test_every_stratum_has_about_its_share() -> None:
 
 def test_a_small_stratum_is_not_left_out() -> None:
     assert len(chosen(["a1", "b1", "c1"], share=1000)) == 3
+
+
+def test_a_sampled_test_leaves_most_cases_to_the_full_run(tmp_path: Path, repo: Path) -> None:
+    shutil.copy(repo / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = -m 'not conformance'\nmarkers =\n    conformance:\n    sampled(share):\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n"
+        "@pytest.mark.sampled(4)\n@pytest.mark.parametrize('case', range(60))\ndef test_many(case): pass\n\n"
+        "@pytest.mark.sampled(400)\n@pytest.mark.parametrize('case', range(2))\ndef test_few(case): pass\n\n"
+        "def test_one(): pass\n"
+    )
+    taken, left = (collected(repo, tmp_path, *words) for words in ([], ["-m", "conformance"]))
+    assert len([name for name in taken if "many" in name]) in range(7, 25)
+    assert len([name for name in taken if "few" in name]) == 1
+    assert "test_it.py::test_one" in taken
+    assert (len(taken) + len(left), taken & left) == (63, set())
+    assert len(collected(repo, tmp_path, "-k", "many")) == 60
+    assert len(collected(repo, tmp_path, "test_it.py::test_few")) == 2
+
+
+def collected(repo: Path, folder: Path, *words: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(repo / "tests/helpers")},
+    )
+    return {line for line in done.stdout.splitlines() if "::" in line}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -98,12 +98,10 @@ def test_what_raises_leaves_everything_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def bounded() -> Iterator[None]:
+def bounded(largest_file: Callable[[int], AbstractContextManager[None]]) -> Iterator[None]:
     """Files may have 64 KiB, as if the disk were full then."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with largest_file(1 << 16):
+        yield
 
 
 @pytest.mark.usefixtures("bounded")

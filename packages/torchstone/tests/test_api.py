@@ -51,6 +51,21 @@ def test_nested_values_mutation_and_constants(stateful: Any) -> None:
     assert stateful.state()["calls"] == 2
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [lambda x: x.unsafe_split(1), lambda x: torch.unsafe_split_with_sizes(x, [1, 2])],
+    ids=["size", "sizes"],
+)
+def test_a_write_into_a_part_is_a_write_into_the_input(parts: Any) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        parts(x)[1].mul_(2)
+        return x + 1
+
+    ours, eager = torch.ones(3, 2), torch.ones(3, 2)
+    assert torch.equal(torchstone.export(function, (torch.ones(3, 2),))(ours), function(eager))
+    assert torch.equal(ours, eager)
+
+
 def test_saved_state_is_the_present_one(stateful: Any, tmp_path: Path) -> None:
     stateful(torch.ones(2, 3), extra={"bias": torch.zeros(3)})
     again = torchstone.load(stateful.save(tmp_path / "again.stone"))

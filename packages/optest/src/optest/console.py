@@ -141,6 +141,9 @@ def commands_of(
                         raise
                     _show(ctx, _Ended(f"this needs {needed}, which is not installed", optional[needed]))
                     return ENVIRONMENT
+                except EOFError as error:  # click takes one for Ctrl-C
+                    _show(ctx, _Ended(f"input ended before it was whole: {error}", "--traceback shows where"))
+                    return ENVIRONMENT
                 except BrokenPipeError:
                     raise
                 except (MemoryError, OSError) as error:

@@ -12,6 +12,14 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 
+def real_path(path: Path | str) -> Path:
+    """``path``, absolute and with its links followed, as far as they lead.
+
+    Links that form a ring stay as they are; before Python 3.13 ``Path.resolve`` raises ``RuntimeError``.
+    """
+    return Path(os.path.realpath(path))
+
+
 class NewFile:
     """What takes the place of ``path``, all at once, when it is committed.
 
@@ -31,7 +39,7 @@ class NewFile:
         if mode is not None and not stat.S_ISREG(mode):
             self.file = open(path, "wb")  # noqa: SIM115
             return
-        self._target = Path(os.path.realpath(path))
+        self._target = real_path(path)
         temporary = self._target.with_name(f".{secrets.token_hex(8)}.tmp")
         self.file = open(temporary, "xb")  # noqa: SIM115
         self._temporary = temporary

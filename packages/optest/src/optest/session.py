@@ -20,6 +20,7 @@ from .core.environment import describe_run
 from .core.result import CaseResult, RunInfo
 from .core.summary import Summary
 from .errors import BackendError, OptestError, UsageError, told
+from .files import real_path
 from .ledger import Ledger, LedgerReporter
 from .names import listing
 from .paths import state_dir
@@ -72,7 +73,7 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     cases = list(load(options, target))
     for case in cases:
         _check(driver, case)
-    plan = options.plan and str(options.plan.resolve())
+    plan = options.plan and str(real_path(options.plan))
     source = repr((plan, options.suite, options.source, target, options.shard))
     return run_tasks(
         options,

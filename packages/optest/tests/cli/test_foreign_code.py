@@ -74,6 +74,7 @@ def optest(tmp_path: Path) -> Optest:
 RELU = ("run", "--op", "relu", "--dtype", "float32", "--shape", "2", "--backend", "stub", "--ledger", "none")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -232,21 +232,19 @@ def test_writers_keep_devices_and_links(call: Call, tmp_path: Path) -> None:
     assert all((tmp_path / name).is_symlink() for name in ("r.json", "c.md"))
 
 
-def test_a_full_disk_leaves_no_part_of_a_page(call: Call, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_part_of_a_page(
+    call: Call, tmp_path: Path, largest_file: Callable[[int], AbstractContextManager[None]]
+) -> None:
     call(*RELU)
     (tmp_path / "c.md").write_text("before")
     full = call(*RELU, "--report", "json:/dev/full", code=3).output
     assert "the json report /dev/full cannot be written: No space left on device" in full
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
+    with largest_file(100):
         told = [
             call("coverage", "-o", "c.md", code=3).output,
             call("coverage", "--badges", "badges", code=3).output,
             call("dashboard", "-o", "site", code=3).output,
         ]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert all("cannot be written" in one and "File too large" in one for one in told)
     assert (tmp_path / "c.md").read_text() == "before"
     assert [file for file in tmp_path.rglob("*") if file.name.endswith(".tmp")] == []

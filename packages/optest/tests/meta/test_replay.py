@@ -89,6 +89,7 @@ def test_the_script_fails_as_the_case_does(
     assert run_script(file).returncode == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "int32", "bool"])
 def test_scripts_give_every_dtype_back(
     broken: BackendDriver, tmp_path: Path, dtype: str, run_script: Run

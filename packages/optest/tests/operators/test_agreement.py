@@ -32,6 +32,7 @@ def cases(descriptor: OperatorDescriptor) -> Iterator[TestCase]:
             yield TestCase(descriptor, dtypes, setup.shapes, attributes, BackendTarget("numpy"), None, 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)
 @pytest.mark.parametrize("generator", [RandomTensorGenerator(), EdgeGenerator()], ids=["random", "edge"])
 def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> None:

@@ -191,6 +191,18 @@ def test_plans_that_include_each_other(plan_file: Write) -> None:
     assert caught.value.file.endswith("b.yaml")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "cannot read the plan: Too many levels of symbolic links"), ("include: ring\n", "no such file")],
+    ids=["plan", "include"],
+)
+def test_links_that_form_a_ring(plan_file: Write, tmp_path: Path, text: str | None, words: str) -> None:
+    ring = tmp_path / "ring"
+    ring.symlink_to(ring)
+    with pytest.raises(PlanError, match=words):
+        list(load(resolve(plan=ring if text is None else plan_file(text))))
+
+
 def test_a_mistake_in_an_include_names_the_included_file(plan_file: Write) -> None:
     plan_file("cases:\n  - op: relu\n    dtypes: int64\n", "part.yaml")
     with pytest.raises(PlanError, match=r"part\.yaml:3: cases\[0\]\.dtypes"):

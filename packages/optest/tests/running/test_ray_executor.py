@@ -42,6 +42,7 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
+@pytest.mark.conformance
 def test_tasks_on_two_nodes_one_of_which_is_lost(cluster: Any, tmp_path: Path) -> None:
     """All comes back once; only what the lost node held ran twice. Crashes and hangs cost themselves."""
     from optest.running.ray_executor import RayExecutor

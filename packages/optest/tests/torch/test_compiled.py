@@ -56,11 +56,13 @@ def check(backend: str, op: str) -> None:
     assert result.status in (Status.PASSED, Status.XFAILED), result.reason
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", operator_registry.names())
 def test_every_operator_becomes_one_graph(op: str) -> None:
     check("aot_eager", op)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", FEW)
 def test_inductor(op: str) -> None:
     check("inductor", op)

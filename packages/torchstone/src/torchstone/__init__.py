@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from .lowering import lowers
     from .profiling import profile
     from .redirect import redirected
+    from .sharding import Mesh
     from .training import compile_step
 
 __all__ = [
+    "Mesh",
     "Program",
     "__version__",
     "bounds",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Mesh": "sharding",
     "Program": "api",
     "bounds": "compiler",
     "capture_rule": "compiler",

@@ -16,21 +16,16 @@ import numpy
 
 from . import spans
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
-from .artifact import (
-    LOAD_HINT,
-    Artifact,
-    CheckKind,
-    InputSpec,
-    OutputSpec,
-    Signature,
-    load_artifact,
-    save_artifact,
-)
+from .artifact import LOAD_HINT, Artifact, load_artifact, save_artifact
 from .config import config
-from .errors import ArtifactError, ConfigError, raise_failed_checks
-from .runtime import Buffer, Executable, get_engine, refine
+from .errors import ArtifactError, ConfigError, ShardingError, raise_failed_checks
+from .runtime import Buffer, Engine, Executable, get_engine, refine
 from .runtime.buffers import BufferSpec, check_buffer
+from .runtime.pjrt import PjrtEngine
+from .runtime.sharded import ShardedProgram
 from .shapes import bind, evaluate, is_static
+from .sharding import Mesh
+from .signature import CheckKind, InputSpec, OutputSpec, Signature
 from .trees import flatten, leaf_paths, unflatten
 
 if TYPE_CHECKING:
@@ -71,7 +66,9 @@ class Program:
         self._artifact = artifact
         self._where = (engine, device)
         self._source = source
-        self._executables: OrderedDict[tuple[tuple[int, ...], ...], Executable] = OrderedDict()
+        self._executables: OrderedDict[tuple[tuple[int, ...], ...], Executable | ShardedProgram] = (
+            OrderedDict()
+        )
         self._lock = threading.Lock()
         self._state: dict[str, Any] = {}
         paths = leaf_paths(artifact.signature.input_tree, "inputs")
@@ -174,30 +171,35 @@ class Program:
         self._state = {**self._state, **changed}  # as a whole: other threads read it
         return outputs
 
-    def _arguments(self, given: Sequence[Any], executable: Executable) -> list[Any]:
+    def _arguments(self, given: Sequence[Any], executable: Executable | ShardedProgram) -> list[Any]:
         """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
-        engine, feed, state = get_engine(*self._where), iter(given), self._state
+        feed, state = iter(given), self._state
         arguments: list[Any] = []
         for position, spec in enumerate(self.signature.inputs):
             if spec.kind == "input":
-                arguments.append(engine.import_array(next(feed)))
-                check_buffer(arguments[-1], executable.inputs[position], position)
+                arguments.append(self._import(executable, next(feed), position))
             elif spec.kind != "seed":
                 arguments.append(state[str(spec.target)])
         check_aliasing(self._specs, given, self._labels, self._mutated)
         return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
-    def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> Executable:
+    def _import(self, executable: Executable | ShardedProgram, array: Any, position: int) -> Buffer:
+        """``array`` as the buffer that the executable takes at ``position``."""
+        if isinstance(executable, ShardedProgram):
+            return executable.place(array, position)
+        buffer = get_engine(*self._where).import_array(array)
+        check_buffer(buffer, executable.inputs[position], position)
+        return buffer
+
+    def _executable(
+        self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]
+    ) -> Executable | ShardedProgram:
         key = tuple(shapes)
         with self._lock:
             if key in self._executables:
                 self._executables.move_to_end(key)
                 return self._executables[key]
             engine = get_engine(*self._where)
-            if not self._state:
-                self._state = {
-                    name: engine.import_array(array) for name, array in self._artifact.weights.items()
-                }
             module = self._artifact.module
             declared = [spec.shape for spec in self.signature.inputs]
             if not is_static(declared):
@@ -205,19 +207,39 @@ class Program:
             names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
             if self._executables:
                 spans.recompiled("exported program", lambda: self._new_shapes(shapes))
-            executable = engine.compile(module, input_names=names)
+            executable = self._compile(engine, module, names)
             self._check_module(executable, symbols)
+            if not self._state:
+                self._state = {
+                    str(spec.target): self._import(
+                        executable, self._artifact.weights[str(spec.target)], place
+                    )
+                    for place, spec in enumerate(self.signature.inputs)
+                    if spec.kind not in ("input", "seed")
+                }
             self._executables[key] = executable
             while len(self._executables) > max(config.specializations, 1):
                 self._executables.popitem(last=False)
             return executable
+
+    def _compile(self, engine: Engine, module: bytes, names: Sequence[str]) -> Executable | ShardedProgram:
+        mesh = self.signature.mesh
+        if mesh is None:
+            return engine.compile(module, input_names=names)
+        if not isinstance(engine, PjrtEngine):
+            raise ShardingError(
+                f"the program is for the mesh {mesh}, and the engine {engine.name!r} has one device",
+                hint='load it with engine="pjrt"',
+            )
+        shardings = [spec.sharding or () for spec in self.signature.inputs]
+        return engine.compile_for_mesh(module, mesh, shardings, input_names=names)
 
     def _new_shapes(self, shapes: Sequence[tuple[int, ...]]) -> str:
         labels = [self._labels[spec.name] for spec in self._specs]
         given = (f"{label}: {list(shape)}" for label, shape in zip(labels, shapes, strict=True))
         return f"the first call with these shapes: {', '.join(given)}"
 
-    def _check_module(self, executable: Executable, symbols: Mapping[str, int]) -> None:
+    def _check_module(self, executable: Executable | ShardedProgram, symbols: Mapping[str, int]) -> None:
         """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
         self._agree("argument", self.signature.inputs, executable.inputs, symbols)
         self._agree("result", self.signature.outputs, executable.outputs, symbols)
@@ -253,18 +275,32 @@ def export(
     engine: str | None = None,
     device: str | None = None,
     passes: Sequence[Pass[Unit]] = (),
+    mesh: Mesh | None = None,
+    shardings: Mapping[str, Any] | None = None,
 ) -> Program:
     """``model`` as a portable StableHLO program.
 
     ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what
     ``torch.export`` takes. ``weights="constants"`` bakes parameters into the
     module. ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
-    Raises :class:`~torchstone.errors.CaptureError`, :class:`~torchstone.errors.PassError` and
+    ``mesh`` makes it a program for several devices, and ``shardings`` maps names of parameters, buffers
+    and inputs, or patterns of names, to partition specs (docs: Sharding).
+    Raises :class:`~torchstone.errors.CaptureError`, :class:`~torchstone.errors.PassError`,
+    :class:`~torchstone.errors.ShardingError` and
     :class:`~torchstone.errors.UnsupportedOperators` (all of them at once).
     """
     from .compiler import build_program
 
-    source = build_program(model, args, kwargs, dynamic_shapes=dynamic_shapes, weights=weights, passes=passes)
+    source = build_program(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        weights=weights,
+        passes=passes,
+        mesh=mesh,
+        shardings=shardings,
+    )
     return Program(source.artifact(stablehlo_version), engine=engine, device=device, source=source)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy
 
-from .artifact import InputSpec
 from .errors import InputMismatch, UnsupportedLayout
 from .overlap import overlap, repeats_elements
 from .runtime import Buffer
+from .signature import InputSpec
 
 
 def is_tensor(value: Any) -> bool:

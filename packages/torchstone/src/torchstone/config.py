@@ -46,6 +46,12 @@ class Config:
     device: str = _setting(
         "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
     )
+    cpu_devices: int = _setting(
+        0,
+        "How many devices the embedded CPU has, for programs that are split over a mesh; 0: as many as "
+        "`XLA_FLAGS=--xla_force_host_platform_device_count` says, else one. Read once, when the CPU engine "
+        "starts.",
+    )
     engine: str = _setting(
         "pjrt",
         "The engine: `pjrt`, `reference` (the StableHLO interpreter), `iree`, `jax`, or your own as "
@@ -65,6 +71,15 @@ class Config:
     )
     fallback: bool = _setting(
         True, "Let `torch.compile` run unsupported operators in eager PyTorch (with one warning)."
+    )
+    tuning: bool = _setting(
+        True,
+        "Let `torch.compile` and `compile_step` measure once which way to compute is the fastest, and "
+        "remember it in the compilation cache. So far: layers of LSTMs on the CPU, compiled or by eager "
+        "PyTorch's own kernel.",
+    )
+    tuning_budget_s: float = _setting(
+        5.0, "Seconds after which measuring for one choice ends; 0 measures nothing and compiles everything."
     )
     check_indices: bool = _setting(
         False,

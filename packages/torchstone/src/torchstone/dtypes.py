@@ -141,6 +141,27 @@ COPYABLE = STANDARD | UNSIGNED | FLOAT8
 """Every dtype in which PyTorch makes and copies tensors."""
 EVERY = COPYABLE | SUB_BYTE
 
+SAFETENSORS = {
+    BOOL: "BOOL",
+    UINT8: "U8",
+    INT8: "I8",
+    UINT16: "U16",
+    INT16: "I16",
+    UINT32: "U32",
+    INT32: "I32",
+    UINT64: "U64",
+    INT64: "I64",
+    FLOAT16: "F16",
+    BFLOAT16: "BF16",
+    FLOAT32: "F32",
+    FLOAT64: "F64",
+    COMPLEX64: "C64",
+    FLOAT8_E4M3FN: "F8_E4M3",
+    FLOAT8_E5M2: "F8_E5M2",
+    FLOAT8_E8M0FNU: "F8_E8M0",
+}
+"""What safetensors calls the dtypes that every version since 0.5 reads."""
+
 _BY_NAME = {dtype.name: dtype for dtype in EVERY}
 _BY_MLIR = {dtype.mlir: dtype for dtype in EVERY}
 _SCALAR_TYPES = {

@@ -80,6 +80,10 @@ class CaptureError(TorchstoneError):
     """``torch.export`` could not turn the model into a graph."""
 
 
+class ShardingError(TorchstoneError):
+    """A mesh or a partition spec is wrong, or does not fit a tensor, a program or the devices."""
+
+
 class TrainingError(TorchstoneError):
     """A training step that ``compile_step`` was given, or a call of it, is not in order."""
 

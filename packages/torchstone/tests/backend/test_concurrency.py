@@ -104,6 +104,7 @@ print("parent goes on")
 _NEW = 'torch.compile(lambda a: a @ a + 3, backend="torchstone")(x)'
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.parametrize(
     ("before", "call", "eager", "refused"),

@@ -67,6 +67,41 @@ def test_random_numbers_under_another_default_device() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [((2, 3), {"training": False}), ((2, 3), {"p": 0.0}), ((0, 3), {}), ((2, 0), {"p": 1.0})],
+    ids=["evaluation", "probability 0", "no rows", "no columns"],
+)
+def test_dropout_of_nothing_is_the_input(shape: tuple[int, int], options: dict[str, Any]) -> None:
+    function = compiled(lambda a: F.dropout(a, **options))
+    for rows in (shape[0], 2 * shape[0], 3 * shape[0]):  # symbolic from the second on
+        x = torch.ones(rows, shape[1])
+        assert F.dropout(x, **options) is x
+        assert function(x) is x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_dropout_of_everything(dtype: torch.dtype) -> None:
+    """Infinities and NaN are not finite afterwards, and zeros keep their signs."""
+    x = torch.tensor([torch.nan, 1.0, torch.inf, -1.0, -0.0], dtype=dtype)
+    found, expected = compiled(F.dropout)(x, 1.0), F.dropout(x, 1.0)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert found.signbit().tolist()[1:] == expected.signbit().tolist()[1:]
+
+
+def test_positions_in_a_constant() -> None:
+    """Their number is known, at symbolic numbers as well."""
+
+    def function(n: int) -> tuple[torch.Tensor, ...]:
+        condition = torch.tensor([True, False, True])
+        found = condition.nonzero()
+        return found, found.masked_fill(found > 0, n + 1), condition.unique()
+
+    run = torch.compile(function, backend="torchstone")
+    for n in (5, 0, 3):
+        assert [one.tolist() for one in run(n)] == [one.tolist() for one in function(n)]
+
+
 @pytest.mark.parametrize("rank", [2, 3])
 def test_max_pooling_backward_takes_any_indices(rank: int) -> None:
     backward = getattr(torch.ops.aten, f"max_pool{rank}d_with_indices_backward")

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.backend.records import recorded
-from torchstone.parity.alike import assert_alike, tensors
+from torchstone.parity.alike import assert_alike, assert_written_alike, tensors
 
 Function = Callable[..., Any]
 
@@ -106,11 +106,29 @@ def three_calls(function: Function, *more: Any, backend: str = "torchstone") -> 
         assert_alike([ours, *tensors(found)], [eager, *tensors(expected)])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, n: a.unsafe_split(n),
+        lambda a, n: a.unsafe_split_with_sizes([n, a.shape[0] - n]),
+    ],
+    ids=["size", "sizes"],
+)
+def test_parts_that_share_memory_without_being_views(function: Function) -> None:
+    """Eager PyTorch marks these results as new tensors."""
+    compiled = torch.compile(function, backend="torchstone", fullgraph=True)
+    for number, (ours, eager) in enumerate(zip(matrices(), matrices(), strict=True), start=2):
+        found, expected = compiled(ours, number), function(eager, number)
+        assert_written_alike([ours, *found], [eager, *expected])
+
+
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", VIEWS)
 def test_with_other_sizes(name: str) -> None:
     three_calls(VIEWS[name])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", VIEWS)
 def test_gradients_with_other_sizes(name: str) -> None:
     function = VIEWS[name]
@@ -185,8 +203,9 @@ class TestMutation:
             lambda a, n: (a[n:], a.neg_()[0]),
             lambda a, n: (a.view(-1).zero_(), a[n].unsqueeze(0)),
             lambda a, n: (a[:2].copy_(a[n : n + 2].clone()), a[n]),
+            lambda a, n: (a.unsafe_split(n)[1].add_(1).sum(), a[n]),
         ],
-        ids=["whole", "part", "before", "through a view", "from itself"],
+        ids=["whole", "part", "before", "through a view", "from itself", "through a part"],
     )
     def test_views_of_a_mutated_input(self, function: Function) -> None:
         three_calls(function)

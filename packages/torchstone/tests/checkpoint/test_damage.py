@@ -218,6 +218,7 @@ import resource, signal, sys, torch
 from torchstone import checkpoint
 from torchstone.errors import CheckpointError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 try:
     checkpoint.save(sys.argv[1], model=torch.nn.Linear(100, 100), step=4)

@@ -25,6 +25,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_costs_nothing(name: str) -> None:
     with room() as folder:

@@ -97,7 +97,7 @@ def test_every_command_has_json_and_a_sentence(torchstone: Torchstone) -> None:
 
 def test_module_and_version() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "torchstone.cli", "--version"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "torchstone", "--version"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("torchstone, version ")
@@ -285,6 +285,7 @@ PASSES = [
     "survey",
     "require-lowerings",
     "read-signature",
+    "place",
     "add-checks",
     "lower",
 ]

@@ -239,9 +239,23 @@ def test_interruption(torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch) -
     assert done.stderr.endswith("interrupted\n")
 
 
+def test_an_end_of_input_is_not_an_interruption(
+    torchstone: Torchstone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(progress: object) -> None:
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr(installation, "inspect_installation", cut_off)
+    done = torchstone("doctor")
+    assert done.code == 3
+    assert done.stderr.endswith(
+        "input ended before it was whole: marshal data too short\n  next: --traceback shows where\n"
+    )
+
+
 def test_a_mistake_in_a_process_of_its_own() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "torchstone.cli", "verify", "nothing"],
+        [sys.executable, "-m", "torchstone", "verify", "nothing"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -304,7 +318,7 @@ def test_leaving_is_an_error(torchstone: Torchstone, leaving: Path, words: tuple
 
 
 def process(*words: object, folder: Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "torchstone.cli", *map(str, words)]
+    command = [sys.executable, "-m", "torchstone", *map(str, words)]
     return subprocess.run(command, stderr=subprocess.PIPE, cwd=folder, timeout=300, check=False, **options)
 
 

@@ -37,7 +37,7 @@ def test_a_tolerance_that_nothing_meets_fails(torchstone: Torchstone, models: Pa
 
 def test_bad_input(torchstone: Torchstone) -> None:
     done = torchstone("parity", "nothing:here")
-    assert done.code == 1
-    assert "nothing" in done.stdout
+    assert done.code == 2
+    assert "there is no module nothing" in done.stderr
     assert torchstone("parity", "mlp", "--optimizer", "adagrad").code == 2
     assert torchstone("parity", "mlp", "--steps", -1).code == 2

@@ -32,6 +32,18 @@ def test_profile_as_json_with_a_trace(torchstone: Torchstone, models: Path, tmp_
     assert {"name", "ph", "ts"} <= set(json.loads(trace.read_text())["traceEvents"][0])
 
 
+@pytest.mark.parametrize("roofline", ["--roofline", "--no-roofline"])
+@pytest.mark.parametrize(
+    ("option", "says"), [("--engine", "unknown engine 'x'"), ("--device", "no platform 'x'")]
+)
+def test_an_engine_or_a_device_that_is_not_there(
+    torchstone: Torchstone, models: Path, option: str, says: str, roofline: str
+) -> None:
+    done = torchstone("profile", f"{models}:small", option, "x", roofline)
+    assert done.code == (2 if option == "--engine" else 3)
+    assert says in done.stderr.splitlines()[0]
+
+
 def test_profile_of_training_has_the_whole_step(torchstone: Torchstone, models: Path) -> None:
     done = torchstone("profile", f"{models}:small", "--train", "--no-roofline", "--calls", 2, "--json")
     assert done.code == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.errors import CaptureError
+from torchstone.errors import CaptureError, LoweringBug
 
 aten = torch.ops.aten
 ROWS, PLACES = torch.rand(3, 2), torch.tensor([0, 1])
@@ -44,6 +44,29 @@ WRONG: dict[str, Function] = {
     "cov, whole weights": lambda x: torch.cov(x, aweights=PLACES),
     "cov, too few weights": lambda x: torch.cov(x, fweights=PLACES[:1]),
     "dropout": lambda x: torch.dropout(x, 2.0, True),
+    # dtypes without a kernel
+    "abs of bools": lambda x: (x > 0.5).abs(),
+    "abs_ of bools": lambda x: (x > 0.5).abs_(),
+    "mm of bools": lambda x: (x > 0.5) @ (x.T > 0.5),
+    "mm of wide bytes": lambda x: x.to(torch.uint16) @ x.T.to(torch.uint16),
+    "bmm of bools": lambda x: torch.bmm(x[None] > 0.5, x.T[None] > 0.5),
+    "addmm of bools": lambda x: torch.addmm(x[0] > 0, x > 0.5, x[:2] > 0.5),
+    "baddbmm of bools": lambda x: torch.baddbmm(x[None] > 0, x[None] > 0.5, x[None, :2] > 0.5),
+    "addbmm of bools": lambda x: torch.addbmm(x > 0, x[None] > 0.5, x[None, :2] > 0.5),
+    "mv of bools": lambda x: (x > 0.5) @ (x[0] > 0.5),
+    "addmv of bools": lambda x: torch.addmv(x[:, 0] > 0, x > 0.5, x[0] > 0.5),
+    "dot of bools": lambda x: torch.dot(x[0] > 0, x[1] > 0),
+    "vdot of bools": lambda x: torch.vdot(x[0] > 0, x[1] > 0),
+    "einsum of bools": lambda x: torch.einsum("i...,i...->...", x > 0, x > 0),
+    "bools minus a number": lambda x: (x > 0.5) - 2,
+    "numbers minus True": lambda x: x - True,
+    "numbers minus bools": lambda x: x.clone().sub_(x > 0.5),
+    "a number minus bools": lambda x: 2 - (x > 0.5),
+    "True minus bools": lambda x: torch.rsub(x > 0.5, True),
+    "True minus numbers": lambda x: torch.rsub(x, True),
+    "bools from a tensor": lambda x: torch.rsub(x > 0.5, x),
+    "bools from bools": lambda x: torch.rsub(x > 0.5, x > 0.5),
+    "a tensor from bools": lambda x: torch.rsub(x, x > 0.5),
     # numbers that do not fit into a dtype
     "where": lambda x: torch.where(x > 0, x.int(), 2**40),
     "where, the number first": lambda x: torch.where(x > 0, 2**40, x.int()),
@@ -83,6 +106,20 @@ WRONG: dict[str, Function] = {
     "nanmedian over nothing": lambda x: x[:0].nanmedian(0),
     "mode over nothing": lambda x: x[:0].mode(0),
     "aminmax of nothing": lambda x: torch.aminmax(x[:0]),
+    # elements of nothing
+    "index of nothing": lambda x: x[:0][PLACES],
+    "index of nothing, two axes": lambda x: x[:, :0][PLACES, PLACES],
+    "index_put of nothing": lambda x: x[:0].clone().index_put_((PLACES,), x[0, 0]),
+    "index_select of nothing": lambda x: x[:0].index_select(0, PLACES),
+    "index_copy of nothing": lambda x: x[:0].index_copy(0, PLACES, x[:2]),
+    "index_reduce of nothing": lambda x: x[:0].index_reduce(0, PLACES, x[:2], "mean"),
+    "gather of nothing": lambda x: x[:0].gather(0, PLACES[None]),
+    "scatter of nothing": lambda x: x[:0].scatter_add(0, PLACES[None], x),
+    "put of nothing": lambda x: x[:0].put(PLACES, x[0]),
+    "embedding of nothing": lambda x: torch.nn.functional.embedding(PLACES, x[:0]),
+    # dtypes that do not go together
+    "binary_cross_entropy of two dtypes": lambda x: torch.nn.functional.binary_cross_entropy(x, x.double()),
+    "huber_loss of two dtypes": lambda x: aten.huber_loss_backward(x, x, x.double(), 1, 1.0),
 }
 RIGHT: dict[str, Function] = {
     "aminmax.out": lambda x: tuple(torch.aminmax(x, dim=0, out=(torch.ones(2), torch.ones(2)))),
@@ -101,6 +138,14 @@ RIGHT: dict[str, Function] = {
     "sum of nothing": lambda x: x[:0].sum(),
     "max over something": lambda x: x[:, :0].max(0).values,
     "product with nothing": lambda x: x[:0] @ x.T,
+    "no elements of nothing": lambda x: x[:0][PLACES[:0]],
+    "no rows of nothing": lambda x: x[:0].gather(0, PLACES[:0, None].expand(0, 2)),
+    "index_add of nothing": lambda x: x[:0].index_add(0, PLACES, x[:2]),
+    "index_copy without columns": lambda x: x.repeat(3, 1)[:, :0].index_copy(
+        0, torch.arange(5), x.new_ones(5, 0)
+    ),
+    "huber_loss of two dtypes": lambda x: torch.nn.functional.huber_loss(x, x.double()),
+    "product of bools with nothing": lambda x: (x[:0] > 0) @ (x.T > 0),
 }
 
 
@@ -126,25 +171,35 @@ def test_what_eager_takes_is_taken(name: str) -> None:
     torch.testing.assert_close(program(ROWS), RIGHT[name](ROWS))
 
 
+def test_expansions_subtract_numbers_from_numbers() -> None:
+    torch._dynamo.reset()
+    torch.testing.assert_close(
+        torch.compile(lambda x: x.logit(0.1), backend="torchstone")(ROWS), ROWS.logit(0.1)
+    )
+
+
 @pytest.mark.parametrize(
     "function",
     [
         lambda x: aten._adaptive_avg_pool2d_backward(x[None, None], x[0, 0]),
         lambda x: aten._adaptive_avg_pool3d_backward(x[None, None].half(), x[None, None, None]),
         lambda x: aten._batch_norm_with_update_functional(x, x[0], x[0], x[:1], x[0], 0.1, 1e-5),
+        lambda x: torch.addmm(x.double(), x[:, :1].double(), x[:1], beta=True),
     ],
-    ids=["ranks", "dtypes", "statistics"],
+    ids=["ranks", "dtypes", "statistics", "dtypes of a product"],
 )
 def test_a_call_that_no_kernel_takes_is_no_internal_error(function: Function) -> None:
     """PyTorch's shape functions take these calls of derivatives and their kernels do not."""
     with pytest.raises((RuntimeError, IndexError)) as eager:
         function(ROWS)
     words = str(eager.value).partition("\n")[0]
-    with pytest.raises(CaptureError, match=re.escape(words)):
+    with pytest.raises(CaptureError, match=re.escape(words)) as exported:
         torchstone.export(function, (ROWS,))
     torch._dynamo.reset()
-    with pytest.raises(Exception, match=re.escape(words)):
+    with pytest.raises(Exception, match=re.escape(words)) as compiled:
         torch.compile(function, backend="torchstone")(ROWS)
+    for raised in (exported, compiled):
+        assert not any(isinstance(one, LoweringBug) for one in causes(raised.value))
 
 
 def test_the_error_names_the_operator_and_the_line() -> None:
@@ -163,6 +218,9 @@ COMPILED = [
     "masked_fill",
     "pow",
     "floor_divide",
+    "abs of bools",
+    "bmm of bools",
+    "a number minus bools",
 ]
 
 
@@ -175,6 +233,25 @@ def test_compiled_functions_refuse_as_well(name: str, dynamic: bool) -> None:
     compiled = torch.compile(WRONG[name], backend="torchstone", dynamic=dynamic)
     with pytest.raises(Exception, match=re.escape(str(eager.value).partition("\n")[0])):
         compiled(ROWS)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_product_of_two_dtypes_is_no_internal_error(dynamic: bool) -> None:
+    """Its shape function takes it, and its lowering does not."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(x[0], x, x.T.double())
+
+    words = "self and mat2 must have the same dtype, but got Float and Double"
+    sizes = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},) if dynamic else None
+    torch._dynamo.reset()
+    for call in (
+        lambda: torchstone.export(function, (torch.rand(3, 3),), dynamic_shapes=sizes),
+        lambda: torch.compile(function, backend="torchstone", dynamic=dynamic)(torch.rand(3, 3)),
+    ):
+        with pytest.raises(Exception, match=words) as raised:
+            call()
+        assert not any(isinstance(one, LoweringBug) for one in causes(raised.value))
 
 
 def test_a_call_on_empty_tensors_keeps_their_sizes() -> None:

@@ -228,6 +228,7 @@ def exported(function: Callable[..., Any], *args: Any) -> torchstone.Program:
         return torchstone.export(function, args)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_exported_programs_raise_in_pytorchs_words(name: str) -> None:
     case = CASES[name]

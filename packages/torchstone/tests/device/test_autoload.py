@@ -38,6 +38,7 @@ def test_nothing_is_imported_without_being_asked_for(asked: str, tmp_path: Path)
     run(f"import sys, torch; assert not {loaded} and not hasattr(torch, 'pjrt')", tmp_path, asked)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("module", ["torchstone.device", "torchstone.lowering", "torchstone.backend"])
 def test_torchstone_s_own_modules_are_imported_as_ever(module: str, tmp_path: Path) -> None:
     run(f"import {module}, torchstone.device, torch; torch.ones(2, device='pjrt') + 1", tmp_path, "1")

@@ -84,6 +84,7 @@ RECURRENT: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_and_attention_modules(name: str) -> None:

@@ -286,6 +286,7 @@ def test_every_command_says_how_many_names_were_called(
             "there is no namespace torch.nope",
         ),
         (("snapshot", "--namespace", "torch.nope"), "there is no namespace torch.nope"),
+        (("log", "--namespace", "sys"), "sys is not a namespace of PyTorch"),
         (("diff", "gone.json", "gone.json"), "cannot read gone.json"),
         (("check", "--decisions", "gone.toml"), "cannot read the decisions gone.toml"),
         (("check", "--previous", "gone.json"), "cannot read the gap log gone.json"),

@@ -225,6 +225,7 @@ def test_the_reference_side_never_sees_the_package(package: Callable[[str, str],
     assert found.keys() == {"torch.linspace", "torch.Tensor.clone"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -254,7 +255,7 @@ def test_a_package_that_this_process_has_imported_is_refused() -> None:
 def test_the_command_analyzes_a_package(packages: Path) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "torchstone.cli", "gaps", "check", "--json"),
+            *(sys.executable, "-m", "torchstone", "gaps", "check", "--json"),
             *("--provider", "patched:stand_in", "--namespace", "torch.cuda"),
         ],
         capture_output=True,

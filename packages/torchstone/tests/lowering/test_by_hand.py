@@ -207,6 +207,7 @@ def test_ctc_loss_backward_with_a_blank_that_is_not_a_class(blank: int) -> None:
     assert told == f"blank={blank} is not one of its 5 classes"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("step", [0.0, -0.0, float("nan"), float("inf"), 1e-300])
 @pytest.mark.parametrize("operator", [aten.fft_fftfreq, aten.fft_rfftfreq], ids=str)
@@ -350,3 +351,150 @@ def test_calls_that_eager_refuses_and_shape_rules_do_not(call: Callable[..., Any
 def test_ldl_solve_with_pivots_of_another_dtype(dtype: torch.dtype) -> None:
     factors, pivots = torch.linalg.ldl_factor(torch.eye(3) * 4 + 1)
     agrees(torch.linalg.ldl_solve, factors, pivots.to(dtype), MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("grad", "x"),
+    [
+        (torch.randn(14), torch.randn(())),
+        (torch.randn(1), torch.randn(0)),
+        (torch.randn(1, 1, 2), torch.randn(2, 1)),
+    ],
+    ids=["number", "nothing", "ranks"],
+)
+@pytest.mark.parametrize("operator", [aten.mish_backward, aten.silu_backward], ids=str)
+def test_gradients_of_activations_broadcast(operator: Any, grad: torch.Tensor, x: torch.Tensor) -> None:
+    agrees(operator, grad, x)
+
+
+def test_gradient_of_silu_of_integers() -> None:
+    agrees(aten.silu_backward, torch.randn(3).half(), torch.tensor([1, -2, 0]))
+
+
+@pytest.mark.parametrize("loss", [aten.huber_loss, aten.soft_margin_loss], ids=str)
+@pytest.mark.parametrize("other", [torch.float16, torch.float64, torch.int64], ids=str)
+def test_losses_have_the_dtype_of_their_input(loss: Any, other: torch.dtype) -> None:
+    x = torch.randn(3, 2)
+    agrees(loss, x, (x > 0).to(other))
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, y: loss(x, y), backend="torchstone", dynamic=True)
+    torch.testing.assert_close(compiled(x, (x > 0).to(other)), loss(x, (x > 0).to(other)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("parameters", [torch.float32, None], ids=str)
+def test_statistics_of_16_bits_have_the_dtype_of_the_parameters(
+    dtype: torch.dtype, parameters: torch.dtype | None
+) -> None:
+    x, own = torch.randn(2, 6, 4).to(dtype), parameters or dtype
+    weight, var, long = torch.rand(6).to(own), torch.rand(6).to(own), torch.rand(4).to(own)
+
+    def function(x: torch.Tensor, weight: torch.Tensor, var: torch.Tensor, long: torch.Tensor) -> Any:
+        def own() -> tuple[torch.Tensor, ...]:  # native_batch_norm writes into the last two
+            return weight, weight, weight.clone(), var.clone()
+
+        return (
+            *aten.native_layer_norm(x, [4], long, None, 1e-5),
+            *aten.native_group_norm(x, weight, weight, 2, 6, 4, 2, 1e-5),
+            *aten.native_batch_norm(x, *own(), True, 0.1, 1e-5),
+            *aten._native_batch_norm_legit_functional(x, *own(), True, 0.1, 1e-5),
+            *aten._native_batch_norm_legit.no_stats(x, weight, weight, True, 0.1, 1e-5),
+            *aten._batch_norm_with_update_functional(x, *own(), 0.1, 1e-5),
+        )
+
+    args = (x, weight, var, long)
+    found, wanted = torchstone.export(function, args)(*args), function(*args)
+    assert [one.dtype for one in found] == [one.dtype for one in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)
+
+
+def test_a_triangular_system_has_the_dtype_of_its_matrix() -> None:
+    matrix = torch.randn(3, 3).triu() + 3 * torch.eye(3)
+    for other in (torch.float64, torch.int64):
+        agrees(
+            lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), matrix, torch.ones(3, 1).to(other)
+        )
+
+
+def test_resampling_by_a_scale_next_to_zero() -> None:
+    program = torchstone.export(
+        lambda g: aten.upsample_nearest2d_backward(g, [3, 4], [1, 1, 7, 9], None, 1e-30),
+        (torch.ones(1, 1, 3, 4),),
+    )
+    assert program(torch.ones(1, 1, 3, 4)).sum() == 12
+
+
+@pytest.mark.parametrize("mask", [[True, True], [True, False], [False, True]], ids=str)
+def test_the_gradient_of_a_grid_is_there_whatever_the_mask(mask: list[bool]) -> None:
+    args = (torch.randn(2, 3, 3, 4), torch.randn(2, 3, 5, 4), torch.rand(2, 3, 4, 2) - 0.5)
+    function = lambda *xs: aten.grid_sampler_2d_backward(*xs, 0, 0, True, mask)  # noqa: E731
+    found, wanted = torchstone.export(function, args)(*args), function(*args)
+    for one, other in zip(found, wanted, strict=True):
+        assert (one is None) == (other is None)
+        if other is not None:
+            torch.testing.assert_close(one, other)
+
+
+def test_parameters_of_batch_norm_have_any_shape() -> None:
+    x, one = torch.randn(5, 2), torch.rand(2)
+    agrees(
+        lambda x, one: aten._native_batch_norm_legit_no_training(x, one, one[None], one, one, 0.1, 1e-5)[0],
+        x,
+        one,
+    )
+
+
+def test_gradient_of_smooth_l1_loss_with_a_beta_of_nan() -> None:
+    x = torch.randn(3)
+    agrees(lambda x: aten.smooth_l1_loss_backward(x, x, -x, 0, float("nan")), x)
+    agrees(lambda x: aten.smooth_l1_loss_backward(x, x, -x, 0, 0.5), x)
+
+
+MEANINGLESS: dict[str, tuple[Callable[[], Any], str]] = {
+    "batch_norm_backward": (
+        lambda: aten.native_batch_norm_backward(
+            torch.ones(1, 1, 3), torch.ones(2, 1, 3), *[torch.ones(1)] * 5, True, 1e-5, [True] * 3
+        ),
+        r"grad_out has shape \[1, 1, 3\]; expected \[2, 1, 3\]",
+    ),
+    "layer_norm_backward": (
+        lambda: aten.native_layer_norm_backward(
+            torch.ones(3, 5), torch.ones(1, 5), [5], *[torch.ones(3, 1)] * 2, None, None, [True] * 3
+        ),
+        r"grad_out has shape \[3, 5\]; expected \[1, 5\]",
+    ),
+    "reflection_pad3d_backward": (
+        lambda: aten.reflection_pad3d_backward(torch.ones(1, 3, 3, 3), torch.ones(2, 1, 1, 1), [1] * 6),
+        r"grad_output has shape \[1, 3, 3, 3\]; expected \[2, 3, 3, 3\]",
+    ),
+    "repeat_interleave": (
+        lambda: aten.repeat_interleave.Tensor(torch.ones(0, dtype=torch.int64), output_size=3),
+        "allocated size does not match",
+    ),
+    "quantize_per_token": (
+        lambda: torch.ops.quantized_decomposed.quantize_per_token(
+            torch.ones(2, 3), torch.ones(2, 1), torch.ones(1, 2, 1), -128, 127, torch.int8
+        ),
+        "zero_points has 3 dimensions, and the input 2",
+    ),
+    "dequantize to integers": (
+        lambda: torch.ops.quantized_decomposed.dequantize_per_tensor(
+            torch.ones(2, dtype=torch.int8), 0.5, 3, -128, 127, torch.int8, out_dtype=torch.int64
+        ),
+        "out_dtype must be a floating-point dtype, got torch.int64",
+    ),
+    "quantize by zero": (
+        lambda: torch.ops.quantized_decomposed.quantize_per_tensor(
+            torch.ones(2, 3), 0.0, 3, -128, 127, torch.int8
+        ),
+        "division by zero",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGLESS)
+def test_what_has_no_meaning_is_refused(name: str) -> None:
+    call, says = MEANINGLESS[name]
+    with pytest.raises(CaptureError, match=says):
+        torchstone.export(lambda x: (call(), x), (torch.ones(1),))

@@ -185,6 +185,7 @@ def emitters() -> list[object]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entry", emitters())
 def test_replaced_by_name_it_still_agrees(entry: Lowering) -> None:
     found = program(entry)

@@ -1,8 +1,8 @@
 """Every overload in the registry, in every dtype it declares, against eager.
 
-``make test`` runs one program per overload with one sample in each of a stratified part of its dtypes,
-another one in each, and gradients in float64 and in a part of complex128; ``make conformance`` runs all
-samples, one program per overload and dtype.
+``make test`` takes half of the overloads and one sample in each of a stratified part of their dtypes,
+another one in each, and gradients of a quarter in float64 and in a part of complex128; ``make conformance``
+takes the others, and runs all samples, one program per overload and dtype.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def taken_by_eager(overload: OpOverload, samples: list[Sample], limit: int | Non
 
 
 def quick_dtypes(entry: Lowering) -> list[DType]:
-    """The widest dtype of each kind, and a third of the others if the operator has kernels of its own."""
+    """The widest dtype of each kind, and a sixth of the others if the operator has kernels of its own."""
     dtypes = sorted(entry.dtypes, key=lambda dtype: (dtype.bits, str(dtype)))
     widest = {dtype.kind: dtype for dtype in dtypes}
     others = [dtype for dtype in dtypes if dtype not in widest.values()]
     if not others or entry.special & EXPANSIONS:
         return list(widest.values())
-    part = stratified(others, 3, name=lambda dtype: f"{entry.name}-{dtype}", stratum=lambda _: None)
+    part = stratified(others, 6, name=lambda dtype: f"{entry.name}-{dtype}", stratum=lambda _: None)
     return [*widest.values(), *part]
 
 
@@ -168,6 +168,7 @@ def test_pytorch_makes_no_tensors_of_four_bits() -> None:
             torch.ones(2).to(dtype.torch)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_declared_dtypes_cover_eager(entry: Lowering) -> None:
     """What PyTorch's CPU kernels take is declared, or its absence has a reason."""
@@ -193,11 +194,13 @@ def mentions(sample: Sample, dtype: DType) -> bool:
     return any(leaf is dtype.torch for leaf in pytree.tree_leaves((sample.args, sample.kwargs)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_forward(entry: Lowering) -> None:
     run_forward(entry, one_sample_each(entry))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("entry", "dtype"), quick_backward_cases(), ids=identifiers(quick_backward_cases()))
 def test_backward(entry: Lowering, dtype: DType) -> None:
     run_backward(entry, dtype, every=False)

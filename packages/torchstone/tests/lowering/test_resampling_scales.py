@@ -30,6 +30,7 @@ def agrees(function: Any, *tensors: torch.Tensor) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize(
     ("name", "dtype"),
@@ -48,6 +49,7 @@ def test_weighted_resampling(name: str, align_corners: bool, dtype: torch.dtype)
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("name", [*WEIGHTED, *ANTIALIASED])
 def test_gradients_of_weighted_resampling(name: str, align_corners: bool) -> None:
@@ -125,6 +127,7 @@ def test_antialiased_columns(name: str) -> None:
     torch.testing.assert_close(found, operator(x.mT.contiguous(), (1, 10), False).mT)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
 @pytest.mark.parametrize("factors", [1.05, (2.1, 0.6)], ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])

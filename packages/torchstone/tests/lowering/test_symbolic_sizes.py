@@ -44,8 +44,11 @@ RESAMPLINGS = {
     "bicubic corners": ({"mode": "bicubic", "align_corners": True}, 2),
     "trilinear": ({"mode": "trilinear"}, 3),
 }
+LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+"""The memory format with channels last, by the number of spatial axes."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RESAMPLINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_resampling_between_any_sizes(name: str, dtype: torch.dtype) -> None:
@@ -63,6 +66,25 @@ def test_resampling_between_any_sizes(name: str, dtype: torch.dtype) -> None:
     for sizes in ((6, 9), (7, 7), (12, 5), (3, 20)):
         args = inputs(*sizes)
         torch.testing.assert_close(program(*args), resampled(*args))
+
+
+@pytest.mark.parametrize("name", RESAMPLINGS)
+def test_gradients_of_resampling_from_any_size(name: str) -> None:
+    options, rank = RESAMPLINGS[name]
+
+    def resampled(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=1.5, **options)
+
+    compiled = torch.compile(resampled, backend="torchstone", dynamic=True)
+    for size, form in ((6, torch.contiguous_format), (9, torch.contiguous_format), (7, LAST.get(rank))):
+        x = torch.randn(2, 3, *[size] * rank, dtype=torch.float64)
+        x = x.contiguous(memory_format=form or torch.contiguous_format).requires_grad_()
+        found, expected = compiled(x), resampled(x)
+        torch.testing.assert_close(found, expected)
+        cotangent = torch.randn_like(expected)
+        gradients = [torch.autograd.grad(one, x, cotangent)[0] for one in (found, expected)]
+        torch.testing.assert_close(*gradients)
+        assert gradients[0].stride() == gradients[1].stride()
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])

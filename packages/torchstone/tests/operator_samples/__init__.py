@@ -28,7 +28,7 @@ class Make:
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
         self.dtype = dtype
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack for each device
 
     def __call__(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.errors import ModelError
 from torchstone.parity import steps, suite, verify
 from torchstone.parity.model import Model
 from torchstone.parity.subject import Subject
@@ -84,6 +85,7 @@ def test_adamw_has_its_own_state() -> None:
     assert float(found["loss 0"]) > float(found["loss 1"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", ["training", "step"])
 @pytest.mark.parametrize(
     "what", ["loss 1", "gradient of inner.weight", "optimizer's momentum_buffer of inner.bias"]
@@ -135,8 +137,13 @@ def test_names_of_the_suite() -> None:
     asked += ["lstm", "mixtral", "dlrm"]
     assert names_of(()) == list(SUITE) == asked
     assert set(names_of((), quick=True)) < set(asked)
-    assert names_of(("a:b", "a:b")) == ["a:b"]
+    assert names_of(("mlp", "mlp")) == ["mlp"]
     assert len(names_of((), inventory=True)) > 150
+
+
+def test_a_name_that_leads_nowhere_ends_the_run_before_it_begins() -> None:
+    with pytest.raises(ModelError, match="'x' is neither place:factory nor in the zoo"):
+        names_of(("mlp", "x"), inventory=True)
 
 
 @pytest.mark.parametrize("name", ["unet", "lstm", "dlrm"])

@@ -20,7 +20,7 @@ from torchstone.parity.subject import Subject, tensors
 
 MODELS = list(zoo.INVENTORY.values())
 TRAINED = [model for model in MODELS if model.make().trains]
-SHARE = 5
+SHARE = 10
 """One model in so many is run by `make test`, of each family."""
 
 IN_DOUBLE = frozenset({"fft"})
@@ -70,11 +70,13 @@ def test_a_model_is_the_same_at_every_call() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", named(some(MODELS)))
 def test_forward(model: zoo.ZooModel) -> None:
     agree(check_forward(model.make()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", named(some(TRAINED)))
 def test_backward(model: zoo.ZooModel) -> None:
     agree(check_backward(model.make()))

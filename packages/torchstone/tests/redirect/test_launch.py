@@ -189,7 +189,7 @@ def test_what_outlives_the_last_line_is_redirected(write: Write, command: Comman
         raise SystemExit(3)
         """,
     )
-    done = command("-m", "torchstone.cli", "redirect", "run", "--target", "cpu", path)
+    done = command("-m", "torchstone", "redirect", "run", "--target", "cpu", path)
     assert done.returncode == 3, done.stderr
     assert done.stdout == "thread True\nexit handler True\n"
 

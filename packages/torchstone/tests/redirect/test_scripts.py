@@ -52,6 +52,7 @@ def _plain(value: Any) -> Any:
     return torch.frombuffer(bytearray(value.encode()), dtype=torch.uint8) if isinstance(value, str) else value
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["cpu", "testdev"])
 def test_every_script_computes_what_its_twin_computes(target: str, tmp_path: Path) -> None:
     """All in one process: what a script left behind would be seen by the next one and by the twins."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -184,18 +183,9 @@ def test_files_are_not_looked_at_while_there_is_room(tmp_path: Path, monkeypatch
     assert len(looks) < 500
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """As on a full disk: the kernel refuses to write more than ``size`` bytes to a file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_full_disk_is_one_warning_and_leaves_nothing(folder: Path) -> None:
+def test_full_disk_is_one_warning_and_leaves_nothing(
+    folder: Path, largest_file: Callable[[int], AbstractContextManager[None]]
+) -> None:
     engine = PjrtEngine()
     with largest_file(100):
         with pytest.warns(CacheWarning) as caught:

@@ -63,9 +63,12 @@ def test_a_short_program_leaves_openmp_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux and glibc")
-@pytest.mark.parametrize("keep", ["1", "0"])
-def test_freed_memory_stays(keep: str) -> None:
-    """Results of 64 MB come from fresh pages in every call, or from the last call's."""
+def test_freed_memory_stays() -> None:
+    """Results of 64 MB come from fresh pages in every call, or mostly from an earlier call's.
+
+    Only the ratio is certain: the size of a page is the system's, and now and then the engine
+    allocates on a thread that has no memory of its own yet.
+    """
     code = """
 import resource, numpy
 from torchstone.runtime import get_engine
@@ -82,9 +85,18 @@ for _ in range(8):
     program(x)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    environment = {**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    faults = int(done.stdout)
-    assert faults < 1_000 if keep == "1" else faults > 100, faults
+
+    def faults(keep: str) -> int:
+        environment = {**os.environ, "TORCHSTONE_KEEP_MEMORY": keep, "TORCHSTONE_CACHE": "0"}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        return int(done.stdout)
+
+    kept, given_back = faults("1"), faults("0")
+    assert 2 * kept < given_back

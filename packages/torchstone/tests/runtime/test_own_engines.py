@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy
@@ -43,11 +44,22 @@ def test_a_result_without_dimensions_stays_one(engine: str) -> None:
     numpy.testing.assert_array_equal(found, numpy.array(3.0), strict=True)
 
 
+@pytest.mark.parametrize("text", ["def f(:\n", "import sys\nsys.exit(0)\n", "1 / 0\n"])
+def test_a_module_that_cannot_be_imported(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some_chip.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"'some_chip:Chip' cannot be loaded: \w+"):
+        get_engine("some_chip:Chip")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("fast", "unknown engine 'fast'\n  next: engines: pjrt, reference, iree, jax, or module:factory"),
-        ("no_such_module:Chip", r"'no_such_module:Chip' cannot be loaded: No module named 'no_such_module'"),
+        (
+            "no_such_module:Chip",
+            r"'no_such_module:Chip' cannot be loaded: ModuleNotFoundError: No module named",
+        ),
         ("math:Chip", r"cannot be loaded: .*\n  next: name a class or function as module:factory"),
         (
             "builtins:dict",

@@ -8,7 +8,7 @@ import torch
 
 from torchstone import export, hlo
 from torchstone.compiler.program import build_program
-from torchstone.runtime import _jaxlib, cpu
+from torchstone.runtime import _jaxlib, cpu, modules
 
 
 class Reduced(torch.nn.Module):
@@ -25,7 +25,7 @@ def written(x: torch.Tensor) -> str:
     program = build_program(Reduced("sum"), (x,)).module.serialize(hlo.resolve_version("current"))
     context = _jaxlib.make_context()
     with context:
-        return str(_jaxlib.parse(cpu.rewritten(program), context))
+        return str(_jaxlib.parse(modules.read(program, rewrite=cpu.rewrite).bytecode, context))
 
 
 @pytest.mark.parametrize(("columns", "rewritten"), [(16_384, False), (16_385, True)])

@@ -19,8 +19,9 @@ sys.meta_path.insert(0, NoTorch())
 
 import numpy
 from torchstone import runtime
-from torchstone.artifact import Artifact, Signature, load_artifact, save_artifact
+from torchstone.artifact import Artifact, load_artifact, save_artifact
 from torchstone.errors import InputMismatch
+from torchstone.signature import Signature
 
 text = '''func.func @main(%x: tensor<4xbf16>, %y: tensor<4xbf16>) -> tensor<4xbf16> {
   %0 = chlo.broadcast_add %x, %y : (tensor<4xbf16>, tensor<4xbf16>) -> tensor<4xbf16>

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from torchstone.errors import EngineError
-from torchstone.runtime import get_engine, workarounds
+from torchstone.runtime import get_engine, modules, workarounds
 from torchstone.runtime.workarounds import (
     IREE_BOOLEAN_ADD,
     IREE_SORT_OF_SLICE,
@@ -111,7 +111,8 @@ def test_windows_with_holes_keep_their_meaning(
 def test_a_mended_version_needs_no_workaround(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workarounds, "version", lambda package: "99.0.0")
     assert not XLA_CPU_BASE_DILATION.present
-    unchanged = b"stablehlo.reduce_window"
-    assert workarounds.for_xla_cpu(unchanged) is unchanged
+    program = holes((1, 1), (1, 1), (1, 3), 0)
+    assert modules.read(program, rewrite=workarounds.for_xla_cpu) == modules.read(program)
     monkeypatch.setattr(workarounds, "version", lambda package: "0.10.0.dev20260101")
     assert XLA_CPU_BASE_DILATION.present
+    assert modules.read(program, rewrite=workarounds.for_xla_cpu) != modules.read(program)

@@ -77,6 +77,7 @@ def test_schedulers_of_every_kind_never_recompile() -> None:
     assert step.programs == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_accumulation_clipping_and_evaluation(set_to_none: bool) -> None:
     model, optimizer, expected, expected_optimizer = pair(mlp)
@@ -315,6 +316,7 @@ def test_exponential_moving_average(multi: bool) -> None:
     torch.testing.assert_close(average(inputs), expected_average(inputs))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("nonfinite", ["update", "skip", "raise"])
 def test_run_that_becomes_nan(nonfinite: Any) -> None:
     model, optimizer, _, _ = pair(convolutions)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from stratified import sampled
 from torch.nn import functional as F
 from torch.optim import _muon as muon
 
@@ -46,7 +45,8 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 
 
-@pytest.mark.parametrize("name", sampled(list(OPTIMIZERS), 3))
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_equals_eager(name: str) -> None:
     make, programs = OPTIMIZERS[name]
     model, expected = network(), network()
@@ -62,7 +62,8 @@ def test_optimizer_equals_eager(name: str) -> None:
     assert step.programs == programs
 
 
-@pytest.mark.parametrize("name", sampled(list(OPTIMIZERS), 4))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_state_moves_between_eager_and_compiled_steps(name: str) -> None:
     """Five compiled steps, five eager ones and five compiled ones are 15 eager ones."""
     make, _ = OPTIMIZERS[name]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..driver_settings import COMMAND_FIELDS, check_settings
 from ..errors import InputWritten, UsageError
+from ..files import real_path
 from ..names import listing
 from .driver import BackendDriver, ProgramFailed
 from .process import run_program
@@ -139,7 +140,7 @@ def _workdir(settings: Mapping[str, Any], scratch: str) -> Iterator[Path]:
         folder.mkdir()
         yield folder
         return
-    folder = Path(settings["workdir"]).resolve()
+    folder = real_path(settings["workdir"])
     if not folder.is_dir():
         raise UsageError(f"the workdir {folder} is not a folder", "workdir is relative to the plan's folder")
     locks = Path(tempfile.gettempdir(), f"optest-locks-{os.getuid()}")
@@ -177,7 +178,7 @@ def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, descript
 def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
     """Where a tensor's file is; :class:`UsageError` outside ``workdir``, whose files alone are replaced."""
     path = workdir / _filled(one.path, fields)
-    if workdir.resolve() not in path.resolve().parents:
+    if real_path(workdir) not in real_path(path).parents:
         raise UsageError(
             f"the file of {one.tensor}, {one.path!r}, is not inside the workdir: there it could replace "
             "a file that is not a tensor",

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from ..errors import PlanError
-from ..files import read_whole
+from ..files import read_whole, real_path
 
 Keys = tuple[str | int, ...]
 """The way to a value inside a document: ``("cases", 2, "dtypes")``."""
@@ -71,7 +71,7 @@ def read_text(file: Path, what: str) -> str:
 
 def read_document(file: Path, variables: Mapping[str, str] | None = None) -> Document:
     """Read ``file``; ``variables`` stand in for the environment. Raises :class:`PlanError`."""
-    known = {**(os.environ if variables is None else variables), "PLAN_DIR": str(file.resolve().parent)}
+    known = {**(os.environ if variables is None else variables), "PLAN_DIR": str(real_path(file).parent)}
     return parse_document(read_text(file, "plan"), file, known)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.tolerance import ToleranceTable
 from ..driver_settings import merge_config
+from ..files import real_path
 from .document import Document, read_document
 from .entries import Entry, Place
 from .schema import check_plan
@@ -49,18 +50,18 @@ def _read_into(
     document = read_document(file, variables)
     check_plan(document)
     data = document.data
-    including = (*including, file.resolve())
+    including = (*including, real_path(file))
     includes = data.get("include", [])
     for index, name in enumerate([includes] if isinstance(includes, str) else includes):
         keys = ("include",) if isinstance(includes, str) else ("include", index)
         target = file.parent / name
-        if target.resolve() in including:
+        if real_path(target) in including:
             ring = " → ".join(str(one.name) for one in (*including, target))
             raise document.error(keys, f"the plans include each other: {ring}", found=name)
         if not target.is_file():
             raise document.error(keys, "there is no such file", found=str(target), allowed="a plan's path")
-        if target.resolve() not in done:
-            done.add(target.resolve())
+        if real_path(target) not in done:
+            done.add(real_path(target))
             _read_into(plan, target, variables, including, done)
     _settings(plan, document)
     defaults = data.get("defaults", {})

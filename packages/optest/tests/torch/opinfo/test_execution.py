@@ -68,6 +68,7 @@ def statuses(results: list[CaseResult]) -> set[Status]:
 FEW = ("add", "cumsum", "linalg.eigh", "masked_select", "nn.functional.dropout", "nonzero", "sort", "sum")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_control_passes(phase: str) -> None:
     for group in plan(Selection("opinfo", entries=FEW, dtypes=("float32",), phases=(phase,))):

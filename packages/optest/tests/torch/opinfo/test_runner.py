@@ -107,6 +107,7 @@ def test_a_death_costs_the_sample_that_caused_it(death: Exception, status: Statu
     assert summary.failed == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("turn", [1, 2, 3])
 @pytest.mark.parametrize("deadly", ["", "cumsum"])
 def test_a_large_group_runs_in_turns(deadly: str, turn: int) -> None:

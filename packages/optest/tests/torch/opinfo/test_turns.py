@@ -37,6 +37,7 @@ def run(driver: CallDriver, entry: str) -> list[CaseResult]:
     return list(run_group(driver, Request(group, target, most=1)).results)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("driver", [TorchDevice("cpu"), TorchCompile("aot_eager")], ids=lambda one: one.name)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_right_backends_pass(driver: CallDriver, entry: str) -> None:

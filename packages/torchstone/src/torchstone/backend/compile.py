@@ -17,7 +17,9 @@ from ..compiler.normalize import (
     decompositions,
     factorization_checks,
 )
+from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks
+from ..runtime import get_engine
 from ..torch_internals.dynamo import (
     OutputType,
     SubclassCreationMeta,
@@ -29,7 +31,9 @@ from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
 from .passes import compiling
 from .records import GraphRecord, publish
+from .recurrent_layers import chooser
 from .region import Run, compile_region
+from .saved import save_channels_last, take_as_given
 from .specialize import SpecializingRegion, is_symbolic
 
 
@@ -44,7 +48,12 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         decompositions=decompositions(training=True),
         keep_inference_input_mutations=True,
     )
-    with factorization_checks(kept=options.check_values), passing_value_checks(), mended_operators():
+    with (
+        factorization_checks(kept=options.check_values),
+        passing_value_checks(),
+        mended_operators(),
+        choosing(chooser(options)),
+    ):
         return compiler(module, example_inputs)
 
 
@@ -60,6 +69,7 @@ def _compile_part(
     if is_symbolic(module):
         region = SpecializingRegion(module, options, record, aliasing)
     else:
+        _arrange_saved(kind, options, module, inputs)
         static = [] if metadata is None else metadata.static_input_indices
         static = [index for index in static if index < len(inputs)]  # parameters and buffers
         region = compile_region(module, options, record, aliasing, static)
@@ -68,6 +78,18 @@ def _compile_part(
 
     region._boxed_call = True  # type: ignore[attr-defined]
     return region
+
+
+def _arrange_saved(kind: str, options: Options, module: GraphModule, inputs: Sequence[Any]) -> None:
+    """Choose the memory order of what a forward graph saves, and tell AOTAutograd, or heed that choice."""
+    if kind == "backward":
+        take_as_given(module, inputs)
+    context = TracingContext.get().try_get()
+    if kind != "forward" or context is None or context.output_strides is None:
+        return
+    if getattr(get_engine(options.engine, options.device), "channels_last", False):
+        saved = context.fw_metadata.tensors_saved_for_backwards_slice
+        context.output_strides.extend(save_channels_last(module, saved))
 
 
 def _metadata(kind: str) -> Any:

@@ -17,8 +17,9 @@ class Options:
 
     ``fallback``: run unsupported operators in eager PyTorch between compiled
     parts (with one warning) instead of raising
-    :class:`~torchstone.errors.FallbackRefused`. ``engine``, ``device``: where
-    compiled parts run. ``specializations``: executables kept per graph with
+    :class:`~torchstone.errors.FallbackRefused`. ``tuning``: measure which way to compute is the fastest
+    where there are several, eager PyTorch's own kernel among them if ``fallback`` is set. ``engine``,
+    ``device``: where compiled parts run. ``specializations``: executables kept per graph with
     symbolic dimensions. ``check_indices``: raise
     :class:`~torchstone.errors.IndexOutOfRange` where an index is out of range.
     ``check_values``: raise :class:`~torchstone.errors.InvalidValue` where eager
@@ -27,6 +28,7 @@ class Options:
     """
 
     fallback: bool = True
+    tuning: bool = True
     engine: str = "pjrt"
     device: str = "cpu"
     specializations: int = 16

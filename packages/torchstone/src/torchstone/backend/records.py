@@ -17,13 +17,15 @@ class GraphRecord:
     """One graph that AOTAutograd handed over.
 
     ``kind`` is forward, backward, inference or step; ``native`` counts the calls of
-    each overload that were compiled; ``fallbacks`` lists what runs in eager;
+    each overload that were compiled; ``fallbacks`` lists what runs in eager for want of a lowering, and
+    ``preferred`` what does because it was measured to be faster there;
     ``seconds`` has what each pass took, all parts and specializations together.
     """
 
     kind: str
     native: Counter[str] = field(default_factory=Counter)
     fallbacks: list[UnsupportedNode] = field(default_factory=list)
+    preferred: list[UnsupportedNode] = field(default_factory=list)
     compile_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 

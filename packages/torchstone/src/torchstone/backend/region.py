@@ -40,12 +40,10 @@ def compile_region(
     DIVIDING.run(region)
     unsupported = region.survey.unsupported
     record.fallbacks.extend(unsupported)
-    run: Run
-    if not unsupported:
-        run = compile_part(region, static)
-    else:
+    record.preferred.extend(region.survey.preferred)
+    if unsupported:
         _report_fallback(unsupported, options, record)
-        run = MixedGraph(region)
+    run: Run = MixedGraph(region) if region.survey.eager else compile_part(region, static)
     return _Mutating(run, list(region.mutated)) if region.mutated else run
 
 

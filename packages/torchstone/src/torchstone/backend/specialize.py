@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +16,7 @@ from .. import spans
 from ..compiler.graphs import settle_inplace_views
 from ..compiler.operators.tracing import mended_operators
 from ..torch_internals import pytree
-from ..torch_internals.fake import FakeTensorMode
+from ..torch_internals.fake import DynamicOutputShapeException, FakeTensorMode
 from ..torch_internals.patches import tracing
 from ..torch_internals.tensors import neg_view
 from ..torch_internals.tracing import make_fx
@@ -117,7 +118,7 @@ def specialized(module: GraphModule, inputs: list[Any]) -> GraphModule:
         else value
         for value, node in zip(inputs, module.graph.nodes, strict=False)
     ]
-    with mode, torch.no_grad():
+    with tracing(), mended_operators(), mode, torch.no_grad():
         if any(isinstance(child, GraphModule) for child in module.children()):
             return _retraced(module, fakes)
         return _evaluated(module, fakes, mode)
@@ -155,7 +156,11 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
             copy = graph.get_attr(node.target)
         else:
             values, options = pytree.tree_map_only(Node, value_of, (args, dict(kwargs)))
-            value = node.target(*values, **options)
+            try:
+                value = node.target(*values, **options)
+            except DynamicOutputShapeException.get():  # the trace knew its arguments' values
+                fake = partial(mode.from_tensor, static_shapes=True)
+                value = pytree.tree_map_only(torch.Tensor, fake, node.meta["val"])
             of_tensors = any(isinstance(made[one], Node) for one in node.all_input_nodes)
             if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)) and not (
                 value is None and of_tensors  # an assertion
@@ -170,8 +175,7 @@ def _evaluated(module: GraphModule, fakes: list[Any], mode: FakeTensorMode) -> G
 
 def _retraced(module: GraphModule, fakes: list[Any]) -> GraphModule:
     """Traced as a whole, because higher-order operators decide how their subgraphs are called."""
-    with tracing(), mended_operators():
-        traced = make_fx(module, tracing_mode="real")(*fakes)
+    traced = make_fx(module, tracing_mode="real")(*fakes)
     for node, value in zip(traced.graph.nodes, fakes, strict=False):
         node.meta.setdefault("val", value)
     settle_inplace_views(traced)  # matmul of a vector makes one

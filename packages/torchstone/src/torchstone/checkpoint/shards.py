@@ -21,6 +21,8 @@ from weakref import WeakValueDictionary
 import torch
 from safetensors import safe_open
 
+from .. import dtypes
+
 CHUNK = 8 << 20
 """Bytes under one checksum: enough that the cost per call vanishes, few enough to stay in a cache."""
 _THREADS = min(4, os.cpu_count() or 1)
@@ -28,26 +30,8 @@ _HEADER = 8
 """Bytes of the length at the start of a safetensors file."""
 _ALIGNMENT = 64
 """Of the data in a file: PyTorch's kernels may read mapped complex128 with instructions that need 16."""
-_CODES: Mapping[str, str] = {
-    "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
-    "complex64": "C64",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-    "float8_e8m0fnu": "F8_E8M0",
-}
-"""Of the dtypes that every safetensors since 0.5 reads; a tensor of another one is stored as its bytes."""
+_CODES = {dtype.name: code for dtype, code in dtypes.SAFETENSORS.items()}
+"""A tensor of another dtype is stored as its bytes."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from .command import MODEL, command
 from .output import data_on, is_stdout, progress, write_whole
 
 if TYPE_CHECKING:
-    from ..artifact import InputSpec, OutputSpec
     from ..compiler import Program
+    from ..signature import InputSpec, OutputSpec
 
 
 @command("export")

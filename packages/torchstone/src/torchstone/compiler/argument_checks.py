@@ -23,9 +23,13 @@ def check_arguments(module: GraphModule) -> None:
             continue
         check = registry.record(node.target).arguments
         said = check(fake_arguments(bind_schema(node.target, node.args, node.kwargs))) if check else None
-        cause = refusal(node) if said is None else RuntimeError(said)
+        cause = refusal(node) if said is None else _error(said)
         if cause is not None:
             raise refused(node, cause) from cause
+
+
+def _error(said: str) -> RuntimeError:
+    return NotImplementedError(said) if "not implemented for" in said else RuntimeError(said)
 
 
 def refused(node: Node, cause: Exception) -> CaptureError:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ..artifact import CheckKind
+from ..signature import CheckKind
 from ..torch_internals import pytree
 from ..torch_internals.fake import detect_fake_mode
 from ..torch_internals.tracing import make_fx

@@ -14,6 +14,7 @@ from ..errors import LoweringBug, TorchstoneError, UnsupportedNode, UnsupportedO
 from ..hlo import Rng, Value
 from ..lowering import Lowering, Spec, load
 from ..lowering.registry import EXPANSIONS
+from ..sharding import Placement
 from ..torch_internals.operators import HigherOrderOperator, schema_of
 from .argument_checks import refused
 from .expansion import expansion_of
@@ -41,21 +42,25 @@ def lower_graph(
     result_names: Sequence[str] | None = None,
     baked: Mapping[str, torch.Tensor] | None = None,
     seed: bool = False,
+    placement: Placement | None = None,
 ) -> hlo.Module:
     """``module`` as a verified StableHLO module.
 
     ``arguments`` describe the tensor placeholders in order, then the seed
     (uint64 ``[2]``) if ``seed``. ``baked`` gives the placeholders (by name) that
-    become constants instead of arguments. Raises :class:`LoweringBug` where a lowering's result differs
-    from PyTorch's metadata.
+    become constants instead of arguments, ``placement`` the mesh that the module is for. Raises
+    :class:`LoweringBug` where a lowering's result differs from PyTorch's metadata.
     """
-    built = hlo.Module(name)
+    built = hlo.Module(name, None if placement is None else placement.mesh)
 
     def body(values: list[Value]) -> list[Value]:
         inputs, key = (values[:-1], values[-1]) if seed else (values, None)
         return lower_values(module, inputs, baked=baked, seed=key)
 
-    built.build(arguments, body, result_names)
+    places = None
+    if placement is not None:
+        places = [placement.results.get(result) for result in result_names or ()]
+    built.build(arguments, body, result_names, places)
     return built
 
 
@@ -102,11 +107,12 @@ class _Walker:
     def _call_or_refuse(self, node: Node) -> Any:
         try:
             return self._call(node)
-        except LoweringBug:
-            cause = refusal_of_any_values(node)
-            if cause is None:
-                raise
-            raise refused(node, cause) from cause
+        except LoweringBug as error:
+            bug = error
+        cause = refusal_of_any_values(node)  # outside the clause: a refusal does not come from the bug
+        if cause is None:
+            raise bug
+        raise refused(node, cause) from cause
 
     def _placeholder(self, node: Node, feed: Iterator[Value]) -> Any:
         if node.name in self.baked:

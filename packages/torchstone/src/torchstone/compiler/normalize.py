@@ -52,7 +52,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
         for overload, function in table.items()
         if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
     }
-    return theirs | registry.decompositions
+    return {**theirs, **registry.decompositions}
 
 
 def _mutates(overload: Any) -> bool:

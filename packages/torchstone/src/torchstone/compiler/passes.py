@@ -37,9 +37,9 @@ def survey_operators(unit: Unit) -> None:
 
 @compiler_pass("require-lowerings", needs=["surveyed"], guarantees=["lowerable"])
 def require_lowerings(unit: Unit) -> None:
-    """Raise UnsupportedOperators with every call that has no lowering."""
-    if unit.survey.unsupported:
-        raise UnsupportedOperators(unit.survey.unsupported)
+    """Raise UnsupportedOperators with every call that no program can contain."""
+    if unit.survey.eager:
+        raise UnsupportedOperators([*unit.survey.unsupported, *unit.survey.preferred])
 
 
 @compiler_pass("add-checks", needs=["lowerable"], guarantees=["checks"])
@@ -57,17 +57,19 @@ def add_results_of_checks(unit: Unit) -> None:
 def lower(unit: Unit) -> None:
     """Build the StableHLO of each call, and verify the module."""
     seed = unit.survey.seeded
+    placed = {} if unit.placement is None else unit.placement.arguments
     unit.arguments = [
         hlo.Argument(
             shape_of(node.meta["val"]),
             dtypes.from_torch(node.meta["val"].dtype),
             unit.labels.get(node.name, node.name),
+            placed.get(node.name),
         )
         for node in unit.module.graph.find_nodes(op="placeholder")
         if isinstance(node.meta.get("val"), torch.Tensor) and node.name not in unit.baked
     ]
     if seed:
-        unit.arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
+        unit.arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed", placed.get("seed")))
     unit.stablehlo = lower_graph(
         unit.module,
         unit.arguments,
@@ -75,6 +77,7 @@ def lower(unit: Unit) -> None:
         result_names=unit.results,
         baked=unit.baked,
         seed=seed,
+        placement=unit.placement,
     )
 
 

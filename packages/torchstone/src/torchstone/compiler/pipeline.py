@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 
 from .. import hlo, spans
 from ..errors import PassError
+from ..sharding import Placement
 from .checks import Check
 from .support import Survey
 
@@ -30,6 +31,7 @@ PROPERTIES: Mapping[str, str] = {
     "signature": "inputs, outputs and what is mutated are described, and stay as they are from here on",
     "surveyed": "what lowers is known, what does not and why, and whether a seed is needed",
     "lowerable": "every call has a lowering",
+    "placement": "it is known how each argument and result is split over the mesh, if there is one",
     "layouts": "inputs and outputs lie in the order in which the engine takes and returns them",
     "checks": "the questions that the settings ask are answered by results of the graph",
     "stablehlo": "the graph is a verified StableHLO module",
@@ -43,7 +45,7 @@ class Unit:
 
     ``name`` is the module's; ``labels`` are names of its arguments, by placeholder, where these are
     not the placeholders' own; ``baked`` are the placeholders that become constants; ``results``
-    names the results.
+    names the results; ``placement`` says how arguments and results lie on a mesh, if there is one.
     """
 
     module: GraphModule
@@ -51,9 +53,10 @@ class Unit:
     labels: Mapping[str, str] = field(default_factory=dict)
     baked: Mapping[str, torch.Tensor] = field(default_factory=dict)
     results: list[str] | None = None
+    placement: Placement | None = None
     check_indices: bool = False
     check_values: bool = False
-    survey: Survey = field(default_factory=lambda: Survey(Counter(), [], False))
+    survey: Survey = field(default_factory=lambda: Survey(Counter(), [], [], False))
     checks: list[Check] = field(default_factory=list)
     arguments: list[hlo.Argument] = field(default_factory=list)
     stablehlo: hlo.Module | None = None

@@ -13,15 +13,18 @@ import torch
 from torch.export import ExportedProgram
 
 from .. import hlo
-from ..artifact import Artifact, Signature
+from ..artifact import Artifact
 from ..config import config
 from ..errors import CaptureError
+from ..sharding import Mesh
+from ..signature import Signature
 from .aliasing import check_example_aliasing
 from .capture import capture
 from .graphs import to_numpy
 from .normalize import decomposed
 from .passes import check_call_arguments, lowering_passes
 from .pipeline import Pass, Pipeline, Unit, compiler_pass
+from .placement import check_mesh, placed, placement
 from .signature import SignatureReader, Weights
 
 
@@ -51,8 +54,21 @@ class Program:
         return Artifact(
             module=self.module.serialize(target),
             signature=replace(self.signature, stablehlo_version=target),
-            weights={name: to_numpy(tensor).copy() for name, tensor in self.weights.items()},
+            weights=_copies(self.weights),
         )
+
+
+def _copies(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Copies as NumPy arrays; one for tensors that are the same memory, as tied weights are."""
+    made: dict[Any, Any] = {}
+    copies = {}
+    for name, tensor in weights.items():
+        array = to_numpy(tensor)
+        memory = (array.__array_interface__["data"][0], array.shape, array.dtype) if array.size else name
+        if memory not in made:
+            made[memory] = array, array.copy()  # the array keeps its address from being used again
+        copies[name] = made[memory][1]
+    return copies
 
 
 def build_program(
@@ -63,16 +79,20 @@ def build_program(
     dynamic_shapes: Any = None,
     weights: Weights = "arguments",
     passes: Sequence[Pass[Unit]] = (),
+    mesh: Mesh | None = None,
+    shardings: Mapping[str, Any] | None = None,
 ) -> Program:
     """Capture ``model`` and take it through the pipeline, with ``passes`` of a user in it.
 
-    Raises :class:`CaptureError`, :class:`PassError`, or :class:`UnsupportedOperators` with every
-    operator that has no lowering.
+    Raises :class:`CaptureError`, :class:`PassError`, :class:`ShardingError`, or
+    :class:`UnsupportedOperators` with every operator that has no lowering.
     """
+    check_mesh(mesh, shardings)
     if weights not in ("arguments", "constants"):
         raise CaptureError(f"weights={weights!r} is unknown", hint='use "arguments" or "constants"')
     pipeline = export_pipeline(passes)  # before the capture, which takes long
     export = Export(capture(model, args, kwargs, dynamic_shapes), weights)
+    export.mesh, export.shardings = mesh, shardings or {}
     pipeline.run(export)
     return export.program()
 
@@ -107,11 +127,15 @@ class Export(Unit):
         self.exported = captured
         self.weights = weights
         self.reader: SignatureReader | None = None
+        self.mesh: Mesh | None = None
+        self.shardings: Mapping[str, Any] = {}
 
     def program(self) -> Program:
         """What the whole pipeline has made."""
         assert self.reader is not None
         signature = self.reader.signature(self.checks, seed=self.survey.seeded)
+        if self.placement is not None:
+            signature = placed(signature, self.placement)
         return Program(self.built(), signature, self.reader.weights, self.module)
 
 
@@ -138,6 +162,16 @@ def read_signature(export: Export) -> None:
     export.results = [spec.name for spec in reader.outputs]
 
 
+@compiler_pass("place", needs=["signature"], guarantees=["placement"])
+def place_on_mesh(export: Export) -> None:
+    """Say how arguments and results lie on the mesh that the program is for, if it is for one."""
+    assert export.reader is not None
+    if export.mesh is not None:
+        export.placement = placement(
+            export.mesh, export.shardings, export.reader.inputs, export.reader.outputs
+        )
+
+
 CAPTURED = ("metadata",)
 NORMALIZED = ("metadata", "functional")
 NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, decompose)
@@ -145,4 +179,5 @@ NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, d
 
 def export_pipeline(passes: Sequence[Pass[Unit]] = ()) -> Pipeline[Export]:
     """From a captured program to StableHLO."""
-    return Pipeline([*NORMALIZING, *lowering_passes([read_signature, *passes])], given=CAPTURED)
+    between: list[Pass[Any]] = [read_signature, place_on_mesh, *passes]
+    return Pipeline([*NORMALIZING, *lowering_passes(between)], given=CAPTURED)

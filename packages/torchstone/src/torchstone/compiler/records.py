@@ -20,6 +20,7 @@ from ..torch_internals.dispatch import (
     is_dispatched,
     python_kernels,
 )
+from ..torch_internals.fake import PartialRule
 from ..torch_internals.operators import (
     HigherOrderOperator,
     OpOverload,
@@ -82,6 +83,7 @@ def treatment(known: Record) -> str:
         (known.excluded, "refused: {}"),
         (known.no_effect, "left out: {}"),
         (known.unavailable, "not lowered: {}"),
+        (known.eager, "left to eager PyTorch: {}"),
     ):
         if reason is not None:
             return text.format(reason)
@@ -163,6 +165,8 @@ def documentation(function: Callable[..., Any]) -> str:
 
 def place(function: Any) -> str:
     """Module and name of a function."""
+    if isinstance(function, PartialRule):
+        function = function.rule
     inner = inspect.unwrap(getattr(function, "func", function))
     return f"{inner.__module__}.{inner.__qualname__}".replace(".<locals>", "")
 

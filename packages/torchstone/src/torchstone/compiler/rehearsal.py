@@ -1,10 +1,12 @@
 """Calls that eager PyTorch is asked about when a program is made, on tensors of a few elements.
 
-Two kinds of refusals depend on no value of a tensor, and PyTorch's shape functions have
-neither: a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``,
-``int32 // 0``), and a call whose tensors are all empty (``empty(0).max()``). Such a call is
-made once, in eager PyTorch, on small tensors of the same dtypes; what PyTorch says against
-it is its refusal of the real call. That covers every overload without a list of them.
+Some refusals depend on no value of a tensor, and PyTorch's shape functions have none of them:
+a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``, ``int32 // 0``),
+a call whose tensors are all empty (``empty(0).max()``), indices of an axis without elements,
+a dtype that an operator made of others has no kernel for (``einsum`` of bools), and operands of
+different dtypes (``layer_norm``, ``index_put``). Such a call is made once, in eager PyTorch, on
+small tensors of the same dtypes; what PyTorch says against it is its refusal of the real call.
+That covers every overload without a list of them.
 
 Not here: checks that are written down for one operator (:mod:`.argument_checks`).
 """
@@ -12,17 +14,20 @@ Not here: checks that are written down for one operator (:mod:`.argument_checks`
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Node
 
-from ..torch_internals.dispatch import without_modes
+from ..torch_internals.dispatch import is_composite_implicit, without_modes
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.pytree import tree_leaves, tree_map_only
+from ..torch_internals.tracing import traced_size
 from .graphs import bind_schema, fake_arguments
+from .operators import registry
 
 Arguments = Mapping[str, Any]
 Make = Callable[[torch.Tensor], torch.Tensor]
@@ -30,10 +35,22 @@ Make = Callable[[torch.Tensor], torch.Tensor]
 
 _ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
 """What PyTorch says against a number, whatever the tensors hold."""
+_ABOUT_DTYPES = re.compile(
+    r"dtype|datatype|scalar type|the same type|output type|not implemented for '(?!Half|BFloat16)"
+)
+"""What PyTorch says against operands of different dtypes. In 16 bits it lacks kernels that programs have."""
+_INDICES = ("index", "indices")
+"""Parameters that choose elements of an axis; 0 is an index of every axis that has one."""
 _COMPUTED_WITH = frozenset(
     wrapped for kind in ("number", "float", "Tensor") for wrapped in (kind, f"Optional[{kind}]")
 )
 """Types of parameters whose Python numbers are computed with."""
+_SELDOM_TAKEN = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64})
+"""Dtypes for which many kernels are missing."""
+_NAMESPACES = frozenset({"aten", "torch_nn", "quantized_decomposed", "torchstone"})
+"""Of operators that run no code of a user."""
+_UNREHEARSED = frozenset(registry.table("eager"))
+"""Operators whose kernels take results of other kernels, which cannot be made up."""
 _SIZES = ("size", "steps")
 """Parameters that only say how large a new tensor is."""
 _MOST_ELEMENTS = 1 << 16
@@ -43,15 +60,26 @@ _MOST_ELEMENTS = 1 << 16
 def refusal(node: Node) -> Exception | None:
     """What eager PyTorch says against the call of ``node``; None if nothing, or if it need not be asked."""
     overload = node.target
-    if not isinstance(overload, OpOverload) or overload.namespace != "aten":
+    if not _is_rehearsed(overload):
         return None
     given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
     tensors = _tensors(given)
     results = _tensors(node.meta.get("val"))
-    if tensors and all(map(_is_empty, tensors)) and all(map(_is_small, (*tensors, *results))):
-        said = _rehearse(overload, given)
+    if _finds_nothing(given, tensors) and all(map(_is_small, (*tensors, *results))):
+        said = _rehearse(overload, given, _filled(0))
         return None if isinstance(said, NotImplementedError) else said
+    if _is_mixed(given):
+        whole = all(map(_is_small, tensors))
+        said = _rehearse(
+            overload, tree_map_only(torch.SymInt, _shrunk, dict(given)), _filled(0) if whole else _small
+        )
+        if _ABOUT_DTYPES.search(str(said)):
+            return said
     dtypes = {tensor.dtype for tensor in (*tensors, *results)}
+    if dtypes & _SELDOM_TAKEN and tensors and is_composite_implicit(overload):
+        said = _rehearse(overload, tree_map_only(torch.SymInt, _shrunk, dict(given)))
+        if isinstance(said, NotImplementedError) and "not implemented for" in str(said):
+            return said
     if all(_fits(number, dtype) for number in _numbers(overload, given) for dtype in dtypes):
         return None
     shrunk = {name: _shrunk(value) if name in _SIZES else value for name, value in given.items()}
@@ -65,20 +93,42 @@ def refusal_of_any_values(node: Node) -> Exception | None:
     """What eager PyTorch says against the call of ``node`` on tensors of these shapes; None if it takes them.
 
     For calls that fail to lower: the shape functions of some operators take what no kernel takes. Tensors
-    are large here, so that only what cannot go on asks this.
+    are large here, so that only what cannot go on asks this. A symbolic size is the one it was traced with.
     """
     overload = node.target
-    if not isinstance(overload, OpOverload) or overload.namespace != "aten":
+    if not _is_rehearsed(overload):
         return None
     given = fake_arguments(bind_schema(overload, node.args, node.kwargs))
-    if not all(map(_is_small, (*_tensors(given), *_tensors(node.meta.get("val"))))):
-        return None
+    for tensor in (*_tensors(given), *_tensors(node.meta.get("val"))):
+        sizes = [traced_size(size) for size in tensor.shape]
+        if math.prod(_MOST_ELEMENTS + 1 if size is None else size for size in sizes) > _MOST_ELEMENTS:
+            return None
+    given = tree_map_only(torch.SymInt, traced_size, dict(given))
     zeros, ones = (_rehearse(overload, given, _filled(number)) for number in (0, 1))
     return zeros and ones  # zero divides nothing, and one is no index of a single row
 
 
+def _is_rehearsed(operator: Any) -> TypeGuard[OpOverload]:
+    known = isinstance(operator, OpOverload) and operator.namespace in _NAMESPACES
+    return known and operator not in _UNREHEARSED
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _finds_nothing(given: Arguments, tensors: list[torch.Tensor]) -> bool:
+    """True if all tensors are empty, or one of those that indices choose from is."""
+    if not any(map(_is_empty, tensors)):
+        return False
+    indices = _tensors([given.get(name) for name in _INDICES])
+    return not any(map(_is_empty, indices)) if indices else all(map(_is_empty, tensors))
+
+
+def _is_mixed(given: Arguments) -> bool:
+    """Whether operands have different dtypes; bools and indices aside."""
+    operands = {name: value for name, value in given.items() if name not in _INDICES}
+    return len({one.dtype for one in _tensors(operands) if one.dtype != torch.bool}) > 1
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
@@ -117,13 +167,17 @@ def _rehearse(overload: OpOverload, given: Arguments, made: Make | None = None) 
             warnings.catch_warnings(action="ignore"),
         ):
             overload(**tree_map_only(torch.Tensor, made or _small, dict(given)))
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001  # it is what PyTorch says
         return error
     return None
 
 
 def _filled(number: int) -> Make:
-    return lambda like: torch.full(like.shape, number, dtype=like.dtype, device="cpu")
+    def made(like: torch.Tensor) -> torch.Tensor:
+        sizes = [traced_size(size) or 0 for size in like.shape]
+        return torch.full(sizes, number, dtype=like.dtype, device="cpu")
+
+    return made
 
 
 def _small(like: torch.Tensor) -> torch.Tensor:

@@ -22,10 +22,10 @@ from torch.export.graph_signature import (
 
 from .. import dtypes, hlo
 from .._version import __version__
-from ..artifact import InputKind as Kind
-from ..artifact import InputSpec, OutputSpec, Signature
-from ..artifact import OutputKind as OutKind
 from ..errors import CaptureError
+from ..signature import InputKind as Kind
+from ..signature import InputSpec, OutputSpec, Signature
+from ..signature import OutputKind as OutKind
 from ..torch_internals import pytree
 from ..trees import Tree, field_names, plain_constant
 from .checks import Check

@@ -25,6 +25,8 @@ from .operators import registry
 from .operators.implementations import implementation_of
 
 NO_EFFECT, EXCLUDED = frozenset(registry.table("no_effect")), registry.table("excluded")
+IN_EAGER = registry.table("eager")
+_BY_CHOICE = frozenset(IN_EAGER.values())
 SAVE_RNG, REPLAY_RNG = tracing.save_rng_state.find(), tracing.replay_rng_state.find()
 """Activation checkpointing asks for the same random numbers again: (state, result), (state, …) → result."""
 
@@ -34,12 +36,19 @@ class Survey:
     """What one walk over a graph tells, subgraphs included.
 
     ``native`` counts the calls of each overload that lowers; ``unsupported`` lists what does not,
-    with reason and source lines; ``seeded`` is True if a call draws random numbers.
+    with reason and source lines, and ``preferred`` what eager PyTorch runs by choice; ``seeded`` is True
+    if a call draws random numbers.
     """
 
     native: Counter[str]
     unsupported: list[UnsupportedNode]
+    preferred: list[UnsupportedNode]
     seeded: bool
+
+    @property
+    def eager(self) -> bool:
+        """Whether eager PyTorch runs a part of the graph."""
+        return bool(self.unsupported or self.preferred)
 
 
 def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
@@ -60,11 +69,11 @@ def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
                 places[key][place] += 1
         elif isinstance(node.target, OpOverload):
             native[str(node.target)] += 1
-    unsupported = [
-        UnsupportedNode(name, count, reason, tuple(place for place, _ in places[name, reason].most_common()))
-        for (name, reason), count in counts.most_common()
-    ]
-    return Survey(native, unsupported, seeded)
+    found: dict[bool, list[UnsupportedNode]] = {False: [], True: []}
+    for (name, reason), count in counts.most_common():
+        where = tuple(place for place, _ in places[name, reason].most_common())
+        found[reason in _BY_CHOICE].append(UnsupportedNode(name, count, reason, where))
+    return Survey(native, found[False], found[True], seeded)
 
 
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
@@ -72,8 +81,9 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     target = node.target
     if target in NO_EFFECT or target is operator.getitem:
         return None
-    if target in EXCLUDED:
-        return str(EXCLUDED[target])
+    for table in (EXCLUDED, IN_EAGER):
+        if target in table:
+            return str(table[target])
     if is_symbolic_number(node):
         return None
     if target in (SAVE_RNG, REPLAY_RNG):

@@ -100,8 +100,15 @@ class Surface:
 def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
     """The public names of ``namespaces``: modules, classes, ``package.*`` (its modules), ``package.**``.
 
-    Raises :class:`GapsError` for a namespace that does not exist.
+    Raises :class:`GapsError` for a namespace that does not exist or is not PyTorch's: what is compared
+    is also called.
     """
+    foreign = [name for name in namespaces if name.partition(".")[0] != "torch"]
+    if foreign:
+        raise GapsError(
+            f"{foreign[0]} is not a namespace of PyTorch",
+            hint="name torch or a module in it, such as torch.fft",
+        )
     apis: dict[str, Api] = {}
     unreadable: dict[str, str] = {}
     names = list(dict.fromkeys(_expand(namespaces)))

@@ -11,9 +11,19 @@ from typing import Any
 from jax.extend import mlir as jax_mlir
 from jax.interpreters import mlir as jax_interpreters
 from jaxlib.mlir import ir, passmanager
-from jaxlib.mlir.dialects import chlo, func, stablehlo
+from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo
 
-__all__ = ["chlo", "func", "ir", "jax_interpreters", "jax_mlir", "new_context", "passmanager", "stablehlo"]
+__all__ = [
+    "chlo",
+    "func",
+    "ir",
+    "jax_interpreters",
+    "jax_mlir",
+    "new_context",
+    "passmanager",
+    "sdy",
+    "stablehlo",
+]
 
 
 def new_context() -> Any:

@@ -10,41 +10,52 @@ from typing import Any
 
 from ..dtypes import DType
 from ..errors import LoweringBug, VerificationError
+from ..sharding import Mesh, Spec
 from ._mlir import func, ir, new_context
 from .portable import serialize
+from .sharding import attribute, declare_mesh
 from .value import Dim, Value, bind_symbols, scope, tensor_type
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of ``main``: its shape, dtype, name and MLIR attributes (as text)."""
+    """One argument of ``main``: its shape, dtype and name, and how it lies on the module's mesh."""
 
     shape: tuple[Dim, ...]
     dtype: DType
     name: str
-    attributes: tuple[tuple[str, str], ...] = ()
+    sharding: Spec | None = None
 
 
 class Module:
-    """A StableHLO module under construction; its ``main`` is built by :meth:`build`."""
+    """A StableHLO module under construction; its ``main`` is built by :meth:`build`.
 
-    def __init__(self, name: str) -> None:
+    ``mesh`` makes it a program for the devices of a mesh.
+    """
+
+    def __init__(self, name: str, mesh: Mesh | None = None) -> None:
+        self.mesh = mesh
         self.context = new_context()
         self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
         self._names: dict[str, int] = {}
         with self.context, ir.Location.unknown():
             self.op = ir.Module.create()
             self.op.operation.attributes["sym_name"] = ir.StringAttr.get(_identifier(name))
+            if mesh is not None:
+                with ir.InsertionPoint(self.op.body):
+                    declare_mesh(mesh)
 
     def build(
         self,
         arguments: Sequence[Argument],
         body: Callable[[list[Value]], Sequence[Value]],
         result_names: Sequence[str] | None = None,
+        result_shardings: Sequence[Spec | None] | None = None,
     ) -> None:
         """Create ``main`` by running ``body`` on its arguments; verifies the module.
 
-        Raises :class:`VerificationError` with MLIR's own diagnostics.
+        A result without a sharding lies on the mesh as the compiler finds best. Raises
+        :class:`VerificationError` with MLIR's own diagnostics.
         """
         outer = scope.module
         scope.module = self
@@ -55,8 +66,12 @@ class Module:
                 if len(names) != len(results):  # MLIR would crash on it later
                     raise LoweringBug(f"{len(names)} names for {len(results)} results of main")
                 function.arg_attrs = ir.ArrayAttr.get([_argument_attributes(a) for a in arguments])
+                placed = [None] * len(names) if result_shardings is None else result_shardings
                 function.attributes["res_attrs"] = ir.ArrayAttr.get(
-                    [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(n)}) for n in names]
+                    [
+                        ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(n), **_sharding(s)})
+                        for n, s in zip(names, placed, strict=True)
+                    ]
                 )
                 self.verify()
         finally:
@@ -123,7 +138,7 @@ class Module:
     def serialize(self, target: str) -> bytes:
         """Portable StableHLO bytecode for consumers of version ``target`` or later."""
         with self.context:
-            return serialize(self.op, target)
+            return serialize(self.op, target, sharded=self.mesh is not None)
 
 
 @contextmanager
@@ -138,10 +153,14 @@ def location(name: str, file: str | None = None, line: int = 0) -> Iterator[None
 
 
 def _argument_attributes(argument: Argument) -> Any:
-    entries = {key: ir.Attribute.parse(text) for key, text in argument.attributes}
+    entries = _sharding(argument.sharding)
     if argument.name:
         entries["torchstone.name"] = ir.StringAttr.get(argument.name)
     return ir.DictAttr.get(entries)
+
+
+def _sharding(spec: Spec | None) -> dict[str, Any]:
+    return {} if spec is None else {"sdy.sharding": attribute(spec)}
 
 
 def _identifier(text: str) -> str:

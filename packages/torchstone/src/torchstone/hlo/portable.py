@@ -47,10 +47,11 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def serialize(module: Any, version: str) -> bytes:
+def serialize(module: Any, version: str, *, sharded: bool = False) -> bytes:
     """Portable bytecode of an MLIR module for consumers of ``version`` or later; does not change the module.
 
-    Raises :class:`VerificationError` if an operation does not exist in that version.
+    ``sharded``: it has Shardy's operations, which stay what they are beside StableHLO's. Raises
+    :class:`VerificationError` if an operation does not exist in that version.
     """
     code = jax_interpreters.module_to_bytecode(module)
     if version_key(version) < COMPOSITES_SINCE:
@@ -60,7 +61,7 @@ def serialize(module: Any, version: str) -> bytes:
             passmanager.PassManager.parse(_INLINE).run(copy.operation)
         code = jax_interpreters.module_to_bytecode(copy)
     try:
-        return bytes(jax_mlir.serialize_portable_artifact(code, version))
+        return bytes(jax_mlir.serialize_portable_artifact(code, version, use_mixed_serialization=sharded))
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         raise VerificationError(
             f"the module cannot be written for StableHLO {version}: {error}",

@@ -183,7 +183,9 @@ def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
     deviation = x - restore(rough, x.shape, axes)
     slip = mean_over(deviation, axes)
     squares = hlo.reduce_sum(_squared(deviation), axes)
-    squares = squares - _squared(slip) * fill(count_of(x, axes, squares.dtype), squares.shape)
+    excess = _squared(slip) * fill(count_of(x, axes, squares.dtype), squares.shape)
+    # Where it overflows, so do the squares, and their difference would be NaN.
+    squares = squares - hlo.select(hlo.is_finite(excess), excess, 0.0)
     return rough + slip, deviation - restore(slip, x.shape, axes), hlo.maximum(squares, 0.0)
 
 

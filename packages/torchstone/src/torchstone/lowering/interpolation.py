@@ -32,8 +32,8 @@ def nearest(size: int, count: int, scale: float | None, *, exact: bool) -> Taps:
     """The element at the scaled index, or with ``exact`` the one whose center is nearest."""
     step = _scale(size, count, scale, False, numpy.float32)
     shift = numpy.float32(0.5 if exact else 0)
-    index = numpy.floor((numpy.arange(count, dtype=numpy.float32) + shift) * step).astype(numpy.int64)
-    positions = numpy.minimum(index, size - 1)[:, None]
+    index = numpy.floor((numpy.arange(count, dtype=numpy.float32) + shift) * step)
+    positions = numpy.fmin(index, size - 1).astype(numpy.int64)[:, None]
     return Taps.of(positions, numpy.ones_like(positions, dtype=numpy.float32))
 
 

@@ -31,6 +31,9 @@ rnn_layer(Tensor gates, Tensor[] hx, Tensor weight, Tensor? bias, Tensor? projec
     str mode, bool reverse) -> Tensor[]
 rnn_layer_backward(Tensor grad_output, Tensor[] grad_last, Tensor[] saved, Tensor weight, Tensor? projection,
     Tensor? batch_sizes, str mode, bool reverse) -> Tensor[]
+onednn_lstm(Tensor input, Tensor h, Tensor c, Tensor[] params, bool reverse, bool saving) -> Tensor[]
+onednn_lstm_backward(Tensor[] grads, Tensor input, Tensor h, Tensor c, Tensor[] params, Tensor[] made,
+    bool reverse) -> Tensor[]
 
 to_sparse_coo(Tensor self, int sparse_dim, int bound) -> (Tensor, Tensor, Tensor)
 sparse_to_dense(Tensor indices, Tensor values, int[] size) -> Tensor

@@ -94,6 +94,8 @@ class Record:
     """Why this PyTorch's version of the operator is not lowered."""
     excluded: str | None = None
     """Why no program can contain it."""
+    eager: str | None = None
+    """Why eager PyTorch runs it, between compiled parts, by choice."""
     no_effect: str | None = None
     """Why a program leaves it out."""
     assertion: ValueRule | None = None

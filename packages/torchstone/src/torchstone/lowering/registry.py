@@ -64,6 +64,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._records: dict[Any, Record] = {}
+        self._tables: dict[str, Mapping[Any, Any]] = {}
         self.lost_families: dict[str, str] = {}
         """Families that an untested PyTorch keeps from loading as a whole, and why."""
 
@@ -91,15 +92,20 @@ class Registry:
             if getattr(record, part) is not None:
                 raise LoweringDefinitionError(f"{record.name} has its {part} declared twice")
             setattr(record, part, value)
+            self._note(part, operator, value)
 
-    def table(self, part: str) -> dict[Any, Any]:
-        """One part of all records that have it, by operator."""
-        found = {operator: getattr(record, part) for operator, record in self._records.items()}
-        return {operator: value for operator, value in found.items() if value is not None}
+    def _note(self, part: str, operator: Any, value: Any) -> None:
+        self._tables[part] = types.MappingProxyType({**self.table(part), operator: value})
+
+    def table(self, part: str) -> Mapping[Any, Any]:
+        """One part of all records that have it, by operator: as it is now, whatever is declared later."""
+        return self._tables.get(part, types.MappingProxyType({}))
 
     def add_rule(self, operator: Any, replaced: Any, rule: Callable[..., Any]) -> None:
         """Note in a record what is called instead of ``replaced`` while a model is captured."""
-        self._records.setdefault(operator, Record(operator)).rules[replaced] = rule
+        rules = self._records.setdefault(operator, Record(operator)).rules
+        rules[replaced] = rule
+        self._note("rules", operator, rules)
 
     def get(self, overload: Any) -> Lowering | None:
         return self.record(overload).lowering
@@ -117,7 +123,7 @@ class Registry:
         return frozenset(self.table("lowering"))
 
     @property
-    def decompositions(self) -> dict[OpOverload, Callable[..., Any]]:
+    def decompositions(self) -> Mapping[OpOverload, Callable[..., Any]]:
         """How calls are rewritten to other ATen operators before lowering (:func:`decomposes`)."""
         return self.table("decomposition")
 
@@ -142,6 +148,8 @@ class Registry:
         """Forget a lowering (for tests and for users who replace one)."""
         if overload in self._records:
             self._records[overload].lowering = None
+            left = {one: known for one, known in self.table("lowering").items() if one != overload}
+            self._tables["lowering"] = types.MappingProxyType(left)
 
 
 registry = Registry()

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy
 
-from ..artifact import Artifact, InputSpec, OutputSpec, Signature
+from ..artifact import Artifact
 from ..hlo.portable import text_of
+from ..signature import InputSpec, OutputSpec, Signature
 
 _OPERATION = re.compile(r"\b((?:stablehlo|chlo)\.\w+)(?: \"([\w.]+)\")?")
 """The name of an operation in a module's text; a composite's own name behind it."""

@@ -36,6 +36,7 @@ class ArtifactDriver(CallDriver):
     kind = "stablehlo"
     name = "torchstone"
     packages: tuple[str, ...] = ("torchstone", "torch", "jaxlib")
+    expectations = Path(__file__).with_suffix(".toml")
 
     def __init__(self, engine: str | None = None) -> None:
         self.engine = engine

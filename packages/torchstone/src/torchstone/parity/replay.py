@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..artifact import InputSpec, OutputSpec, Signature
 from ..errors import EngineError, InputMismatch, TorchstoneError
 from ..shapes import bind, evaluate
+from ..signature import InputSpec, OutputSpec, Signature
 from ..trees import flatten, leaf_paths, unflatten
 
 if TYPE_CHECKING:

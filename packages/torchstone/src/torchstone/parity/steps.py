@@ -115,6 +115,6 @@ def _left(subject: Subject, optimizer: torch.optim.Optimizer) -> Iterator[tuple[
         yield f"parameter {name}", p.detach()
         for key, value in optimizer.state.get(p, {}).items():
             if isinstance(value, torch.Tensor):
-                yield f"optimizer's {key} of {name}", value.detach()
+                yield f"optimizer's {key} of {name}", value.detach().to_dense()
     for name, buffer in subject.buffers().items():
         yield f"buffer {name}", buffer

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from .model import Model, load_model
+from ..runtime import get_engine
+from .model import Model, find_factory, load_model
 from .verification import Check, DType, Verification
 from .verify import verify
 from .zoo import INVENTORY, families, networks
@@ -132,8 +133,10 @@ def run_suite(
     """Compare the models that ``names`` stand for: those of :data:`SUITE`, or what commands take as MODEL.
 
     ``steps`` training steps are compared through ``torch.compile`` and as whole steps; 0 leaves them out.
-    See :func:`~.verify.verify` for the other arguments.
+    See :func:`~.verify.verify` for the other arguments. Raises what :func:`~torchstone.runtime.get_engine`
+    raises where there is no such engine or device; all else that is wrong is in the report.
     """
+    get_engine()
     settings = {"dtype": dtype, "rtol": rtol, "atol": atol, "steps": steps, "optimizer": optimizer}
     report = SuiteReport(settings)
     for name in names:
@@ -170,8 +173,15 @@ def load(name: str) -> Model:
 
 
 def names_of(chosen: Iterable[str], *, quick: bool = False, inventory: bool = False) -> list[str]:
-    """What to run: what was asked for by name, else the suite, and with ``inventory`` its models too."""
-    names = list(chosen) or list(QUICK if quick else SUITE)
+    """What to run: what was asked for by name, else the suite, and with ``inventory`` its models too.
+
+    Raises :class:`~torchstone.errors.ModelError` for a name that leads nowhere, before a long run begins.
+    """
+    chosen = list(chosen)
+    for name in chosen:
+        if name not in SUITE:
+            find_factory(name)
+    names = chosen or list(QUICK if quick else SUITE)
     return list(dict.fromkeys([*names, *(INVENTORY if inventory else ())]))
 
 

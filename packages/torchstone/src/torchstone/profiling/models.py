@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import ModelError
+from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..training import compile_step
 from .roofline import Peaks
@@ -28,8 +29,10 @@ def profile_model(
     """What compiling ``model`` takes, and ``calls`` calls of it after some that warm it up.
 
     With ``train``, a call is a whole step of :func:`torchstone.compile_step`: forward, backward and an
-    update by SGD with momentum, of the mean square of all results. It changes the model.
+    update by SGD with momentum, of the mean square of all results. It changes the model. Raises what
+    :func:`~torchstone.runtime.get_engine` raises where there is no such engine or device.
     """
+    get_engine()
     call = _step(model, args, kwargs or {}) if train else _inference(model, args, kwargs or {})
     with profile(peaks=peaks) as found:
         for _ in range(1 + _WARM_UP):

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import torch
 
+from ..runtime import get_engine
+
 
 @dataclass(frozen=True)
 class Peaks:
@@ -30,7 +32,11 @@ class Peaks:
 
 
 def measure_peaks() -> Peaks:
-    """The peaks of this machine, measured now; takes about two seconds."""
+    """The peaks of this machine, measured now; takes about two seconds.
+
+    Raises what :func:`~torchstone.runtime.get_engine` raises where there is no such engine or device.
+    """
+    get_engine()
     return Peaks(_peak_of_products(), _peak_of_memory())
 
 

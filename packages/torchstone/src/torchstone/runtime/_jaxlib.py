@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ import jax.extend.backend
 import numpy
 from jax.extend import mlir as _mlir
 from jax.interpreters import mlir as _interpreter
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from jaxlib import _jax as _native
 from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
@@ -89,14 +90,17 @@ def versions() -> dict[str, str]:
 # --- clients ---------------------------------------------------------------------------
 
 
-def cpu_client() -> Any:
+def cpu_client(devices: int = 0) -> Any:
     """A new client of the embedded CPU platform that runs programs in the calling thread.
+
+    ``devices`` is how many it has; 0: as many as XLA_FLAGS says.
 
     Synchronous execution is what makes zero-copy inputs safe: an in-place write
     after the call cannot reach a program that is still reading (and for small
     programs it is also faster than a thread switch).
     """
-    return _need(xla_client, "make_cpu_client")(asynchronous=False)
+    given = {"num_devices": devices} if devices else {}
+    return _need(xla_client, "make_cpu_client")(asynchronous=False, **given)
 
 
 def load_plugin(name: str, path: str) -> None:
@@ -236,10 +240,10 @@ def dict_items(attribute: Any) -> dict[str, Any]:
     return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
 
 
-def compile_program(client: Any, module: bytes, device: Any, xla: Mapping[str, Any]) -> Any:
-    """Compile MLIR bytecode for one device; XLA's own exceptions pass through."""
+def compile_program(client: Any, module: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
+    """Compile MLIR bytecode for these devices, the parts of its mesh; XLA's own exceptions pass through."""
     compiler = _need(client, "compile_and_load", "compile")
-    return compiler(module, _device_list((device,)), _compile_options(xla))
+    return compiler(module, _device_list(tuple(devices)), _compile_options(xla, devices))
 
 
 def unknown_option(error: Exception) -> str | None:
@@ -253,25 +257,79 @@ def serialize_executable(client: Any, executable: Any) -> bytes:
     return bytes(_need(client, "serialize_executable")(executable))
 
 
-def deserialize_executable(client: Any, image: bytes, device: Any, xla: Mapping[str, Any]) -> Any:
+def deserialize_executable(client: Any, image: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
     """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
-    return _need(client, "deserialize_executable")(image, _device_list((device,)), _compile_options(xla))
+    reader = _need(client, "deserialize_executable")
+    return reader(image, _device_list(tuple(devices)), _compile_options(xla, devices))
 
 
-def _compile_options(xla: Mapping[str, Any]) -> Any:
+def _compile_options(xla: Mapping[str, Any], devices: Sequence[Any]) -> Any:
     options = _need(xla_client, "CompileOptions")()
     options.env_option_overrides = list(xla.items())
+    if len(devices) > 1:
+        numbers = numpy.array([[device.id for device in devices]])
+        assignment = _need(xla_client, "DeviceAssignment").create(numbers)
+        build = options.executable_build_options
+        for part in (options, build):
+            part.num_replicas, part.num_partitions = numbers.shape
+            part.device_assignment = assignment
+        build.use_spmd_partitioning = build.use_shardy_partitioner = True
+        build.allow_spmd_sharding_propagation_to_output = [True]
     return options
 
 
 def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
     """A function from argument arrays to result arrays, on one device."""
-    execute = _need(executable, "execute_sharded")
+    execute = partitioned_executor(executable)
 
     def run(arguments: Sequence[Any]) -> list[Any]:
-        return [shards[0] for shards in execute(arguments).disassemble_into_single_device_arrays()]
+        return [shards[0] for shards in execute(arguments)]
 
     return run
+
+
+def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list[Any]]]:
+    """A function from argument arrays to the parts of each result, in the order of the devices."""
+    execute = _need(executable, "execute_sharded")
+
+    def run(arguments: Sequence[Any]) -> list[list[Any]]:
+        parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
+        return parts
+
+    return run
+
+
+def result_parts(executable: Any, shapes: Sequence[Sequence[int]]) -> list[list[tuple[slice, ...]]]:
+    """Which part of each result of a partitioned program each device has, in the order of the devices."""
+    found = _need(executable, "get_output_shardings")()
+    of = _need(_need(xla_client, "HloSharding"), "from_proto")
+    count = len(_need(executable, "local_devices")())
+    return [_parts(of(one), shape, count) for one, shape in zip(found, shapes, strict=True)]
+
+
+def _parts(sharding: Any, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
+    """The part of each device; where a dimension does not split evenly, its last parts are smaller."""
+    whole = tuple(slice(0, size) for size in shape)
+    if not sharding.is_tiled():
+        return [whole] * count
+    tiles = list(sharding.tile_assignment_dimensions())[: len(shape)]
+    sizes = [-(-size // parts) for size, parts in zip(shape, tiles, strict=True)]
+    copies = count // math.prod(tiles)
+    parts = [whole] * count
+    for place, device in enumerate(sharding.tile_assignment_devices()):
+        at = numpy.unravel_index(place // copies, tiles) if tiles else ()
+        parts[device] = tuple(
+            slice(min(int(i) * size, end), min((int(i) + 1) * size, end))
+            for i, size, end in zip(at, sizes, shape, strict=True)
+        )
+    return parts
+
+
+def wait(results: Iterable[Iterable[Any]]) -> None:
+    """Return when the parts of all results are there; raises where the execution failed."""
+    for parts in results:
+        for part in parts:
+            part.block_until_ready()
 
 
 def cost(executable: Any) -> dict[str, float]:
@@ -346,6 +404,21 @@ def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
         placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
         placed.block_until_ready()
     return placed
+
+
+def join_parts(
+    parts: Sequence[Any],
+    shape: Sequence[int],
+    axes: Mapping[str, int],
+    spec: Sequence[Sequence[str]],
+    devices: Sequence[Any],
+) -> Any:
+    """The array over a mesh whose parts lie on the mesh's devices already."""
+    grid = numpy.empty(len(devices), dtype=object)
+    grid[:] = devices
+    mesh = Mesh(grid.reshape(tuple(axes.values())), tuple(axes))
+    sharding = NamedSharding(mesh, PartitionSpec(*(tuple(one) or None for one in spec)))
+    return jax.make_array_from_single_device_arrays(tuple(shape), sharding, list(parts))
 
 
 def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:

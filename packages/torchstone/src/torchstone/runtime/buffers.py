@@ -18,6 +18,7 @@ On any other device every import is a counted copy.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -177,16 +178,30 @@ def copy_to_device(device: Device, array: numpy.ndarray[Any, Any], reason: str) 
     dtype = dtypes.from_numpy(array.dtype)
     if array.size:
         counters.copied("in", reason if device.shares_host_memory else "host to device", array.nbytes)
-    # The transfer may alias its source until it is done, so it gets a private one.
-    source = numpy.array(array, dtype.numpy, order="C", copy=True)
+    # The transfer may alias its source, so it gets a private one; on the host that becomes the buffer.
+    source = _aligned(array.shape, dtype)
+    source[...] = array
     return Buffer(_jaxlib.put(source, device.handle), array.shape, dtype, device, aliased=False)
+
+
+def _aligned(shape: tuple[int, ...], dtype: DType) -> numpy.ndarray[Any, Any]:
+    """New memory that PJRT takes without a copy."""
+    size = math.prod(shape) * dtype.itemsize
+    room = numpy.empty(size + ALIGNMENT, numpy.uint8)
+    first = -room.ctypes.data % ALIGNMENT
+    return room[first : first + size].view(dtype.numpy).reshape(shape)
 
 
 def _import_numpy(device: Device, array: numpy.ndarray[Any, Any]) -> Buffer:
     dtype = dtypes.from_numpy(array.dtype)
     reason = _why_not_aliased(device, array)
     if reason is None:
-        handle = _jaxlib.import_dlpack(array.__dlpack__(), device.handle, None, False)
+        in_dlpack = array.dtype.isbuiltin == 1
+        handle = (
+            _jaxlib.import_dlpack(array.__dlpack__(), device.handle, None, False)
+            if in_dlpack
+            else _jaxlib.put(array, device.handle)
+        )
         return Buffer(handle, array.shape, dtype, device, aliased=True)
     return copy_to_device(device, array, reason)
 
@@ -197,7 +212,6 @@ def _why_not_aliased(device: Device, array: numpy.ndarray[Any, Any]) -> str | No
         ("host to device", lambda: not device.shares_host_memory),
         ("empty", lambda: array.size == 0),
         ("byte order", lambda: not array.dtype.isnative),
-        ("dtype without DLPack", lambda: array.dtype.isbuiltin != 1),
         ("strided", lambda: not array.flags.c_contiguous),
         ("read-only", lambda: not array.flags.writeable),
         ("unaligned", lambda: array.__array_interface__["data"][0] % ALIGNMENT != 0),

@@ -6,12 +6,13 @@ Portable artifacts are not touched: this is part of a compilation by the PJRT en
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from . import _jaxlib, channels_last, reductions
+from . import _jaxlib, channels_last, reductions, workarounds
 from .engine import XlaValue
 
 VERSION = 3
-"""Part of the compilation cache's keys: raise it with every change of what :func:`rewritten` writes."""
+"""Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
     # YNN, XLA's library of kernels, is faster for matrix products and reductions, and slower for most
@@ -29,13 +30,11 @@ subnormal results to zero.
 """
 
 
-def rewritten(module: bytes) -> bytes:
-    """MLIR bytecode for the same program, as XLA's CPU compiler makes the most of it."""
-    context = _jaxlib.make_context()
-    with context, _jaxlib.ir.Location.unknown():
-        parsed = _jaxlib.parse(module, context)
-        if b"convolution" in module:
-            channels_last.assign(parsed)
-        reductions.keep_from_ynn(parsed)
-        parsed.operation.verify()
-        return _jaxlib.to_bytecode(parsed)
+def rewrite(module: Any) -> None:
+    """Change a parsed module to the same program as XLA's CPU compiler makes the most of it."""
+    with _jaxlib.ir.Location.unknown():
+        workarounds.for_xla_cpu(module)
+        if _jaxlib.operations(module, "stablehlo.convolution"):
+            channels_last.assign(module)
+        reductions.keep_from_ynn(module)
+    module.operation.verify()

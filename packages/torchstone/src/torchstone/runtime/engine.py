@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..config import config
 from ..errors import ConfigError
+from ..sharding import Mesh
 from .buffers import Buffer, BufferSpec
 
 XlaValue = bool | int | float | str
@@ -28,12 +29,13 @@ class CompileOptions:
     ``donate``: positions of arguments whose memory the execution may reuse; the
     buffer passed there is deleted by the call. Imported memory is copied instead.
     ``updates``: pairs of an argument and a result of the same type; the argument is
-    donated, and the result is written into its memory.
+    donated, and the result is written into its memory. ``mesh``: the mesh that the module is for.
     """
 
     xla: Mapping[str, XlaValue] = field(default_factory=dict)
     donate: tuple[int, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
+    mesh: Mesh | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "xla", MappingProxyType(dict(sorted(self.xla.items()))))
@@ -41,7 +43,7 @@ class CompileOptions:
         object.__setattr__(self, "updates", tuple(sorted(set(self.updates))))
 
     def __hash__(self) -> int:
-        return hash((tuple(self.xla.items()), self.donate, self.updates))
+        return hash((tuple(self.xla.items()), self.donate, self.updates, self.mesh))
 
     @property
     def consumed(self) -> frozenset[int]:
@@ -76,7 +78,11 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Something that compiles StableHLO."""
+    """Something that compiles StableHLO.
+
+    An engine whose attribute ``channels_last`` is true computes convolutions with channels last, so that
+    tensors in that order cost it no transposes.
+    """
 
     name: str
     platform: str
@@ -149,9 +155,9 @@ def _engine_of(place: str) -> Engine:
     """What ``module:factory`` makes."""
     try:
         made = pkgutil.resolve_name(place)()
-    except (ImportError, AttributeError, ValueError) as error:
+    except (Exception, SystemExit) as error:  # importing a module may run anything
         raise ConfigError(
-            f"engine {place!r} cannot be loaded: {error}",
+            f"engine {place!r} cannot be loaded: {type(error).__name__}: {error}",
             hint="name a class or function as module:factory, in a module that Python finds (PYTHONPATH)",
         ) from error
     if not isinstance(made, Engine):

@@ -5,7 +5,7 @@ Nothing here builds operations (see :mod:`torchstone.hlo`) or runs a program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,13 +32,17 @@ def as_bytes(module: bytes | str) -> bytes:
 
 
 def read(
-    module: bytes | str, *, donate: Iterable[int] = (), updates: Iterable[tuple[int, int]] = ()
+    module: bytes | str,
+    *,
+    donate: Iterable[int] = (),
+    updates: Iterable[tuple[int, int]] = (),
+    rewrite: Callable[[Any], None] | None = None,
 ) -> Module:
     """Parse a portable artifact, MLIR bytecode or MLIR text.
 
     ``donate`` marks arguments as donated, ``updates`` those in whose memory a result
-    is written. Raises :class:`EngineError` where the bytes are not a module, ``@main``
-    is missing, or a dimension is dynamic.
+    is written. ``rewrite`` changes the parsed module for one engine. Raises :class:`EngineError`
+    where the bytes are not a module, ``@main`` is missing, or a dimension is dynamic.
     """
     context = _jaxlib.make_context()
     with context:
@@ -57,6 +61,8 @@ def read(
         if len(parsed.body.operations) > 1:
             # XLA would inline them too, and lose which operator of the program each came from.
             _composites.inline_composites(parsed)
+        if rewrite is not None:
+            rewrite(parsed)
         return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)
 
 

@@ -15,14 +15,17 @@ from typing import Any
 
 from .. import spans
 from ..config import config
-from ..errors import EngineError
+from ..errors import EngineError, ShardingError
+from ..sharding import Mesh, Spec
 from . import _jaxlib, cpu, forks, host, modules, workarounds
 from .buffers import Buffer, BufferSpec, import_array
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
+from .decisions import Decisions
 from .engine import CompileOptions, XlaValue
 from .executable import LoadedProgram
-from .plugins import open_device
+from .plugins import EMBEDDED, open_device
+from .sharded import MeshDevices, ShardedProgram
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ class PjrtEngine:
         self._client, self.device = open_device(device, plugin)
         self.platform = self.device.platform
         self._defaults = dict(cpu.OPTIONS if self.device.shares_host_memory else {})
+        self.channels_last = self.device.shares_host_memory
         if self.device.shares_host_memory:
             host.keep_freed_memory()
         self._loaded: MemoryCache[_Compiled] = MemoryCache()
         self._disks: dict[Path, DiskCache] = {}
+        self.decisions = self._decisions()
 
     def compile(
         self,
@@ -58,15 +63,8 @@ class PjrtEngine:
         input_names: Sequence[str] | None = None,
     ) -> LoadedProgram:
         """See :class:`~torchstone.runtime.engine.Engine`; XLA's refusal is an :class:`EngineError`."""
-        forks.refuse_lost_threads()
         options = options or CompileOptions()
-        program = modules.as_bytes(module)
-        key = self._key(program, options)
-        compiled, found = self._loaded.get(
-            key, lambda: self._load(key, program, options), config.memory_cache_entries
-        )
-        if found:
-            counters.happened("memory_hits")
+        compiled = self._compiled(modules.as_bytes(module), options)
         return LoadedProgram(
             _jaxlib.executor(compiled.handle),
             modules.named(compiled.inputs, input_names),
@@ -76,6 +74,54 @@ class PjrtEngine:
             handle=compiled.handle,
             long=self.device.shares_host_memory and host.is_long(_jaxlib.cost(compiled.handle)),
         )
+
+    def compile_for_mesh(
+        self,
+        module: bytes,
+        mesh: Mesh,
+        shardings: Sequence[Spec],
+        *,
+        input_names: Sequence[str] | None = None,
+    ) -> ShardedProgram:
+        """Compile for the first devices of this platform, as many as ``mesh`` has.
+
+        ``shardings`` are those of the arguments, as the module has them. Raises
+        :class:`~torchstone.errors.ShardingError` where there are fewer devices.
+        """
+        devices = self.mesh_devices(mesh)
+        staging = self.device if self.device.shares_host_memory else open_device(EMBEDDED)[1]
+        compiled = self._compiled(module, CompileOptions(mesh=mesh))
+        return ShardedProgram(
+            compiled.handle,
+            modules.named(compiled.inputs, input_names),
+            compiled.outputs,
+            MeshDevices(mesh, tuple(devices), staging),
+            shardings,
+        )
+
+    def mesh_devices(self, mesh: Mesh | None) -> list[Any]:
+        """The devices of a mesh, or this engine's own device without one."""
+        if mesh is None or mesh.size == 1:
+            return [self.device.handle]
+        devices = _jaxlib.local_devices(self._client)
+        if len(devices) < mesh.size:
+            raise ShardingError(
+                f"the mesh {mesh} needs {mesh.size} devices, and {self.platform} has {len(devices)}",
+                hint="set TORCHSTONE_CPU_DEVICES before the process starts"
+                if self.device.shares_host_memory
+                else "export the program for a smaller mesh",
+            )
+        return devices[: mesh.size]
+
+    def _compiled(self, program: bytes, options: CompileOptions) -> _Compiled:
+        forks.refuse_lost_threads()
+        key = self._key(program, options)
+        compiled, found = self._loaded.get(
+            key, lambda: self._load(key, program, options), config.memory_cache_entries
+        )
+        if found:
+            counters.happened("memory_hits")
+        return compiled
 
     def import_array(self, array: Any) -> Buffer:
         """See :func:`torchstone.runtime.buffers.import_array`."""
@@ -95,11 +141,9 @@ class PjrtEngine:
                 counters.happened("disk_hits")
                 return found
         with spans.span("compile", "engine: read the module"):
-            module = modules.read(program, donate=options.donate, updates=options.updates)
-            bytecode = module.bytecode
-            if self.device.shares_host_memory:
-                bytecode = cpu.rewritten(workarounds.for_xla_cpu(bytecode))
-        compiled = _Compiled(self._compile(bytecode, options), module.inputs, module.outputs)
+            rewrite = cpu.rewrite if self.device.shares_host_memory else None
+            module = modules.read(program, donate=options.donate, updates=options.updates, rewrite=rewrite)
+        compiled = _Compiled(self._compile(module.bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
         if disk is not None:
             with spans.span("compile", "engine: write the cache"):
@@ -113,7 +157,7 @@ class PjrtEngine:
             try:
                 with spans.span("compile", "engine: compile"):
                     return _jaxlib.compile_program(
-                        self._client, bytecode, self.device.handle, self._xla(options)
+                        self._client, bytecode, self.mesh_devices(options.mesh), self._xla(options)
                     )
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
@@ -138,12 +182,25 @@ class PjrtEngine:
             "xla": dict(options.xla),
             "donate": options.donate,
             "updates": options.updates,
+            "mesh": None if options.mesh is None else list(options.mesh.axes.items()),
             "device": self.device.name,
             "machine": _jaxlib.machine(self._client, self.device.handle),
             "versions": _jaxlib.versions(),
             "environment": [os.environ.get(name, "") for name in _jaxlib.COMPILER_VARIABLES],
         }
         return digest([program, json.dumps(setting, sort_keys=True).encode()])
+
+    def _decisions(self) -> Decisions | None:
+        """What was measured of ways to compute on this machine; None for devices with memory of their own."""
+        if not self.device.shares_host_memory:
+            return None
+        machine = {
+            "device": self.device.name,
+            "machine": _jaxlib.machine(self._client, self.device.handle),
+            "versions": _jaxlib.versions(),
+            "rewritten": cpu.VERSION,
+        }
+        return Decisions(machine, self._disk, lambda: config.cache_max_bytes)
 
     def _disk(self) -> DiskCache | None:
         """The cache that the configuration asks for now, so that it warns once per directory."""
@@ -159,7 +216,7 @@ class PjrtEngine:
             header, _, image = payload.partition(b"\n")
             inputs, outputs = (modules.specs_from_json(specs) for specs in json.loads(header))
             handle = _jaxlib.deserialize_executable(
-                self._client, image, self.device.handle, self._xla(options)
+                self._client, image, self.mesh_devices(options.mesh), self._xla(options)
             )
         except _jaxlib.RUNTIME_ERRORS:
             disk.discard(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..config import config
 from ..errors import DeviceNotFound, PluginError
 from . import _jaxlib
 from .buffers import Device
@@ -152,12 +154,12 @@ def _find_client(platform: str, plugin: str) -> tuple[Any, bool]:
 def _embedded_client() -> Any:
     with _lock:
         if EMBEDDED not in _clients:
-            _clients[EMBEDDED] = _jaxlib.cpu_client()
+            _clients[EMBEDDED] = _jaxlib.cpu_client(config.cpu_devices)
         return _clients[EMBEDDED]
 
 
 def _library_client(path: str) -> Any:
-    resolved = str(Path(path).resolve())
+    resolved = os.path.realpath(path)
     with _lock:
         if resolved not in _clients:
             version = probe_library(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch._subclasses import FakeTensor, FakeTensorMode
@@ -13,8 +14,10 @@ from .probing import Internal
 __all__ = [
     "LOGGER",
     "DataDependentOutputException",
+    "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",
+    "PartialRule",
     "detect_fake_mode",
     "fake_rules",
     "placed_rules",
@@ -27,10 +30,24 @@ detect_fake_mode = Internal("torch._guards.detect_fake_mode", "subgraphs of cont
 DataDependentOutputException = Internal(
     "torch._subclasses.fake_tensor.DataDependentOutputException", "tracing derivatives that look at values"
 )
+DynamicOutputShapeException = Internal(
+    "torch._subclasses.fake_tensor.DynamicOutputShapeException", "results whose shapes depend on values"
+)
 _rules = Internal("torch._subclasses.fake_impls.op_implementations_dict", "rules for fake tensors")
 _BypassDispatchCache = Internal(
     "torch._subclasses.fake_tensor._BypassDispatchCache", "rules for fake tensors"
 )
+
+
+@dataclass(frozen=True)
+class PartialRule:
+    """A rule for the calls of an operator that ``concerns(*args, **kwargs)``; the others are PyTorch's.
+
+    It goes before PyTorch's own decompositions, which other rules come after.
+    """
+
+    concerns: Callable[..., bool]
+    rule: Callable[..., Any]
 
 
 def fake_rules() -> dict[Any, Callable[..., Any]]:
@@ -57,11 +74,27 @@ def rules(added: Mapping[Any, Callable[..., Any]]) -> list[Patch]:
     PyTorch remembers results for the whole process. It neither looks up nor keeps those of calls that
     have such a rule.
     """
-    check = FakeTensorMode._validate_cache_key
+    check, dispatch = FakeTensorMode._validate_cache_key, FakeTensorMode._dispatch_impl
+    partial: dict[Any, PartialRule] = {}
+    whole: dict[Any, Callable[..., Any]] = {}
+    for one, rule in added.items():
+        if isinstance(rule, PartialRule):
+            partial[one] = rule
+        else:
+            whole[one] = rule
+
+    def ours(overload: Any, args: Any, kwargs: Any) -> bool:
+        return overload in partial and partial[overload].concerns(*args, **kwargs)
 
     def refuse_ours(self: Any, overload: Any, args: Any, kwargs: Any) -> None:
-        if overload in added:
+        if overload in whole or ours(overload, args, kwargs):
             raise _BypassDispatchCache.get()("it has a rule for this trace")
         check(self, overload, args, kwargs)
 
-    return [placed_rules(added), functions(FakeTensorMode, _validate_cache_key=refuse_ours)]
+    def dispatch_ours(self: Any, overload: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if ours(overload, args, kwargs):
+            return partial[overload].rule(self, overload, *args, **kwargs)
+        return dispatch(self, overload, types, args, kwargs)
+
+    own = functions(FakeTensorMode, _validate_cache_key=refuse_ours, _dispatch_impl=dispatch_ours)
+    return [placed_rules(whole), own]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from .probing import Internal
 
 make_fx = Internal("torch.fx.experimental.proxy_tensor.make_fx", "tracing operators")
@@ -29,3 +31,9 @@ def derivative_in_progress() -> str | None:
     """The name of the derivative that autograd computes in this thread; None outside of a backward pass."""
     node = _current_autograd_node()
     return None if node is None else str(node.name())
+
+
+def traced_size(size: int | torch.SymInt) -> int | None:
+    """The number that a size stood for when it was traced; None if it depends on the values of a tensor."""
+    found = size if isinstance(size, int) else size.node.hint
+    return found if isinstance(found, int) else None

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.fx import Node
 
 from .. import hlo
+from ..backend.fallback import MixedGraph
 from ..backend.options import Options
 from ..backend.part import draw_seed
-from ..backend.passes import Region, arrange_region, complete_region, extract_region
+from ..backend.passes import Region, arrange_region, complete_region, extract_region, split_region
 from ..backend.records import GraphRecord, publish
 from ..compiler.graphs import output_node, output_values
 from ..compiler.passes import (
@@ -26,9 +27,10 @@ from ..compiler.passes import (
 from ..compiler.pipeline import Pipeline, compiler_pass
 from ..errors import raise_failed_checks
 from ..runtime import CompileOptions
-from ..runtime.residents import Resident, shown
+from ..runtime.residents import Resident, reside, shown
 from ..runtime.torch_bridge import owned
 from ..torch_internals.operators import namespace
+from ..torch_internals.tensors import foreach_copy
 from .trace import Traced
 
 aten = namespace("aten")
@@ -66,33 +68,93 @@ def protect_state(region: Region) -> None:
     output.args = (tuple(values),)
 
 
-COMPILING: Pipeline[Region] = Pipeline(
-    [
-        complete_region,
-        check_call_arguments,
-        extract_region,
-        order_state,
-        survey_operators,
-        require_lowerings,
-        arrange_region,
-        add_results_of_checks,
-        protect_state,
-        lower,
-    ]
+SURVEYING: Pipeline[Region] = Pipeline(
+    [complete_region, check_call_arguments, extract_region, survey_operators]
 )
-"""From a functional graph of a step to StableHLO."""
+"""What has to be known of the functional graph of a step before it is compiled, whole or in parts."""
+COMPILING: Pipeline[Region] = Pipeline(
+    [order_state, require_lowerings, arrange_region, add_results_of_checks, protect_state, lower],
+    given=SURVEYING.guarantees,
+)
+"""From a step without operators that eager PyTorch runs to StableHLO."""
+DIVIDING: Pipeline[Region] = Pipeline([split_region], given=SURVEYING.guarantees)
+"""What has to be known of a step that is compiled in parts."""
+
+Created = list[tuple[Resident, torch.Tensor]]
 
 
-class StepProgram:
-    """One compiled step for one form of state and batch."""
+class StepProgram(Protocol):
+    """One step for one form of state and batch.
 
-    def __init__(self, traced: Traced, state: int, engine: Any) -> None:
+    ``updated`` are the positions of the state that it writes.
+    """
+
+    traced: Traced
+    updated: list[int]
+
+    def __call__(
+        self,
+        residents: Sequence[Resident],
+        state: Sequence[torch.Tensor],
+        tensors: list[torch.Tensor],
+    ) -> tuple[Created, list[torch.Tensor]]:
+        """Run once: the state is updated; the state that is new and the other outputs come back.
+
+        ``state`` are the tensors over the memory of ``residents``; ``tensors`` the numbers and the batch.
+        """
+        ...
+
+
+def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
+    """The step as one program, or in parts around what eager PyTorch runs by choice.
+
+    ``state`` is the number of its first arguments that are state. Raises
+    :class:`~torchstone.errors.UnsupportedOperators` where an operator has no lowering.
+    """
+    record = GraphRecord("step")
+    started = time.perf_counter()
+    region = Region(traced.module, Options.parse(None), record)
+    SURVEYING.run(region)
+    record.preferred.extend(region.survey.preferred)
+    divided = bool(region.survey.preferred) and not region.survey.unsupported
+    program = DividedStep(traced, region, engine) if divided else WholeStep(traced, region, state, engine)
+    record.compile_s = time.perf_counter() - started
+    publish(record)
+    return program
+
+
+class DividedStep:
+    """A step in parts: new values of the state are written over the old ones when all parts have run."""
+
+    def __init__(self, traced: Traced, region: Region, engine: Any) -> None:
         self.traced = traced
-        record = GraphRecord("step")
-        started = time.perf_counter()
-        region = Region(traced.module, Options.parse(None), record)
+        self.updated = list(region.mutated)
+        DIVIDING.run(region)
+        self._run = MixedGraph(region)
+        self._device = engine.device
+
+    def __call__(
+        self,
+        residents: Sequence[Resident],
+        state: Sequence[torch.Tensor],
+        tensors: list[torch.Tensor],
+    ) -> tuple[Created, list[torch.Tensor]]:
+        """See :class:`StepProgram`."""
+        results = self._run([*state, *tensors])
+        with torch.no_grad():
+            foreach_copy([state[place] for place in self.updated], results[: len(self.updated)])
+        made = results[len(self.updated) :]
+        count = len(self.traced.created)
+        return [reside(self._device, one.contiguous()) for one in made[:count]], made[count:]
+
+
+class WholeStep:
+    """A step that is one program, which updates its state in the engine's memory."""
+
+    def __init__(self, traced: Traced, region: Region, state: int, engine: Any) -> None:
+        self.traced = traced
         COMPILING.run(region)
-        record.native.update(region.survey.native)
+        region.record.native.update(region.survey.native)
         self.updated = list(region.mutated)
         updates = tuple((argument, result) for result, argument in enumerate(region.mutated))
         executable = engine.compile(
@@ -100,8 +162,6 @@ class StepProgram:
             options=CompileOptions(updates=updates),
             input_names=[argument.name for argument in region.arguments],
         )
-        record.compile_s = time.perf_counter() - started
-        publish(record)
         self._orders = [(place - state, order) for place, order in region.orders.by_tensor if place >= state]
         self._seeded, self._checks = region.survey.seeded, region.checks
         self._call = executable.resident_call(state, updates)
@@ -111,9 +171,12 @@ class StepProgram:
         }
 
     def __call__(
-        self, residents: Sequence[Resident], tensors: list[torch.Tensor]
-    ) -> tuple[list[tuple[Resident, torch.Tensor]], list[torch.Tensor]]:
-        """Run once: the state is updated; the state that is new and the other outputs come back."""
+        self,
+        residents: Sequence[Resident],
+        state: Sequence[torch.Tensor],
+        tensors: list[torch.Tensor],
+    ) -> tuple[Created, list[torch.Tensor]]:
+        """See :class:`StepProgram`."""
         for place, order in self._orders:
             tensors[place] = tensors[place].permute(order)
         if self._seeded:

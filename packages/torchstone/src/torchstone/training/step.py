@@ -17,7 +17,7 @@ from ..torch_internals import pytree
 from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
-from .program import StepProgram
+from .program import StepProgram, step_program
 from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .state import State, split_numbers
@@ -140,7 +140,7 @@ class CompiledStep:
     ) -> StepProgram:
         with spans.span("compile", "training step: trace"):
             traced = trace(self._recipe, kind, state, numbers, leaves, tree)
-        program = StepProgram(traced, len(state.entries), self._residence.engine)
+        program = step_program(traced, len(state.entries), self._residence.engine)
         self._programs.setdefault(key, []).append(program)
         while self.programs > MOST_PROGRAMS:
             self._programs.popitem(last=False)
@@ -193,7 +193,8 @@ class CompiledStep:
         tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         values, memo = _Leaves(state, numbers), {}  # type: ignore[var-annotated]
         counted = [(p, name, kind(one.of(values, memo))) for p, name, kind, one in traced.counted]
-        created, results = program(self._residence.residents, tensors)
+        own = [entry.tensor for entry in state.entries]
+        created, results = program(self._residence.residents, own, tensors)
         torch.autograd.graph.increment_version([state.entries[place].tensor for place in program.updated])
         finite = None if traced.watched is None else results.pop(0)
         updated = finite is None or bool(finite.all())

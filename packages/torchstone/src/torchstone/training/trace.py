@@ -18,8 +18,11 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.traceback import preserve_node_meta
 
+from ..backend.options import Options
+from ..backend.recurrent_layers import chooser
 from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.mending import ASK_AUTOGRAD
+from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from ..compiler.provenance import Phase, Provenance
 from ..config import config
@@ -99,6 +102,7 @@ def trace(
         factorization_checks(kept=config.check_values),
         passing_value_checks(),
         mended_operators(),
+        choosing(chooser(Options.parse(None))),
         torch.enable_grad(),
     ):
         try:

@@ -6,17 +6,20 @@ check says what PyTorch says, or None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...dtypes import scalar_type
+from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
 from .declaring import declare
 
-aten = namespace("aten")
+quantized_decomposed.get()  # PyTorch registers the operators when it is imported
+aten, decomposed = namespace("aten"), namespace("quantized_decomposed")
 Arguments = Mapping[str, Any]
+Check = Callable[[Arguments], str | None]
 
 _CPP_TYPES = {
     torch.bool: "bool",
@@ -30,6 +33,7 @@ _CPP_TYPES = {
     torch.float32: "float",
     torch.float64: "double",
 }
+_UNMULTIPLIED = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64})
 
 
 def _aminmax(given: Arguments) -> str | None:
@@ -48,6 +52,17 @@ def _bernoulli(given: Arguments) -> str | None:
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         return f"bernoulli_ expects p to be in [0, 1], but got p={p:g}"
     return None
+
+
+def _whole_gradient(given: Arguments) -> str | None:
+    """Not in PyTorch, whose kernels read past the end of a smaller gradient."""
+    return _differs("grad_out", given["grad_out"].shape, given["input"].shape)
+
+
+def _differs(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str | None:
+    if not all(isinstance(size, int) for size in (*shape, *wanted)) or list(shape) == list(wanted):
+        return None
+    return f"{name} has shape {list(shape)}; expected {list(wanted)}"
 
 
 def _boundaries(given: Arguments) -> str | None:
@@ -71,6 +86,14 @@ def _complex_parts(given: Arguments) -> str | None:
     return None
 
 
+def _dequantized(given: Arguments) -> str | None:
+    """Not in PyTorch, whose metadata promise integers and whose kernels return floating-point numbers."""
+    dtype = given.get("out_dtype")
+    if dtype is None or dtype.is_floating_point:
+        return None
+    return f"out_dtype must be a floating-point dtype, got {dtype}"
+
+
 def _dropout(given: Arguments) -> str | None:
     p, train = given["p"], given["train"]
     if train is False or 0 <= p <= 1:
@@ -78,11 +101,55 @@ def _dropout(given: Arguments) -> str | None:
     return f"dropout probability has to be between 0 and 1, but got {p:g}"
 
 
+def _implemented(kernel: str, *names: str, dtypes: frozenset[torch.dtype] = _UNMULTIPLIED) -> Check:
+    """For operators whose ``kernel`` takes no such dtypes, unless one of the named operands is empty."""
+
+    def check(given: Arguments) -> str | None:
+        """There is a kernel for the dtype."""
+        operands = [given[name] for name in names]
+        if getattr(operands[0], "dtype", None) not in dtypes or any(
+            _has_none(one) for one in operands[len(names) == 1 :]
+        ):
+            return None
+        return f"\"{kernel}\" not implemented for '{scalar_type(operands[0].dtype)}'"
+
+    return check
+
+
+def _has_none(tensor: torch.Tensor) -> bool:
+    return any(isinstance(size, int) and size == 0 for size in tensor.shape)
+
+
 def _masked_scatter(given: Arguments) -> str | None:
     mask = given["mask"].dtype
     if mask == torch.bool:
         return None
     return f"masked_scatter_ only supports boolean masks, but got mask with dtype {scalar_type(mask)}"
+
+
+def _padded_gradient(given: Arguments) -> str | None:
+    """Not in PyTorch, whose kernels for three axes read past the end of a smaller gradient."""
+    padded = list(given["self"].shape)
+    amounts = given["padding"]
+    for place in range(len(amounts) // 2):
+        padded[-1 - place] += amounts[2 * place] + amounts[2 * place + 1]
+    return _differs("grad_output", given["grad_output"].shape, padded)
+
+
+def _parameters_of_tokens(given: Arguments) -> str | None:
+    """Not in PyTorch, which broadcasts a tensor of more dimensions to a result of more dimensions."""
+    rank = given["input"].dim()
+    for name in ("scales", "zero_points"):
+        if given[name].dim() > rank:
+            return f"{name} has {given[name].dim()} dimensions, and the input {rank}"
+    return None
+
+
+def _repeats(given: Arguments) -> str | None:
+    size = given["output_size"]
+    if not _has_none(given["repeats"]) or not isinstance(size, int) or size == 0:
+        return None
+    return "allocated size does not match required size"
 
 
 def _multinomial(given: Arguments) -> str | None:
@@ -137,6 +204,24 @@ def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str |
     return check
 
 
+def _subtraction(given: Arguments) -> str | None:
+    first, second = (
+        one.dtype == torch.bool if isinstance(one, torch.Tensor) else isinstance(one, bool)
+        for one in (given["self"], given["other"])  # PyTorch's expansions subtract from numbers with it
+    )
+    if not (first or second):
+        return None
+    if first and second:
+        return (
+            "Subtraction, the `-` operator, with two bool tensors is not supported."
+            " Use the `^` or `logical_xor()` operator instead."
+        )
+    return (
+        "Subtraction, the `-` operator, with a bool tensor is not supported."
+        " If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+    )
+
+
 def _uniform(given: Arguments) -> str | None:
     low, high = given["from"], given["to"]
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
@@ -144,6 +229,16 @@ def _uniform(given: Arguments) -> str | None:
     return None
 
 
+declare(aten.abs, aten.abs_, arguments=_implemented("abs_cpu", "self", dtypes=frozenset({torch.bool})))
+declare(aten.mm, arguments=_implemented("addmm_impl_cpu_", "self", "mat2"))
+declare(aten.addmm, arguments=_implemented("addmm_impl_cpu_", "mat1", "mat2"))
+declare(aten.addbmm, arguments=_implemented("addmm_impl_cpu_", "batch1", "batch2"))
+declare(aten.bmm, arguments=_implemented("bmm", "self", "mat2"))
+declare(aten.baddbmm, arguments=_implemented("baddbmm", "batch1", "batch2"))
+declare(aten.mv, arguments=_implemented("addmv_impl_cpu", "self", "vec"))
+declare(aten.addmv, arguments=_implemented("addmv_impl_cpu", "mat", "vec"))
+declare(aten.dot, arguments=_implemented("dot", "self", "tensor"))
+declare(aten.vdot, arguments=_implemented("dot", "self", "other"))
 declare(aten.aminmax, arguments=_aminmax)
 declare(aten.bernoulli, aten.bernoulli_, arguments=_bernoulli)
 declare(aten.bucketize, arguments=_boundaries)
@@ -159,6 +254,12 @@ declare(
 declare(aten.index_add, aten.index_add_, aten.index_reduce, aten.index_reduce_, arguments=_slices)
 declare(aten.masked_scatter, aten.masked_scatter_, arguments=_masked_scatter)
 declare(aten.multinomial, arguments=_multinomial)
+declare(aten.native_batch_norm_backward, aten.native_layer_norm_backward, arguments=_whole_gradient)
+declare(aten.reflection_pad3d_backward, aten.replication_pad3d_backward, arguments=_padded_gradient)
+declare(decomposed.dequantize_per_tensor, decomposed.dequantize_per_channel, arguments=_dequantized)
+declare(aten.repeat_interleave.Tensor, arguments=_repeats)
+declare(decomposed.quantize_per_token, decomposed.dequantize_per_token, arguments=_parameters_of_tokens)
+declare(aten.sub, aten.sub_, aten.rsub, arguments=_subtraction)
 declare(aten.select_scatter, arguments=_written(aten.select.int, "src", "dim", "index"))
 declare(aten.select_backward, arguments=_written(aten.select.int, "grad_output", "dim", "index"))
 declare(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,51 @@ def kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
 _MARGIN = aten.multilabel_margin_loss_forward.default
 # PyTorch's counts places behind the first -1 as targets (torch/_decomp/decompositions.py).
 declare(_MARGIN, mended=partial(kept_whole, _MARGIN))
+_MULTI_MARGIN = aten.multi_margin_loss.default
+# PyTorch's takes an unknown reduction for none.
+declare(_MULTI_MARGIN, mended=partial(kept_whole, _MULTI_MARGIN))
+
+
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """The input itself where nothing is dropped, of which PyTorch's expansion makes a copy.
+
+    Where everything is dropped, infinities and NaN become NaN and zeros keep their signs.
+    """
+    empty = any(isinstance(size, int) and size == 0 for size in input.shape)
+    if not train or p == 0 or empty:
+        return input
+    if p == 1:
+        return input * 0
+    dropped: Tensor = aten.native_dropout(input, p, train)[0]
+    return dropped
+
+
+declare(aten.dropout.default, mended=lambda: {AUTOGRAD: _dropout, COMPOSITE: _dropout})
+
+
+# The schemas of these say that the results are new tensors, and they are views. In place of ``split``,
+# whose views may not be written into where gradients are recorded, each is one of its own.
+
+
+def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of ``split_size`` rows of axis ``dim``, fewer in the last one."""
+    size = self.shape[dim]
+    before = max((size - 1) // split_size, 0) if split_size else 0
+    sizes = [split_size] * int(before)
+    return unsafe_split_with_sizes(self, [*sizes, size - split_size * int(before)], dim)
+
+
+def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of ``split_sizes`` rows of axis ``dim``."""
+    starts = itertools.accumulate(split_sizes, initial=0)
+    return tuple(self.narrow(dim, start, size) for start, size in zip(starts, split_sizes, strict=False))
+
+
+declare(aten.unsafe_split.Tensor, mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), unsafe_split))
+declare(
+    aten.unsafe_split_with_sizes.default,
+    mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), unsafe_split_with_sizes),
+)
 
 
 # What writes ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...torch_internals.tensors import make_per_channel_quantized, make_per_tensor_quantized
+from ...torch_internals.tensors import check, make_per_channel_quantized, make_per_tensor_quantized
 from .declaring import implement
 
 Tensor = torch.Tensor
@@ -152,6 +152,16 @@ def _batch_norm(
     return run(quantized, weight, bias, mean, var, eps, out_scale, out_zero_point).int_repr()
 
 
+def _batch_norm_shape(self: Tensor, scale: float, zero_point: int, *parameters: Any) -> Tensor:
+    channels = self.shape[1]
+    for one in parameters[:4]:
+        check(
+            one is None or one.shape == (channels,),
+            lambda: f"Expected parameters of shape ({channels},), got {tuple(one.shape)}",  # noqa: B023
+        )
+    return torch.empty_like(self)
+
+
 _implement(
     "quantized_linear",
     _linear,
@@ -170,7 +180,7 @@ _implement(
 _implement(
     "quantized_batch_norm",
     _batch_norm,
-    lambda self, *rest: torch.empty_like(self),
+    _batch_norm_shape,
 )
 
 

@@ -22,6 +22,7 @@ from ...lowering.own import STAND_INS, library
 from ...torch_internals.dispatch import any_requires_grad, below_autograd
 from ...torch_internals.operators import OpOverload, overload_name, schema_of
 from ...torch_internals.tensors import check
+from . import onednn
 from .declaring import COMPOSITE, declare, differentiate, implement
 
 Tensor = torch.Tensor
@@ -208,6 +209,28 @@ implement(
 # Whole networks --------------------------------------------------------------
 
 
+def _run_layer(
+    x: Tensor,
+    hx: Tensors,
+    params: Tensors,
+    has_biases: bool,
+    batch_sizes: Tensor | None,
+    mode: str,
+    reverse: bool,
+) -> Tensors:
+    """Output and last states of one layer and direction; what its gradient needs may follow."""
+    if batch_sizes is None and onednn.takes(x, hx, params):
+        return onednn.run_layer(x, hx, params, reverse)
+    of_input, of_hidden, *rest = params
+    bias_x, bias_h = rest[:2] if has_biases else (None, None)
+    projection = rest[-1] if len(rest) % 2 else None
+    gates = F.linear(x, of_input, bias_x)
+    made: Tensors = torch.ops.torchstone.rnn_layer(
+        gates, hx, of_hidden, bias_h, projection, batch_sizes, mode, reverse
+    )
+    return made
+
+
 def by_layers(
     mode: str,
     x: Tensor,
@@ -231,15 +254,11 @@ def by_layers(
         outputs = []
         for direction in range(directions):
             place = layer * directions + direction
-            of_input, of_hidden, *rest = params[place * size : (place + 1) * size]
-            bias_x, bias_h = rest[:2] if has_biases else (None, None)
-            projection = rest[-1] if len(rest) % 2 else None
-            output, *made = torch.ops.torchstone.rnn_layer(
-                F.linear(x, of_input, bias_x),
+            output, *made = _run_layer(
+                x,
                 [states[place] for states in hx],
-                of_hidden,
-                bias_h,
-                projection,
+                params[place * size : (place + 1) * size],
+                has_biases,
                 batch_sizes,
                 mode,
                 direction == 1,
@@ -283,11 +302,26 @@ def _shapes(original: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
         hx, _, *options = arguments[1:] if packed else arguments
         states, bidirectional = _listed(hx), options[4]
         if not packed:
-            _check_steps(input.shape[1 if options[5] else 0])
+            steps, batch = input.shape[:2][:: -1 if options[5] else 1]
+            _check_steps(steps)
+            check(
+                states[0].shape[1] == batch,
+                lambda: f"Expected a hidden state for a batch of {batch}, got {states[0].shape[1]}",
+            )
         width = states[0].shape[2] * (2 if bidirectional else 1)
         return input.new_empty((*input.shape[:-1], width)), *(torch.empty_like(state) for state in states)
 
     return shapes
+
+
+def _first_is_taken(input: Tensor, hx: Any, params: Tensors, has_biases: bool, *options: Any) -> bool:
+    """Whether the first layer of a padded network runs on eager PyTorch's own kernel."""
+    states, batch_first = _listed(hx), options[-1]
+    if len(states) != 2:
+        return False
+    x = input.transpose(0, 1) if batch_first else input
+    projected = states[0].shape[-1] != states[1].shape[-1]
+    return onednn.takes(x, [one[0] for one in states], params[: 2 + 2 * has_biases + projected])
 
 
 def _stand_in(original: OpOverload, own: OpOverload) -> None:
@@ -303,7 +337,8 @@ def _stand_in(original: OpOverload, own: OpOverload) -> None:
 
     def expanded(*arguments: Any) -> Any:
         layers, dropout, train = arguments[4:7] if padded else arguments[5:8]
-        return (layered if layers > 1 and dropout and train else own)(*arguments)
+        between_layers = layers > 1 and dropout and train
+        return (layered if between_layers or (padded and _first_is_taken(*arguments)) else own)(*arguments)
 
     implement(name, lambda *arguments: original(*arguments), _shapes(original))
     library.impl(name, differentiable, "Autograd")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...torch_internals.dispatch import python_kernels
-from ...torch_internals.operators import namespace, schema_of
+from ...torch_internals.operators import OpOverload, namespace, schema_of
 from ..graphs import bind_schema
 from .declaring import AUTOGRAD, COMPOSITE, declare
 from .mending import kept_whole
@@ -53,3 +53,25 @@ for _name in _NAMES:
     _packet = getattr(aten, _name)
     declare(_packet.default, mended=partial(kept_whole, _packet.default))
     declare(_packet.vec, mended=partial(_by_size, _packet.vec))
+
+
+_ANTIALIASED = ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
+
+
+def _gradient_shapes(
+    mode: Any, overload: OpOverload, grad: torch.Tensor, output_size: Any, input_size: Any, *options: Any
+) -> Any:
+    """The gradient's shape where it is symbolic, which PyTorch's own rule does not take."""
+    if not any(isinstance(size, torch.SymInt) for size in (*grad.shape, *output_size, *input_size)):
+        return NotImplemented
+    del overload, options
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(grad.dim())
+    with mode:
+        made = grad.new_empty(input_size)
+        if last is None or grad.is_contiguous() or not grad.is_contiguous(memory_format=last):
+            return made
+        return made.contiguous(memory_format=last)
+
+
+for _name in (*_NAMES, *_ANTIALIASED):
+    declare(getattr(getattr(aten, f"{_name}_backward"), "default", None), shapes=_gradient_shapes)

@@ -120,6 +120,7 @@ differentiate(
 def _sum(
     indices: Tensor, values: Tensor, size: Sequence[int], dim: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_axes(size, dim)
     rest = [axis for axis in range(len(size)) if axis not in dim]
     there, kept = _there(indices, size), [size[axis] for axis in rest]
     end = torch.tensor(kept)[:, None]
@@ -129,9 +130,16 @@ def _sum(
     return *found, same.int().argmax(1)
 
 
+def _check_axes(size: Sequence[int], dim: Sequence[int]) -> None:
+    wrong = [axis for axis in dim if not 0 <= axis < len(size)]
+    if wrong:
+        raise IndexError(f"dim {wrong[0]} is out of range for a sparse tensor of {len(size)} dimensions")
+
+
 def _sum_shapes(
     indices: Tensor, values: Tensor, size: Sequence[int], dim: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_axes(size, dim)
     count = indices.shape[1]
     kept = indices.new_empty((len(size) - len(dim), count))
     return kept, torch.empty_like(values), indices.new_empty(()), indices.new_empty((count,))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import hlo
-from ...dtypes import COMPLEX, FLOAT32, FLOATING, REAL
+from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT32, FLOATING, REAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
@@ -129,7 +129,13 @@ def gelu_backward(grad_output: Value, self: Value, approximate: str = "none", *,
     return composed("gelu_backward", [grad_output, self], kernel, out, {"approximate": approximate})
 
 
+def _in_common(grad: Value, x: Value) -> list[Value]:
+    """Both in one shape, ``x`` in the dtype of the gradient."""
+    return broadcast([grad, x], grad.dtype if x.dtype in ALL_INTEGRAL else x.dtype)
+
+
 def _silu_gradient(grad: Value, x: Value) -> Value:
+    grad, x = _in_common(grad, x)
     gate = hlo.logistic(x)
     return grad * gate * (x * (1.0 - gate) + 1.0)
 
@@ -160,6 +166,7 @@ def _mish(x: Value) -> Value:
 
 
 def _mish_gradient(grad: Value, x: Value) -> Value:
+    grad, x = _in_common(grad, x)
     numerator = _mish_numerator(x)
     rest = 2.0 / (numerator + 2.0)
     inner = numerator * rest * 0.5

@@ -15,7 +15,7 @@ from ...dtypes import FLOATING
 from ...errors import LoweringBug
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import center, count_of, fill, restore
+from ..common import center, count_of, fill, flatten, restore
 from ..composites import Optional, Specs, composed
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -27,6 +27,11 @@ aten = namespace("aten")
 def _others(x: Value) -> list[int]:
     """All axes except the channel axis."""
     return [axis for axis in range(x.rank) if axis != 1]
+
+
+def _per_channel(parameter: Optional) -> Optional:
+    """A weight or bias: one number for each channel in any shape, as PyTorch's kernels take it."""
+    return parameter if parameter is None else flatten(parameter)
 
 
 def _inference(
@@ -41,7 +46,7 @@ def _inference(
         shift = -mean * scale if bias is None else bias - mean * scale
         return affine(x, scale, shift, [1])
 
-    inputs = [input, weight, bias, mean, var]
+    inputs = [input, _per_channel(weight), _per_channel(bias), mean, var]
     return composed("batch_norm_inference", inputs, kernel, out, {"epsilon": eps})[0]
 
 
@@ -72,7 +77,7 @@ def _training(
         new_var = unbiased * momentum + running_var * (1.0 - momentum)
         return (result, mean, invstd, new_mean, new_var)[: len(out)]
 
-    inputs = [input, weight, bias, running_mean, running_var]
+    inputs = [input, _per_channel(weight), _per_channel(bias), running_mean, running_var]
     return composed("batch_norm_training", inputs, kernel, out, {"momentum": momentum, "epsilon": eps})
 
 

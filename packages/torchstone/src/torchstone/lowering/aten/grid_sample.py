@@ -67,19 +67,15 @@ def grid_sampler_backward(
     padding_mode: int,
     align_corners: bool,
     output_mask: Sequence[bool],
-) -> tuple[Value | None, Value | None]:
-    """Gradients in ``input`` and ``grid``, as requested by ``output_mask``."""
+) -> tuple[Value | None, Value]:
+    """Gradients in ``input``, if ``output_mask`` requests it, and in ``grid``, which it need not request."""
     axes = _axes(input, grid, interpolation_mode, padding_mode, align_corners)
     combinations = list(itertools.product(*axes))
     grad = _flat(hlo.convert(grad_output, opmath(grad_output.dtype)))
     in_input = _input_gradient(grad, input, combinations) if output_mask[0] else None
-    in_grid = None
-    if output_mask[1]:
-        if interpolation_mode == _NEAREST:
-            in_grid = hlo.zeros_like(grid)
-        else:
-            in_grid = _grid_gradient(grad, input, grid, combinations)
-    return in_input, in_grid
+    if interpolation_mode == _NEAREST:
+        return in_input, hlo.zeros_like(grid)
+    return in_input, _grid_gradient(grad, input, grid, combinations)
 
 
 def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:

@@ -129,8 +129,8 @@ def cholesky_solve(self: Value, input2: Value, upper: bool = False, *, out: Spec
 def linalg_solve_triangular(
     self: Value, B: Value, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Spec
 ) -> Value:
-    """``x`` with ``self x = B`` or, if not ``left``, ``x self = B``."""
-    a, b = (matrices.broadcast_batch(x, out.shape[:-2]) for x in (self, B))
+    """``x`` with ``self x = B`` or, if not ``left``, ``x self = B``, in the dtype of ``self``."""
+    a, b = (matrices.broadcast_batch(x, out.shape[:-2]) for x in (self, hlo.convert(B, self.dtype)))
     solved = matrices.triangular(a, b, lower=not upper, unit=unitriangular, left=left)
     return hlo.reshape(solved, out.shape)
 

@@ -22,6 +22,7 @@ from ...torch_internals.operators import namespace
 from ..common import count_of, fill, mean_over
 from ..composites import Optional, composed
 from ..conditions import CROSS_ENTROPY
+from ..promotion import broadcast, promote_dtypes
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -63,8 +64,10 @@ def reduction_name(reduction: int) -> str:
 
 
 def _broadcast(values: Sequence[Optional]) -> list[Optional]:
-    shape = hlo.broadcast_shapes(*(value.shape for value in values if value is not None))
-    return [value if value is None else hlo.broadcast_to(value, shape) for value in values]
+    """The operands in one shape, integers in the dtype of the others."""
+    present = [value for value in values if value is not None]
+    feed = iter(broadcast(present, promote_dtypes(*(value.dtype for value in present))))
+    return [value if value is None else next(feed) for value in values]
 
 
 def _loss(
@@ -138,7 +141,8 @@ def smooth_l1_loss_backward(
         difference = x - t
         if not beta:
             return hlo.sign(difference)
-        return hlo.select(hlo.abs_(difference) < beta, difference / beta, hlo.sign(difference))
+        beyond = hlo.abs_(difference) >= beta  # never, if beta is NaN
+        return hlo.select(beyond, hlo.sign(difference), difference / beta)
 
     return _gradient("smooth_l1_loss_backward", grad_output, [self, target], slope, reduction, out, beta=beta)
 

@@ -1,0 +1,65 @@
+"""What a forward graph saves for its backward graph, in the memory order that the engine computes it in.
+
+An engine that computes convolutions with channels last would transpose each value that it saves, and
+the backward graph would transpose it back. Nobody but the backward graph sees these tensors, so they
+leave and enter with channels last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..compiler.graphs import output_values
+from ..torch_internals.operators import namespace
+from .outputs import root, viewed
+
+aten = namespace("aten")
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""PyTorch's memory formats with channels last, by rank."""
+
+
+def save_channels_last(module: GraphModule, saved: slice) -> list[tuple[int, ...] | None]:
+    """Give outputs in ``saved`` that come from convolutions channels-last strides, and return all changes.
+
+    An output that the caller gets too, or a view of which it gets, stays as it is. The result has the new
+    strides of each output, None where they are as they were.
+    """
+    values = output_values(module)
+    chosen: dict[Any, tuple[int, ...]] = {}
+    shown = Counter(root(value) for value in dict.fromkeys(values) if isinstance(value, Node))
+    places = range(len(values))[saved]
+    given = {value for place, value in enumerate(values) if place not in places and isinstance(value, Node)}
+    computed = _from_convolutions(module)
+    for value in dict.fromkeys(values[saved]):
+        if value not in computed or value in given or shown[value] > 1:
+            continue
+        tensor = value.meta.get("val")
+        if isinstance(tensor, torch.Tensor) and tensor.dim() in _FORMATS and tensor.is_contiguous():
+            value.meta["val"] = moved = tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
+            chosen[value] = moved.stride()
+    return [chosen.get(value) for value in values]
+
+
+def take_as_given(module: GraphModule, inputs: Sequence[Any]) -> None:
+    """Correct the strides that the placeholders were traced with, to those of ``inputs``."""
+    for node, given in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=False):
+        if isinstance(given, torch.Tensor) and given.stride() != node.meta["val"].stride():
+            node.meta["val"] = given
+
+
+def _from_convolutions(module: GraphModule) -> set[Node]:
+    """Convolutions of two or three dimensions, and what is computed from them without views in between."""
+    found: set[Node] = set()
+    for node in module.graph.nodes:
+        if node.target is aten.convolution.default:
+            if node.meta["val"].dim() in _FORMATS:
+                found.add(node)
+        elif not found.isdisjoint(node.all_input_nodes) and viewed(node) is None and node.op != "output":
+            found.add(node)
+    return found

@@ -1,5 +1,0 @@
-"""``python -m torchstone.cli``."""
-
-from .main import main
-
-main()

@@ -1,0 +1,48 @@
+"""How the arguments and results of an exported program lie on a mesh, from what a user says of names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ShardingError
+from ..sharding import Mesh, Placement, Spec, assign
+from ..signature import InputSpec, OutputSpec, Signature
+
+
+def check_mesh(mesh: Mesh | None, shardings: Mapping[str, Any] | None) -> None:
+    """Raise :class:`ShardingError` for what is not a mesh, and for shardings without one."""
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ShardingError(
+            f"mesh= is a {type(mesh).__name__}, which is not a mesh", hint='use torchstone.Mesh({"data": 2})'
+        )
+    if shardings is not None and not isinstance(shardings, Mapping):
+        raise ShardingError(
+            f"shardings= is a {type(shardings).__name__}, which is not a mapping",
+            hint='map names to partition specs: {"weight": ("model", None)}',
+        )
+    if shardings and mesh is None:
+        raise ShardingError("shardings= needs a mesh", hint='pass mesh=torchstone.Mesh({"data": 2})')
+
+
+def placement(
+    mesh: Mesh, shardings: Mapping[str, Any], inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec]
+) -> Placement:
+    """The placement of a program with this signature. What is mutated stays where it was."""
+    specs = assign(mesh, shardings, [(spec.target or spec.name, spec.shape) for spec in inputs])
+    arguments = {one.name: spec for one, spec in zip(inputs, specs, strict=True)}
+    sources = {one.target if one.kind != "input" else one.name: arguments[one.name] for one in inputs}
+    mutated = [one for one in outputs if one.kind in ("buffer_mutation", "input_mutation")]
+    results = {one.name: sources[one.target] for one in mutated}
+    return Placement(mesh, {**arguments, "seed": ((),)}, results)
+
+
+def placed(signature: Signature, where: Placement) -> Signature:
+    """``signature`` with the mesh, and with the sharding of every argument."""
+    inputs = tuple(replace(one, sharding=_of(where, one)) for one in signature.inputs)
+    return replace(signature, inputs=inputs, mesh=where.mesh)
+
+
+def _of(where: Placement, spec: InputSpec) -> Spec:
+    return where.arguments["seed" if spec.kind == "seed" else spec.name]

@@ -1,0 +1,201 @@
+"""Meshes of devices, and how a tensor is split over one: checked names and numbers, no arrays.
+
+A *partition spec* says for each dimension of a tensor over which axes of a mesh it is split:
+``("data", None)`` splits the first dimension over the axis ``data`` and leaves the second whole.
+Axes that no dimension names hold copies. Needs neither torch nor JAX.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from optest.names import listing, near_misses
+
+from .errors import ShardingError
+
+Spec = tuple[tuple[str, ...], ...]
+"""The axes of each dimension, the one that varies slowest first; as many entries as dimensions."""
+
+Part = tuple[slice, ...]
+"""Which part of an array a device has: a slice of each dimension."""
+
+_LARGEST = 1 << 20
+"""Devices of a mesh: far beyond what exists, and few enough to count."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Devices in a grid with named axes: ``Mesh({"data": 2, "model": 4})`` has eight.
+
+    ``axes`` maps each axis to its size. Devices are numbered in row-major order: the last axis varies
+    fastest. Raises :class:`~torchstone.errors.ShardingError` for a name that is not an identifier
+    and a size below 1.
+    """
+
+    axes: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        axes = dict(self.axes)
+        if not axes:
+            raise ShardingError("the mesh has no axes", hint='give at least one: Mesh({"data": 2})')
+        for name, size in axes.items():
+            if not isinstance(name, str) or not name.isidentifier():
+                raise ShardingError(f"{name!r} is not a name of a mesh axis", hint='use a word, as in "data"')
+            if type(size) is not int or size < 1:
+                raise ShardingError(
+                    f"the mesh axis {name!r} has the size {size!r}", hint="give a whole number of at least 1"
+                )
+        object.__setattr__(self, "axes", axes)
+        if self.size > _LARGEST:
+            raise ShardingError(f"a mesh of {self.size} devices is too large")
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.axes.items()))
+
+    def __str__(self) -> str:
+        return "×".join(f"{name}={size}" for name, size in self.axes.items())
+
+    @property
+    def size(self) -> int:
+        """How many devices the mesh has."""
+        return math.prod(self.axes.values())
+
+    def parts(self, axes: Sequence[str]) -> int:
+        """Into how many parts a dimension over these axes is split."""
+        return math.prod(self.axes[axis] for axis in axes)
+
+    def spec(self, given: Any, rank: int, what: str) -> Spec:
+        """``given`` as a spec for a tensor of ``rank`` dimensions, which errors call ``what``.
+
+        ``given`` is an axis (of the first dimension), a sequence with an axis, several axes or None for
+        each of the first dimensions, or placements of ``torch.distributed.tensor``, one for each axis of
+        the mesh. Raises :class:`~torchstone.errors.ShardingError`.
+        """
+        entries = [given] if isinstance(given, str) else given
+        if not isinstance(entries, Sequence):
+            raise ShardingError(f"the sharding {given!r} of {what} is not a partition spec", hint=_FORM)
+        if entries and any(hasattr(entry, "is_shard") for entry in entries):
+            return self._of_placements(entries, rank, what)
+        spec = [self._of_dimension(entry, given, what) for entry in entries]
+        if len(spec) > rank:
+            raise ShardingError(
+                f"the sharding {given!r} of {what} has {len(spec)} entries, and {what} {rank} dimension(s)",
+                hint="give at most one entry for each dimension; those without one are not split",
+            )
+        used = [axis for axes in spec for axis in axes]
+        twice = sorted({axis for axis in used if used.count(axis) > 1})
+        if twice:
+            raise ShardingError(
+                f"the sharding {given!r} of {what} has the mesh axis {twice[0]!r} twice",
+                hint="split one dimension over it",
+            )
+        return (*spec, *(() for _ in range(rank - len(spec))))
+
+    def _of_dimension(self, entry: Any, given: Any, what: str) -> tuple[str, ...]:
+        axes = () if entry is None else (entry,) if isinstance(entry, str) else entry
+        if not isinstance(axes, (tuple, list)) or not all(isinstance(axis, str) for axis in axes):
+            raise ShardingError(
+                f"{entry!r} in the sharding {given!r} of {what} is not a mesh axis", hint=_FORM
+            )
+        for axis in axes:
+            if axis not in self.axes:
+                raise ShardingError(
+                    f"the sharding {given!r} of {what} names the axis {axis!r}, and the mesh has "
+                    f"{', '.join(self.axes)}",
+                    hint="use an axis of the mesh, or None for a dimension that is not split",
+                )
+        return tuple(axes)
+
+    def _of_placements(self, placements: Sequence[Any], rank: int, what: str) -> Spec:
+        """DTensor's view: for each axis of the mesh, the dimension that it splits, if any."""
+        if len(placements) != len(self.axes):
+            raise ShardingError(
+                f"{what} has {len(placements)} placement(s), and the mesh {len(self.axes)} axes",
+                hint="give one placement for each axis of the mesh",
+            )
+        spec: list[tuple[str, ...]] = [() for _ in range(rank)]
+        for axis, placement in zip(self.axes, placements, strict=True):
+            if placement.is_replicate():
+                continue
+            dim = placement.dim + rank if placement.is_shard() and placement.dim < 0 else None
+            dim = placement.dim if dim is None and placement.is_shard() else dim
+            if dim is None or not 0 <= dim < rank:
+                raise ShardingError(
+                    f"{what} with {rank} dimension(s) cannot have the placement {placement!r}",
+                    hint="use Shard(dim) and Replicate()",
+                )
+            spec[dim] = (*spec[dim], axis)
+        return tuple(spec)
+
+    def check_shape(self, spec: Spec, shape: Sequence[int | str], what: str) -> None:
+        """Raise ShardingError where a dimension that is a number cannot be split evenly."""
+        for place, (axes, size) in enumerate(zip(spec, shape, strict=True)):
+            if isinstance(size, int) and size % self.parts(axes):
+                over = f"mesh ax{'e' if len(axes) > 1 else 'i'}s {listing(map(repr, axes))}"
+                raise ShardingError(
+                    f"dimension {place} of {what} has the size {size}, which does not split into "
+                    f"{self.parts(axes)} equal parts over the {over}",
+                    hint="pad it, choose another dimension, or another mesh",
+                )
+
+    def local_shape(self, spec: Spec, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one device's part of a tensor."""
+        return tuple(size // self.parts(axes) for axes, size in zip(spec, shape, strict=True))
+
+    def slices(self, spec: Spec, shape: Sequence[int]) -> Iterator[Part]:
+        """The part of a tensor that each device holds, in the order of the devices."""
+        local = self.local_shape(spec, shape)
+        for place in itertools.product(*map(range, self.axes.values())):
+            at = dict(zip(self.axes, place, strict=True))
+            starts = []
+            for axes, size in zip(spec, local, strict=True):
+                part = 0
+                for axis in axes:
+                    part = part * self.axes[axis] + at[axis]
+                starts.append(part * size)
+            yield tuple(slice(start, start + size) for start, size in zip(starts, local, strict=True))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a program's arguments and results, by name, lie on a mesh.
+
+    The compiler decides where results without a spec lie.
+    """
+
+    mesh: Mesh
+    arguments: Mapping[str, Spec]
+    results: Mapping[str, Spec]
+
+
+_FORM = 'write one entry for each dimension: an axis, several axes or None, as in ("data", None)'
+
+
+def assign(
+    mesh: Mesh, shardings: Mapping[str, Any], tensors: Sequence[tuple[str, Sequence[int | str]]]
+) -> list[Spec]:
+    """A spec for each of ``tensors`` (name and shape); what no name or pattern matches is not split.
+
+    Keys of ``shardings`` are names, or patterns with ``*`` and ``?``. A name goes before a pattern, an
+    earlier pattern before a later one. Raises :class:`~torchstone.errors.ShardingError` for a key that
+    matches nothing, a spec that is wrong, and a dimension that cannot be split evenly.
+    """
+    names = [name for name, _ in tensors]
+    for key in shardings:
+        if not any(fnmatchcase(name, key) for name in names):
+            close = near_misses(key, names)
+            raise ShardingError(
+                f"shardings= names {key!r}, and there is no such parameter, buffer or input",
+                hint=f"did you mean {listing(close, last='or')}?" if close else f"there are {listing(names)}",
+            )
+    found = []
+    for name, shape in tensors:
+        keys = [name] if name in shardings else [key for key in shardings if fnmatchcase(name, key)]
+        found.append(mesh.spec(shardings[keys[0]] if keys else (), len(shape), repr(name)))
+        mesh.check_shape(found[-1], shape, repr(name))
+    return found

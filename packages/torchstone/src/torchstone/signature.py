@@ -1,0 +1,337 @@
+"""The signature of a program, and ``signature.json``: written, and read with every field checked.
+
+What is wrong with a description is a :class:`Damage`, which the reader of a file
+(:mod:`torchstone.artifact`) turns into its one error. Needs neither torch nor JAX.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, get_args
+
+from . import dtypes
+from .dtypes import DType
+from .errors import ArtifactVersionError, ShardingError, UnsupportedDtype
+from .shapes import Range, names_in
+from .sharding import Mesh, Spec
+from .trees import Tree
+
+FORMAT_VERSION = 3
+"""The newest format. What :func:`describe` writes says the oldest one that has all that it needs."""
+
+SIGNATURE = "signature.json"
+
+InputKind = Literal["parameter", "buffer", "constant", "input", "seed"]
+CheckKind = Literal["index_check", "value_check"]
+OutputKind = Literal["output", "buffer_mutation", "input_mutation", CheckKind]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One argument of the module's ``main``, in order.
+
+    ``target`` of a parameter, buffer or constant is its name among the weights.
+    A ``seed`` is uint64 ``[2]`` that the call layer draws. ``sharding`` says how the argument
+    is split over the program's mesh, if it has one.
+    """
+
+    kind: InputKind
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: DType
+    target: str | None = None
+    sharding: Spec | None = None
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One result of ``main``, in order.
+
+    ``target`` of a mutation is the buffer's name among the weights, or the name
+    of the input that receives the result; of a check (0-d bool, true if all is
+    right) it is what is checked, as the error says it.
+    """
+
+    kind: OutputKind
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: DType
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How to call a program; see :mod:`torchstone.trees` for the trees and
+    :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices."""
+
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+    input_tree: Tree
+    output_tree: Tree
+    symbols: Mapping[str, Range] = field(default_factory=dict)
+    mesh: Mesh | None = None
+    stablehlo_version: str = ""
+    producer: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """What a stored weight is. ``same_as`` names another weight whose values are also this one's."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    same_as: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+class Damage(Exception):
+    """What is wrong with a file, for the one error that its reader gets."""
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise Damage(what)
+
+
+def describe(
+    signature: Signature, weights: Mapping[str, StoredForm], checksums: Mapping[str, str]
+) -> dict[str, Any]:
+    """``signature.json`` as data; ``checksums`` are the SHA-256 of the other members, in hexadecimal."""
+    return {
+        "format_version": _oldest_format(signature, weights),
+        "stablehlo_version": signature.stablehlo_version,
+        "producer": dict(signature.producer),
+        "sha256": dict(checksums),
+        "inputs": [_describe_spec(spec) for spec in signature.inputs],
+        "outputs": [_describe_spec(spec) for spec in signature.outputs],
+        "input_tree": signature.input_tree,
+        "output_tree": signature.output_tree,
+        "symbols": {name: list(bounds) for name, bounds in signature.symbols.items()},
+        **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
+        "weights": {name: _describe_form(form) for name, form in weights.items()},
+    }
+
+
+def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
+    """Format 2 brought meshes, format 3 weights that are the same as another."""
+    if any(form.same_as is not None for form in weights.values()):
+        return 3
+    return 1 if signature.mesh is None else 2
+
+
+def _describe_form(form: StoredForm) -> dict[str, Any]:
+    return {
+        "dtype": form.dtype.name,
+        "shape": list(form.shape),
+        **({} if form.same_as is None else {"same_as": form.same_as}),
+    }
+
+
+def _describe_spec(spec: InputSpec | OutputSpec) -> dict[str, Any]:
+    split = None if isinstance(spec, OutputSpec) else spec.sharding
+    return {
+        "kind": spec.kind,
+        "name": spec.name,
+        "shape": list(spec.shape),
+        "dtype": spec.dtype.name,
+        "target": spec.target,
+        **({} if split is None else {"sharding": [list(axes) for axes in split]}),
+    }
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    try:
+        description = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Damage(f"{SIGNATURE} is not JSON") from error
+    version = get(description, "format_version", int)
+    if version > FORMAT_VERSION:
+        raise ArtifactVersionError(
+            f"the artifact has format version {version}; this Torchstone reads up to {FORMAT_VERSION}",
+            hint="update torchstone, or export the program with this version",
+        )
+    require(version >= 1, f"format version {version} does not exist")
+    require(version > 1 or "mesh" not in description, "format version 1 has no mesh")
+    entries = get(description, "weights", dict).values()
+    shared = any(isinstance(entry, dict) and "same_as" in entry for entry in entries)
+    require(version > 2 or not shared, f"format version {version} has no weights that are the same")
+    return dict(description)
+
+
+def parse_signature(description: Mapping[str, Any]) -> Signature:
+    symbols = get(description, "symbols", dict)
+    mesh = _parse_mesh(description) if "mesh" in description else None
+    inputs = tuple(
+        _split(_parse_spec(InputSpec, entry, symbols), entry, mesh)
+        for entry in get(description, "inputs", list)
+    )
+    outputs = tuple(_parse_spec(OutputSpec, entry, symbols) for entry in get(description, "outputs", list))
+    input_tree, output_tree = (get(description, f"{role}_tree", dict) for role in ("input", "output"))
+    for name, bounds in symbols.items():
+        require(
+            isinstance(bounds, list)
+            and len(bounds) == 2
+            and type(bounds[0]) is int
+            and (bounds[1] is None or type(bounds[1]) is int),
+            f"the bounds of symbol {name!r}",
+        )
+    producer = get(description, "producer", dict)
+    require(all(isinstance(value, str) for value in producer.values()), "producer")
+    signature = Signature(
+        inputs=inputs,
+        outputs=outputs,
+        input_tree=input_tree,
+        output_tree=output_tree,
+        symbols={name: (low, high) for name, (low, high) in symbols.items()},
+        mesh=mesh,
+        stablehlo_version=get(description, "stablehlo_version", str),
+        producer=producer,
+    )
+    check_trees(signature)
+    return signature
+
+
+Entry = TypeVar("Entry", InputSpec, OutputSpec)
+_KINDS: Mapping[type, tuple[str, ...]] = {InputSpec: get_args(InputKind), OutputSpec: get_args(OutputKind)}
+
+
+def _parse_spec(cls: type[Entry], entry: Any, symbols: Mapping[str, Any]) -> Entry:
+    kind = get(entry, "kind", str)
+    require(kind in _KINDS[cls], f"{kind!r} is not a kind of an {cls.__name__}")
+    shape = shape_of(get(entry, "shape", list), symbols)
+    target = entry.get("target")
+    require(target is None or isinstance(target, str), "target")
+    return cls(kind, get(entry, "name", str), shape, dtype_of(get(entry, "dtype", str)), target)  # type: ignore[arg-type]
+
+
+def _parse_mesh(description: Mapping[str, Any]) -> Mesh:
+    axes = get(description, "mesh", list)
+    pairs = all(isinstance(axis, list) and len(axis) == 2 and isinstance(axis[0], str) for axis in axes)
+    require(pairs and len({axis[0] for axis in axes}) == len(axes), "mesh")
+    try:
+        return Mesh(dict(axes))
+    except ShardingError as error:
+        raise Damage(error.message) from error
+
+
+def _split(spec: InputSpec, entry: Mapping[str, Any], mesh: Mesh | None) -> InputSpec:
+    """``spec`` with the sharding that every input of a program for a mesh has."""
+    if mesh is None:
+        return spec
+    given = get(entry, "sharding", list)
+    require(len(given) == len(spec.shape), f"the sharding of {spec.name!r}")
+    try:
+        sharding = mesh.spec(given, len(spec.shape), repr(spec.name))
+        mesh.check_shape(sharding, spec.shape, repr(spec.name))
+    except ShardingError as error:
+        raise Damage(error.message) from error
+    return replace(spec, sharding=sharding)
+
+
+def check_targets(signature: Signature, weights: Mapping[str, Any]) -> None:
+    """Every target exists, and every weight is what its inputs say."""
+    for spec in signature.inputs:
+        if spec.kind in ("parameter", "buffer", "constant"):
+            require(spec.target in weights, f"there is no weight {spec.target!r}")
+            weight = weights[str(spec.target)]
+            same = weight.shape == spec.shape and dtypes.from_numpy(weight.dtype) == spec.dtype
+            require(same, f"weight {spec.target!r} is not the {spec.dtype}{list(spec.shape)} of its input")
+    own = {spec.name for spec in signature.inputs if spec.kind == "input"}
+    for result in signature.outputs:
+        if result.kind in ("buffer_mutation", "input_mutation"):
+            known = own if result.kind == "input_mutation" else weights.keys()
+            require(result.target in known, f"mutation of the unknown {result.target!r}")
+
+
+def check_trees(signature: Signature) -> None:
+    symbols = signature.symbols
+    inputs = sum(spec.kind == "input" for spec in signature.inputs)
+    outputs = sum(spec.kind == "output" for spec in signature.outputs)
+    _check_tree(signature.input_tree, inputs, "input_tree", symbols)
+    _check_tree(signature.output_tree, outputs, "output_tree", symbols)
+    _check_call(signature.input_tree)
+
+
+def _check_call(tree: Tree) -> None:
+    """The tree of inputs is that of a call: positional arguments, and others by name."""
+    parts = tree.get("tuple")
+    kinds = [set(part) for part in parts] if isinstance(parts, list) else []
+    require(kinds in ([{"tuple"}, {"dict"}], [{"list"}, {"dict"}]), "input_tree is not that of a call")
+    names = tree["tuple"][1]["dict"]["keys"]
+    require(all(isinstance(name, str) for name in names), "input_tree is not that of a call")
+
+
+def _check_tree(tree: Tree, leaves: int, role: str, symbols: Mapping[str, Any]) -> None:
+    """A description of :mod:`torchstone.trees` with each of the ``leaves`` once."""
+    found: list[Any] = []
+    pending: list[Any] = [tree]
+    while pending:
+        node = pending.pop()
+        require(isinstance(node, dict) and len(node) == 1, role)
+        ((kind, content),) = node.items()
+        if kind == "leaf":
+            found.append(content)
+        elif kind in ("tuple", "list"):
+            pending += get(node, kind, list)
+        elif kind in ("dict", "record"):
+            keys, values = get(content, "keys", list), get(content, "values", list)
+            require(len(keys) == len(values) == len(set(map(repr, keys))), role)
+            require(all(isinstance(key, (str, int, float, type(None))) for key in keys), role)
+            if kind == "record":
+                require(isinstance(content.get("type"), str), role)
+                require(isinstance(content.get("module", ""), str), role)
+                require(all(isinstance(key, str) for key in keys), role)
+            pending += values
+        elif kind == "dim":
+            shape_of([content], symbols)
+        else:
+            require(kind in ("none", "const"), f"{role} has a {kind!r}")
+    require(
+        all(type(leaf) is int for leaf in found) and sorted(found) == list(range(leaves)), f"leaves of {role}"
+    )
+
+
+# An expression of shapes.evaluate that cannot be expensive: few powers, with one digit and not of a power.
+_EXPRESSION = re.compile(r"(?!(?:.*\*\*){5})(?!.*\*\*\s*(?!\d\b(?!\s*\*\*)))[\w\s+\-*/%(),]{1,500}")
+
+
+def shape_of(entries: Sequence[Any], symbols: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """Sizes and, where there may be ``symbols``, expressions of them."""
+    require(len(entries) <= _MOST_DIMENSIONS, f"{len(entries)} dimensions are too many")
+    for dim in entries:
+        is_size = type(dim) is int and 0 <= dim < 2**63
+        is_expression = symbols is not None and isinstance(dim, str) and _EXPRESSION.fullmatch(dim)
+        require(bool(is_size or is_expression), f"{dim!r} is not a dimension")
+        if is_expression:
+            unknown = sorted(names_in(dim) - set(symbols or ()))
+            require(not unknown, f"there is no symbol {', '.join(unknown)}")
+    return tuple(entries)
+
+
+_MOST_DIMENSIONS = 64
+"""As many as NumPy's arrays have."""
+
+
+def dtype_of(name: str) -> DType:
+    try:
+        return dtypes.by_name(name)
+    except UnsupportedDtype as error:
+        raise Damage(f"{name!r} is not a dtype") from error
+
+
+Kind = TypeVar("Kind")
+
+
+def get(mapping: Any, key: str, kind: type[Kind]) -> Kind:
+    """``mapping[key]`` if it is there and of that JSON type."""
+    value = mapping.get(key) if isinstance(mapping, dict) else None
+    require(type(value) is kind, f"{key!r} is missing or has the wrong type")
+    return value  # type: ignore[return-value]

@@ -1,0 +1,132 @@
+"""Choices between candidates that are measured once and remembered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchstone.errors import CacheWarning
+from torchstone.runtime import decisions
+from torchstone.runtime.cache import DiskCache
+from torchstone.runtime.decisions import Candidate, Decisions
+
+SLOW, FAST = 4e-3, 0.0
+
+
+class Asked:
+    """Candidates that count how often they are prepared."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = seconds
+        self.prepared: list[str] = []
+
+    def candidates(self) -> dict[str, Candidate]:
+        return {name: self._candidate(name) for name in self.seconds}
+
+    def _candidate(self, name: str) -> Candidate:
+        def run() -> Sequence[Any]:
+            time.sleep(self.seconds[name])
+            return [1]
+
+        def prepare() -> Callable[[], Sequence[Any]]:
+            self.prepared.append(name)
+            return run
+
+        return prepare
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "_is_busy", lambda: False)
+
+
+def kept_in(folder: Path | None, machine: str = "this one") -> Decisions:
+    disk = None if folder is None else DiskCache(folder)
+    return Decisions({"machine": machine}, lambda: disk, lambda: 1 << 20)
+
+
+def ask(found: Decisions, candidates: dict[str, Candidate], **changes: Any) -> decisions.Decision:
+    options = {"agree": lambda one, other: one == other, "handover_s": 1e-3, "budget_s": 5.0}
+    return found.best({"what": "sum", "size": 3}, candidates, **{**options, **changes})
+
+
+def test_the_fastest_is_chosen() -> None:
+    found = ask(kept_in(None), Asked(default=SLOW, other=FAST).candidates())
+    assert found.chosen == "other"
+    assert found.seconds["default"] > SLOW > found.seconds["other"]
+
+
+def test_the_default_stays_where_little_is_saved() -> None:
+    candidates = Asked(default=SLOW, other=FAST).candidates()
+    assert ask(kept_in(None), candidates, handover_s=1.0).chosen == "default"
+
+
+def test_a_choice_is_made_once(tmp_path: Path) -> None:
+    asked = Asked(default=SLOW, other=FAST)
+    first = kept_in(tmp_path)
+    chosen = [ask(one, asked.candidates()).chosen for one in (first, first, kept_in(tmp_path))]
+    assert chosen == ["other"] * 3
+    assert asked.prepared == ["default", "other"]
+
+
+def test_another_machine_measures_itself(tmp_path: Path) -> None:
+    asked = Asked(default=SLOW, other=FAST)
+    for machine in ("this one", "another"):
+        ask(kept_in(tmp_path, machine), asked.candidates())
+    assert asked.prepared == ["default", "other"] * 2
+
+
+def test_a_choice_on_a_busy_machine_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "_is_busy", lambda: True)
+    asked = Asked(default=SLOW, other=FAST)
+    for _ in range(2):
+        assert ask(kept_in(tmp_path), asked.candidates()).chosen == "other"
+    assert asked.prepared == ["default", "other"] * 2
+
+
+def test_a_damaged_file_is_measured_again(tmp_path: Path) -> None:
+    asked = Asked(default=SLOW, other=FAST)
+    ask(kept_in(tmp_path), asked.candidates())
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.warns(CacheWarning, match="damaged"):
+        assert ask(kept_in(tmp_path), asked.candidates()).chosen == "other"
+
+
+def test_a_choice_that_is_no_longer_offered_is_made_anew(tmp_path: Path) -> None:
+    ask(kept_in(tmp_path), Asked(default=SLOW, other=FAST).candidates())
+    assert ask(kept_in(tmp_path), Asked(default=SLOW, third=SLOW).candidates()).chosen == "default"
+
+
+def test_a_candidate_that_fails_or_departs_is_dropped() -> None:
+    def failing() -> Callable[[], Sequence[Any]]:
+        raise OSError("no such kernel")
+
+    candidates = Asked(default=SLOW).candidates()
+    found = ask(
+        kept_in(None),
+        {**candidates, "failing": failing, "wrong": lambda: lambda: [2], "right": lambda: lambda: [1]},
+    )
+    assert found.chosen == "right"
+    assert found.dropped == {"failing": "OSError: no such kernel", "wrong": "its results differ"}
+
+
+def test_without_the_default_nothing_is_measured() -> None:
+    def failing() -> Callable[[], Sequence[Any]]:
+        raise OSError("no such kernel")
+
+    asked = Asked(other=FAST)
+    assert ask(kept_in(None), {"default": failing, **asked.candidates()}).chosen == "default"
+    assert asked.prepared == []
+
+
+def test_a_budget_that_is_spent_keeps_the_default(tmp_path: Path) -> None:
+    asked = Asked(default=SLOW, other=FAST)
+    found = ask(kept_in(tmp_path), asked.candidates(), budget_s=SLOW / 4)
+    assert (found.chosen, dict(found.seconds)) == ("default", {})
+    assert asked.prepared == ["default"]
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,33 @@
+"""Sharded programs on several devices of the CPU, which a process has from its start: each file in a child.
+
+Run one by hand with TORCHSTONE_CPU_DEVICES=8 python -m pytest FILE.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).with_name("on_devices")
+QUICK = frozenset({"mlp"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(file.stem, marks=[] if file.stem in QUICK else pytest.mark.conformance)
+        for file in sorted(FOLDER.glob("*.py"))
+    ],
+)
+def test_on_devices(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / f"{name}.py")],
+        env={**os.environ, "TORCHSTONE_CPU_DEVICES": "8"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
