@@ -178,6 +178,6 @@ def test_only_programs_for_a_mesh_have_the_new_format(tmp_path: Path) -> None:
 
     plain = torchstone.export(torch.nn.Linear(6, 4), (torch.randn(2, 6),)).save(tmp_path / "plain.stone")
     assert (version(plain), version(_saved(tmp_path))) == (1, 2)
-    newer = _changed(plain, lambda d: d.update(format_version=3))
-    with pytest.raises(ArtifactVersionError, match="format version 3; this Torchstone reads up to 2"):
+    newer = _changed(plain, lambda d: d.update(format_version=4))
+    with pytest.raises(ArtifactVersionError, match="format version 4; this Torchstone reads up to 3"):
         torchstone.load(newer)

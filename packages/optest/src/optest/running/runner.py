@@ -95,6 +95,9 @@ class TestRunner:
                 complete = not summary.stopped
             except KeyboardInterrupt:
                 summary.interrupted = True
+                for result in flow.arrived():
+                    summary.add(result)
+                    reports.on_case_result(result)
             finally:
                 flow.close(now=not complete)
                 summary.duration_s = time.perf_counter() - started
@@ -196,6 +199,11 @@ class _Flow:
                     raise self._broken(self.lost) from self.lost
                 return
             yield from ((self._judged(one), True) for one in self._next())
+
+    def arrived(self) -> Iterator[CaseResult]:
+        """What workers have finished by now and nobody has taken yet."""
+        while not self.done.empty():
+            yield from map(self._judged, self._next())
 
     def _earlier(self, task: Task) -> list[CaseResult] | None:
         """The task's results from the run that is resumed."""

@@ -85,28 +85,57 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
 declare(aten.dropout.default, mended=lambda: {AUTOGRAD: _dropout, COMPOSITE: _dropout})
 
 
-# The schemas of these say that the results are new tensors, and they are views. In place of ``split``,
-# whose views may not be written into where gradients are recorded, each is one of its own.
+# The schemas of these say that the results are new tensors, and they share memory with the input. To
+# autograd they are not views, and a write into one part leaves what was saved of another as it is:
+# cells of GRUs write into parts that they differentiate.
 
 
-def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of ``split_size`` rows of axis ``dim``, fewer in the last one."""
+class _Parts(torch.autograd.Function):
+    """Ranges of an axis, each a tensor with a version counter of its own."""
+
+    @staticmethod
+    def forward(self: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+        return tuple(part.data for part in ranges(self, sizes, dim))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _, ctx.sizes, ctx.dim = inputs
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return torch.cat(gradients, ctx.dim), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
+        return ranges(tangent, ctx.sizes, ctx.dim)
+
+
+def ranges(self: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+    """Views of ``sizes`` rows of axis ``dim``, one after the other."""
+    starts = itertools.accumulate(sizes, initial=0)
+    return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=False))
+
+
+def equal_sizes(self: Tensor, split_size: int, dim: int) -> list[int]:
+    """The sizes of parts of ``split_size`` rows of axis ``dim``, fewer in the last one."""
     size = self.shape[dim]
     before = max((size - 1) // split_size, 0) if split_size else 0
-    sizes = [split_size] * int(before)
-    return unsafe_split_with_sizes(self, [*sizes, size - split_size * int(before)], dim)
+    return [split_size] * int(before) + [size - split_size * int(before)]
 
 
-def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of ``split_sizes`` rows of axis ``dim``."""
-    starts = itertools.accumulate(split_sizes, initial=0)
-    return tuple(self.narrow(dim, start, size) for start, size in zip(starts, split_sizes, strict=False))
+def _unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    parts: tuple[Tensor, ...] = _Parts.apply(self, split_sizes, dim)
+    return parts
 
 
-declare(aten.unsafe_split.Tensor, mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), unsafe_split))
+def _unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    return _unsafe_split_with_sizes(self, equal_sizes(self, split_size, dim), dim)
+
+
+declare(aten.unsafe_split.Tensor, mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), _unsafe_split))
 declare(
     aten.unsafe_split_with_sizes.default,
-    mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), unsafe_split_with_sizes),
+    mended=lambda: dict.fromkeys((AUTOGRAD, COMPOSITE), _unsafe_split_with_sizes),
 )
 
 
