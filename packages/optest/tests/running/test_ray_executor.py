@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
+import types
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from pathlib import Path
@@ -114,4 +116,17 @@ def test_a_driver_that_cannot_be_set_up_is_told(cluster: Any) -> None:
     assert broken.value.__cause__.message == "no such device"
     with pytest.raises(BrokenExecutor):
         executor.submit(abs, -1)
+    executor.kill()
+
+
+def test_a_start_that_a_node_cannot_import_is_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not tried on one new worker after the other."""
+    from optest.running.ray_executor import RayExecutor
+
+    only_here = types.ModuleType("only_here")
+    exec("def start(replaces_crashed): pass", only_here.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", only_here)
+    executor = RayExecutor(1, start=only_here.start)
+    with pytest.raises(BrokenExecutor, match=r"cannot be imported on the node.*only_here"):
+        executor.submit(abs, -1).result(120)
     executor.kill()

@@ -47,10 +47,17 @@ class Worker:
     """What lives on a node: an :class:`IsolatedExecutor` of one process. Ray makes it an actor."""
 
     def __init__(self, timeout: float | None, start: bytes) -> None:
-        self._executor = IsolatedExecutor(1, timeout=timeout, start=pickle.loads(start))
+        self._timeout, self._start = timeout, start
 
-    def ready(self) -> None:
-        """Answers once the worker is there."""
+    def ready(self) -> tuple[str, Any] | None:
+        """Answers once the worker is there; why it cannot start, as ``run`` says it, if it cannot."""
+        try:
+            start = pickle.loads(self._start)
+        except Exception as error:  # noqa: BLE001  # whatever importing foreign code raises
+            text = f"what the run needs cannot be imported on the node: {type(error).__name__}: {error}"
+            return "broken", (text, None)
+        self._executor = IsolatedExecutor(1, timeout=self._timeout, start=start)
+        return None
 
     def close(self) -> None:
         """End the process, its driver torn down."""
