@@ -20,6 +20,7 @@ from optest.reporting import Reporter
 from optest.running.executor import IsolatedExecutor, TaskTimedOut, WorkerDied, WorkerStartFailed
 from optest.running.handle import DriverHandle
 from optest.running.journal import Journal
+from optest.running.process import Task, WorkerProcess
 from optest.running.runner import TestRunner
 
 Make = Callable[..., TestCase]
@@ -221,6 +222,23 @@ class TestExecutor:
             assert executor.submit(lambda: 1).exception() is not None
             assert executor.submit(threading.Lock).exception() is not None
             assert executor.submit(abs, -1).result() == 1
+
+    def test_a_death_before_the_next_task_is_sent_is_blamed_on_the_first(self, tmp_path: Path) -> None:
+        """What the process said before it died is heard, though nothing can be sent to it."""
+        import misbehaving
+
+        class Slow(IsolatedExecutor):
+            def _next_for(self, worker: WorkerProcess) -> Task | None:
+                if worker.tasks:
+                    time.sleep(1)
+                return super()._next_for(worker)
+
+        note = tmp_path / "note"
+        with Slow(1) as executor:
+            died, after = executor.submit(misbehaving.note_and_exit, note), executor.submit(abs, -1)
+            assert isinstance(died.exception(), WorkerDied)
+            assert after.result() == 1
+        assert note.read_text() == "once\n"
 
     def test_deaths_and_hangs_are_exceptions(self) -> None:
         import misbehaving

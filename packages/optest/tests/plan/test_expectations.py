@@ -169,6 +169,16 @@ def test_some_cases_of_a_partial_gap_pass(plan_file: Write) -> None:
     assert gaps.summary()["unexpected_passes"] == 0
 
 
-def test_partial_is_a_bool(plan_file: Write) -> None:
-    with pytest.raises(PlanError, match=r"gap\.partial: wrong value"):
-        load(plan_file(f"{GAP}partial = 'yes'\n"))
+def test_every_case_of_a_gap_that_varies_may_pass(plan_file: Write) -> None:
+    gaps = load(plan_file(f"{GAP}varies = true\n"))
+    assert len(gaps.problems(complete=True)) == 1  # it matches nothing
+    passed = replace(RESULT, status=Status.PASSED)
+    assert gaps.judge(passed) == passed
+    assert gaps.problems(complete=True) == []
+    assert gaps.judge(RESULT).status is Status.XFAILED
+
+
+@pytest.mark.parametrize("key", ["partial", "varies"])
+def test_a_flag_is_a_bool(plan_file: Write, key: str) -> None:
+    with pytest.raises(PlanError, match=rf"gap\.{key}: wrong value"):
+        load(plan_file(f"{GAP}{key} = 'yes'\n"))

@@ -5,14 +5,15 @@
     dtype = "bfloat16"             # optional, as are phase, attributes, shapes and cases (ids)
     shapes = { input0 = "0,*" }    # patterns too
     partial = true                 # some of its cases pass, depending on their values
+    varies = true                  # some or all of its cases pass on other machines
     reason = "no bfloat16 accumulator"
     link = "https://tracker.example/42"
     expires = 2027-01-31
 
 A case that fails (or is unsupported) inside a gap is expected to; one that passes is
-an unexpected pass and fails the run, unless the gap is ``partial``. So do a gap that
-matches nothing in a complete run, a partial one in which nothing fails there with the
-values of the default seed, and one that has expired.
+an unexpected pass and fails the run, unless the gap is ``partial`` or ``varies``. So do a
+gap that matches nothing in a complete run, a partial one in which nothing fails there with
+the values of the default seed, and one that has expired.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..names import listing, near_misses
 from .document import read_text
 
 _TEXTS = ("operator", "dtype", "phase", "reason", "link")
-_KEYS = (*_TEXTS, "attributes", "shapes", "cases", "partial", "expires")
+_KEYS = (*_TEXTS, "attributes", "shapes", "cases", "partial", "varies", "expires")
 _EXCUSED = (FAILURES - {Status.XPASSED}) | {Status.UNSUPPORTED}
 
 
@@ -49,6 +50,7 @@ class Gap:
     shapes: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[str, ...] = ()
     partial: bool = False
+    varies: bool = False
     link: str = ""
     expires: datetime.date | None = None
     line: int = 0
@@ -117,7 +119,7 @@ class Expectations:
             return result
         self._met[gap] += 1
         if result.status is Status.PASSED:
-            if gap.partial:
+            if gap.partial or gap.varies:
                 return result
             self._passed[gap] += 1
             return replace(
@@ -146,7 +148,8 @@ class Expectations:
                 )
             if complete and not self._met[gap]:
                 found.append(f"{self._place(gap)} matches no case: remove it, or correct its patterns")
-            elif complete and usual_values and gap.partial and not (self._excused[gap] or self._expired(gap)):
+            unneeded = gap.partial and not (gap.varies or self._excused[gap] or self._expired(gap))
+            if complete and usual_values and self._met[gap] and unneeded:
                 found.append(f"{self._place(gap)} is partial, but all its cases pass: remove it")
         return found
 
@@ -185,7 +188,7 @@ def _gap(file: Path, line: int, entry: Any) -> Gap:
             raise fail(key, "unknown key", found=key, allowed=listing(_KEYS), hint=hint)
         if key in _TEXTS and not (isinstance(value, str) and value.strip()):
             raise fail(key, "wrong value", found=value, allowed="text")
-        if key == "partial" and not isinstance(value, bool):
+        if key in ("partial", "varies") and not isinstance(value, bool):
             raise fail(key, "wrong value", found=value, allowed="true or false")
         if key == "expires" and type(value) is not datetime.date:
             raise fail(key, "wrong value", found=value, allowed="a date such as 2027-01-31")

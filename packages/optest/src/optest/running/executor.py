@@ -8,6 +8,7 @@ reused and always have the next task at hand. Not here: the process's own side
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import threading
@@ -204,10 +205,8 @@ class IsolatedExecutor(Executor):
         if task is None:
             return
         worker.tasks.append(task)
-        try:
+        with contextlib.suppress(OSError):  # it is gone: what it said before is heard first
             worker.channel.send_bytes(task.payload)
-        except OSError:
-            self._died(worker)
 
     def _next_for(self, worker: WorkerProcess) -> Task | None:
         """The first task that is still wanted, unless it is too large for a busy process."""

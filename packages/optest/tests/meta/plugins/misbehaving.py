@@ -33,6 +33,12 @@ def segfault() -> None:
     ctypes.string_at(8)
 
 
+def note_and_exit(note: Path) -> None:
+    with note.open("a") as file:
+        file.write("once\n")
+    os._exit(9)
+
+
 def hang() -> None:
     while True:
         time.sleep(1)
