@@ -173,6 +173,17 @@ class TestWrongCalls:
             program([1.0, 2.0], True, mask=None)
 
 
+def test_another_version_has_the_weights_of_the_program(tmp_path: Path) -> None:
+    """Not those that the model has by then."""
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    program = torchstone.export(model, (x,))
+    expected = program(x)
+    with torch.no_grad():
+        model.weight.zero_()
+    old = torchstone.load(program.save(tmp_path / "old.stone", stablehlo_version="minimum"))
+    assert torch.equal(old(x), expected)
+
+
 def test_versions_of_a_loaded_program_are_fixed(tmp_path: Path) -> None:
     program = torchstone.export(nn.ReLU(), (torch.ones(2),))
     old = torchstone.load(program.save(tmp_path / "old.stone", stablehlo_version="minimum"))

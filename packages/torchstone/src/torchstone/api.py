@@ -112,7 +112,7 @@ class Program:
 
             target = resolve_version(stablehlo_version)
             if self._source is not None:
-                artifact = self._source.artifact(target)
+                artifact = self._source.with_weights(artifact.weights, target)
             elif target != self.signature.stablehlo_version:
                 raise ConfigError(
                     f"this program was loaded with StableHLO {self.signature.stablehlo_version}",

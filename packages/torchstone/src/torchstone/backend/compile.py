@@ -17,6 +17,7 @@ from ..compiler.normalize import (
     decompositions,
     factorization_checks,
 )
+from ..compiler.operators.changing_numbers import expanding
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks
 from ..runtime import get_engine
@@ -45,7 +46,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         bw_compiler=partial(_compile_part, "backward", options),
         inference_compiler=partial(_compile_part, "inference", options),
         partition_fn=min_cut_partition.get(),
-        decompositions=decompositions(training=True),
+        decompositions=expanding(decompositions(training=True)),
         keep_inference_input_mutations=True,
     )
     with (

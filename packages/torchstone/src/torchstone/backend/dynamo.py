@@ -49,6 +49,7 @@ def _traced_whole() -> Iterator[None]:
         patched(
             attributes(torch.nn.RNNBase, check_forward_args=_check_forward_args),
             *dynamo.traced_instead(RULES.dynamo),
+            *dynamo.scaled_products_kept_whole(),
         ),
     ):
         yield

@@ -26,6 +26,7 @@ from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .graphs import is_inplace_view, location_text, widen_strided_reads
 from .operators.implementations import implementations_in
+from .operators.lists import list_decompositions
 from .operators.tracing import mended_operators
 from .overrides import quick_overrides
 
@@ -38,7 +39,7 @@ def _all_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions of every overload that has no lowering, and the registry's own (a fresh dict).
+    """PyTorch's decompositions of every overload that has no lowering, and our own (a fresh dict).
 
     ``training`` leaves out composite-implicit operators, which AOTAutograd expands by
     itself. The references that PyTorch's table has for some take other arguments:
@@ -52,7 +53,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
         for overload, function in table.items()
         if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
     }
-    return {**theirs, **registry.decompositions}
+    return {**theirs, **list_decompositions(), **registry.decompositions}
 
 
 def _mutates(overload: Any) -> bool:

@@ -50,12 +50,13 @@ class Program:
 
         The weights are copies.
         """
+        return self.with_weights(_copies(self.weights), stablehlo_version)
+
+    def with_weights(self, weights: Mapping[str, Any], stablehlo_version: str = "current") -> Artifact:
+        """As ``artifact``, with NumPy arrays of the caller as weights."""
         target = hlo.resolve_version(stablehlo_version)
-        return Artifact(
-            module=self.module.serialize(target),
-            signature=replace(self.signature, stablehlo_version=target),
-            weights=_copies(self.weights),
-        )
+        signature = replace(self.signature, stablehlo_version=target)
+        return Artifact(self.module.serialize(target), signature, dict(weights))
 
 
 def _copies(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .patches import Members, Patch
+import torch
+
+from .patches import Members, Patch, functions
 from .probing import Internal
 
 _COMPILE = "torch.compile"
@@ -32,6 +34,11 @@ VariableTracker = Internal("torch._dynamo.variables.base.VariableTracker", "redi
 _InGraphFunction = Internal(
     "torch._dynamo.variables.torch.TorchInGraphFunctionVariable", "redirection in compiled code"
 )
+TensorVariable = Internal("torch._dynamo.variables.tensor.TensorVariable", _COMPILE)
+TENSORIFIED = Internal(
+    "torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS", "numbers that change from call to call"
+)
+"""The operators in whose calls AOTAutograd puts tensors in place of numbers."""
 TensorGuards = Internal("torch._C._dynamo.guards.TensorGuards", "quick calls of compiled code")
 TorchDynamoException = Internal("torch._dynamo.exc.TorchDynamoException", "verifying torch.compile")
 BackendCompilerFailed = Internal("torch._dynamo.exc.BackendCompilerFailed", "verifying torch.compile")
@@ -73,3 +80,26 @@ def traced_instead(substitutes: Mapping[Callable[..., Any], Callable[..., Any]])
             added[function] = handler
     ids = {id(function): True for function in added}
     return [Patch(handlers, added), Patch(Members(_polyfilled_ids()), ids)]
+
+
+def scaled_products_kept_whole() -> list[Patch]:
+    """Lets Dynamo trace ``addcmul`` and ``addcdiv`` with numbers as what they are.
+
+    It traces parts of them, for which it would have to know the number, or which round on the way.
+    Tensors in place of numbers need those parts.
+    """
+    variable, handlers = TensorVariable.get(), _InGraphFunction.get()._get_handlers()
+
+    def for_tensors_only(original: Callable[..., Any]) -> Callable[..., Any]:
+        def handler(self: Any, tx: Any, *tensors: Any, **options: Any) -> Any:
+            given = isinstance(options.get("value"), variable)
+            return original(self, tx, *tensors, **options) if given else None
+
+        return handler
+
+    methods = ("method_addcmul_", "method_addcdiv_")
+    called = [one for one in (torch.addcmul, torch.addcdiv) if one in handlers]
+    return [
+        functions(variable, **{name: for_tensors_only(getattr(variable, name)) for name in methods}),
+        Patch(handlers, {one: for_tensors_only(handlers[one]) for one in called}),
+    ]

@@ -16,6 +16,7 @@ __all__ = [
     "MissingOverload",
     "OpOverload",
     "OpOverloadPacket",
+    "functional_overloads",
     "namespace",
     "overload_name",
     "overload_of_custom_operator",
@@ -27,6 +28,7 @@ __all__ = [
 
 _custom_operators = Internal("torch._library.custom_ops.OPDEFS", "tracing through custom operators")
 _library_kernels = Internal("torch.library._impls", "tracing through custom operators")
+_all_schemas = Internal("torch._C._jit_get_all_schemas", "decomposing operators")
 schemas_named = Internal("torch._C._jit_get_schemas_for_operator", "reading signatures of operators")
 
 
@@ -45,6 +47,19 @@ def overloads_of(name: str) -> list[OpOverload]:
     space, operator = name.split("::")
     packet = getattr(getattr(torch.ops, space), operator, None)
     return [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
+
+
+@cache
+def functional_overloads() -> tuple[OpOverload, ...]:
+    """The overloads of ATen that write into none of their arguments."""
+    found = []
+    for schema in _all_schemas():
+        if schema.name.startswith("aten::") and not schema.is_mutable:
+            packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"), None)
+            overload = getattr(packet, schema.overload_name or "default", None)
+            if isinstance(overload, OpOverload):  # some are TorchScript's alone
+                found.append(overload)
+    return tuple(found)
 
 
 def overload_of_custom_operator(function: Any) -> OpOverload:

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..compiler.operators.changing_numbers import with_tensors
+from ..compiler.operators.lists import calls_of_single_tensors
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode, without_modes
 from ..torch_internals.fake import FakeTensor
-from ..torch_internals.operators import OpOverload, namespace, overload_name, overloads_of, schema_of
+from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
 
@@ -76,20 +78,18 @@ class Numbers(TorchDispatchMode):
         kwargs = kwargs or {}
         if operator is aten._local_scalar_dense.default:
             return self._item(args[0])
-        single = _of_one_tensor(operator)
-        if single is not None:
-            lists = [one for one in args if isinstance(one, (list, tuple))]
-            each = [
-                [one[i] if isinstance(one, (list, tuple)) else one for one in args]
-                for i in range(len(lists[0]))
-            ]
-            made = [self.__torch_dispatch__(single, types, tuple(one), kwargs) for one in each]
+        calls = calls_of_single_tensors(operator, args, kwargs)
+        if calls is not None:
+            made = [self.__torch_dispatch__(single, types, *one) for single, *one in calls]
             return None if schema_of(operator).is_mutable else made
         expression = self._followed(operator, args, kwargs) if isinstance(operator, OpOverload) else None
         leaves = pytree.tree_leaves((args, kwargs))
         if any(isinstance(leaf, torch.SymFloat) for leaf in leaves):
-            result = with_numbers(operator, args, kwargs)
+            result = with_tensors(operator, args, kwargs, _tensor)
         else:
+            result = NotImplemented
+        if result is NotImplemented:  # numbers' values become part of the program
+            args, kwargs = pytree.tree_map_only(torch.SymFloat, float, (args, dict(kwargs)))
             result = operator(*args, **kwargs)
         if isinstance(operator, OpOverload) and schema_of(operator).is_mutable and leaves:
             self._forget(operator, args)
@@ -126,23 +126,6 @@ class Numbers(TorchDispatchMode):
 
 
 @cache
-def _of_one_tensor(operator: Any) -> Any:
-    """``aten.lerp_.Scalar`` for ``aten._foreach_lerp_.Scalar``; None where there is none."""
-    prefix, _, name = schema_of(operator).name.partition("_foreach_") if _is_aten(operator) else ("", "", "")
-    wanted = (
-        ""
-        if not name
-        else {"List": "Tensor", "ScalarList": "Scalar"}.get(overload_name(operator), overload_name(operator))
-    )
-    found = overloads_of(prefix + name) if name else []
-    return next((one for one in found if overload_name(one) == wanted), None)
-
-
-def _is_aten(operator: Any) -> bool:
-    return isinstance(operator, OpOverload) and operator.namespace == "aten"
-
-
-@cache
 def _on_copy(operator: Any, options: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
     """``operator`` with ``options``, leaving its first argument alone."""
     if not schema_of(operator).is_mutable:
@@ -154,126 +137,7 @@ def _on_copy(operator: Any, options: tuple[tuple[str, Any], ...]) -> Callable[..
     return call
 
 
-def with_numbers(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call of ``operator`` with numbers among its arguments, by operators that take tensors in their place.
-
-    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers.
-    Where no such operator is known the numbers' values become part of the program.
-    """
-    name = schema_of(operator).name.removeprefix("aten::")
-    base = name.removesuffix("_") if schema_of(operator).is_mutable else name
-    if base == "full":
-        dtype = kwargs.get("dtype") or torch.get_default_dtype()
-        return _tensor(args[1], dtype).expand(args[0]).clone()
-    rule = _RULES.get(base)
-    counterpart = None if rule is not None else _counterpart(operator, _places(args), _names(kwargs))
-    if rule is None and counterpart is None:
-        fixed = pytree.tree_map_only(torch.SymFloat, float, (args, dict(kwargs)))
-        return operator(*fixed[0], **fixed[1])
-    tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    dtype = torch.result_type(_widest(tensors), 1.0)
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-    def converted(value: Any) -> Any:
-        if isinstance(value, torch.SymFloat):
-            return _tensor(value, wide)
-        if isinstance(value, torch.Tensor) and value.dtype == dtype and wide != dtype:
-            return value.to(wide)
-        return value
-
-    new_args, new_kwargs = pytree.tree_map(converted, (list(args), dict(kwargs)))
-    if rule is not None:
-        result = rule(*new_args, **new_kwargs)
-    else:
-        assert counterpart is not None
-        overload, numeric = counterpart
-        like = next(one for one in pytree.tree_leaves(new_args) if isinstance(one, torch.Tensor))
-        for place in numeric:
-            if place < len(new_args) and isinstance(new_args[place], (int, float)):
-                new_args[place] = torch.full((), new_args[place], dtype=wide, device=like.device)
-        result = overload(*new_args, **new_kwargs)
-    if isinstance(result, torch.Tensor) and result.dtype == wide != dtype:
-        result = result.to(dtype)
-    if schema_of(operator).is_mutable:
-        return args[0].copy_(result)
-    return result
-
-
-def _tensor(value: torch.SymFloat, dtype: torch.dtype) -> torch.Tensor:
+def _tensor(value: torch.SymFloat, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     node: Any = value.node
     tensor: torch.Tensor = node.tensor
     return tensor.to(dtype)
-
-
-def _widest(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The tensor that decides the dtype of a result: one with dimensions, if there is one."""
-    return max(tensors, key=lambda one: (one.dim() > 0, one.dtype.is_floating_point, one.dtype.itemsize))
-
-
-def _places(args: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(place for place, one in enumerate(args) if isinstance(one, torch.SymFloat))
-
-
-def _names(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(name for name, one in kwargs.items() if isinstance(one, torch.SymFloat))
-
-
-@cache
-def _counterpart(operator: Any, places: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """The functional overload of ``operator`` with tensors at ``places``, and where else it has them."""
-    name = (
-        schema_of(operator).name.removesuffix("_")
-        if schema_of(operator).is_mutable
-        else schema_of(operator).name
-    )
-    wanted = schema_of(operator).arguments
-    for overload in overloads_of(name):
-        schema = schema_of(overload)
-        if schema.is_mutable or len(schema.arguments) != len(wanted):
-            continue
-        numeric = []
-        for place, (mine, theirs) in enumerate(zip(wanted, schema.arguments, strict=True)):
-            is_number = place in places or mine.name in names
-            takes_tensor = str(theirs.type).removeprefix("Optional[").removesuffix("]") == "Tensor"
-            if mine.name != theirs.name or (is_number and not takes_tensor):
-                break
-            if takes_tensor and "Tensor" not in str(mine.type):
-                numeric.append(place)
-            elif str(mine.type) != str(theirs.type):
-                break
-        else:
-            return overload, tuple(numeric)
-    return None
-
-
-def _add(one: Any, other: Any, alpha: Any = 1) -> Any:
-    return (
-        torch.add(one, other)
-        if isinstance(alpha, int) and alpha == 1
-        else torch.add(one, torch.mul(other, alpha))
-    )
-
-
-def _sub(one: Any, other: Any, alpha: Any = 1) -> Any:
-    return (
-        torch.sub(one, other)
-        if isinstance(alpha, int) and alpha == 1
-        else torch.sub(one, torch.mul(other, alpha))
-    )
-
-
-def _addmm(add: Any, one: Any, other: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return torch.add(torch.mul(add, beta), torch.mul(torch.matmul(one, other), alpha))
-
-
-_RULES: dict[str, Callable[..., Any]] = {
-    "add": _add,
-    "sub": _sub,
-    "rsub": lambda one, other, alpha=1: _sub(other, one, alpha),
-    "addcmul": lambda add, one, other, *, value=1: torch.add(add, torch.mul(torch.mul(one, value), other)),
-    "addcdiv": lambda add, one, other, *, value=1: torch.add(add, torch.div(torch.mul(one, value), other)),
-    "addmm": _addmm,
-    "addmv": _addmm,
-    "baddbmm": _addmm,
-}
-"""Operators that scale an operand by a number, in terms of those that take tensors."""

@@ -1,0 +1,182 @@
+"""Calls whose numbers change from one run to the next, such as a learning rate, by calls with tensors.
+
+A number of a trace is a ``SymFloat``. Operators take one only as a scalar argument, and most have a form
+that takes a 0-d tensor in its place, which can be an input of a compiled program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+import torch
+
+from ...torch_internals import pytree
+from ...torch_internals.dynamo import TENSORIFIED
+from ...torch_internals.operators import OpOverload, functional_overloads, overloads_of, schema_of
+
+Tensor = torch.Tensor
+AsTensor: TypeAlias = Callable[[torch.SymFloat, torch.dtype, torch.device], Tensor]
+"""Makes a 0-d tensor of a number."""
+
+
+def expanding(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Decompositions that give changing numbers to programs as tensors, then do what ``table`` says.
+
+    PyTorch does so for sums, differences, products, and quotients alone, and forgets their ``alpha``.
+    The values of all other numbers become part of the graph, and each new value compiles again.
+    """
+    return {**table, **{one: partial(_expanded, one, table.get(one)) for one in _with_numbers()}}
+
+
+def _expanded(operator: Any, otherwise: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
+    made = NotImplemented
+    if any(isinstance(leaf, torch.SymFloat) for leaf in pytree.tree_leaves((args, kwargs))):
+        plain = not kwargs and operator in (TENSORIFIED.find() or ())
+        made = NotImplemented if plain else with_tensors(operator, args, kwargs, _times_one)
+    if made is not NotImplemented or otherwise is None:
+        return made
+    return otherwise(*args, **kwargs)
+
+
+def _times_one(value: torch.SymFloat, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A product, in which PyTorch replaces the number."""
+    factor: Any = value
+    return torch.ones((), dtype=dtype, device=device) * factor
+
+
+@cache
+def _with_numbers() -> tuple[OpOverload, ...]:
+    """The overloads of ATen on single tensors that write nothing and have floats among their arguments."""
+    return tuple(
+        one
+        for one in functional_overloads()
+        if any(map(_is_number, schema_of(one).arguments)) and not one.name().startswith("aten::_foreach_")
+    )
+
+
+def _is_number(argument: Any) -> bool:
+    return str(argument.type) in ("number", "float", "Optional[number]", "Optional[float]")
+
+
+def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], as_tensor: AsTensor) -> Any:
+    """A call of ``operator`` with numbers among its arguments, by operators that take tensors in their place.
+
+    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers.
+    ``NotImplemented`` where no such operator is known.
+    """
+    schema = schema_of(operator)
+    name = schema.name.removeprefix("aten::")
+    base = name.removesuffix("_") if schema.is_mutable else name
+    tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    if base in ("full", "full_like", "scalar_tensor"):
+        *shaped, value = args
+        like = tensors[0].dtype if tensors else torch.get_default_dtype()
+        filled = as_tensor(value, kwargs.get("dtype") or like, kwargs.get("device") or device)
+        size = getattr(shaped[0], "shape", shaped[0]) if shaped else ()
+        return filled.expand(size).clone()
+    rule = _RULES.get(base)
+    counterpart = None if rule is not None else _counterpart(operator, _places(args), _names(kwargs))
+    if not tensors or (rule is None and counterpart is None):
+        return NotImplemented
+    dtype = torch.result_type(_widest(tensors), 1.0)
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, torch.SymFloat):
+            return as_tensor(value, wide, device)
+        if isinstance(value, Tensor) and value.dtype == dtype and wide != dtype:
+            return value.to(wide)
+        return value
+
+    new_args, new_kwargs = pytree.tree_map(converted, (list(args), dict(kwargs)))
+    if rule is not None:
+        result = rule(*new_args, **new_kwargs)
+    else:
+        assert counterpart is not None
+        overload, numeric = counterpart
+        for place in numeric:
+            if place < len(new_args) and isinstance(new_args[place], (int, float)):
+                new_args[place] = torch.full((), new_args[place], dtype=wide, device=device)
+        result = overload(*new_args, **new_kwargs)
+    if isinstance(result, Tensor) and result.dtype == wide != dtype:
+        result = result.to(dtype)
+    if schema.is_mutable:
+        return args[0].copy_(result)
+    return result
+
+
+def _widest(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensor that decides the dtype of a result: one with dimensions, if there is one."""
+    return max(tensors, key=lambda one: (one.dim() > 0, one.dtype.is_floating_point, one.dtype.itemsize))
+
+
+def _places(args: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(place for place, one in enumerate(args) if isinstance(one, torch.SymFloat))
+
+
+def _names(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name, one in kwargs.items() if isinstance(one, torch.SymFloat))
+
+
+@cache
+def _counterpart(operator: Any, places: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """The functional overload of ``operator`` with tensors at ``places``, and where else it has them."""
+    name = (
+        schema_of(operator).name.removesuffix("_")
+        if schema_of(operator).is_mutable
+        else schema_of(operator).name
+    )
+    wanted = schema_of(operator).arguments
+    for overload in overloads_of(name):
+        schema = schema_of(overload)
+        if schema.is_mutable or len(schema.arguments) != len(wanted):
+            continue
+        numeric = []
+        for place, (mine, theirs) in enumerate(zip(wanted, schema.arguments, strict=True)):
+            is_number = place in places or mine.name in names
+            takes_tensor = str(theirs.type).removeprefix("Optional[").removesuffix("]") == "Tensor"
+            if mine.name != theirs.name or (is_number and not takes_tensor):
+                break
+            if takes_tensor and "Tensor" not in str(mine.type):
+                numeric.append(place)
+            elif str(mine.type) != str(theirs.type):
+                break
+        else:
+            return overload, tuple(numeric)
+    return None
+
+
+def _add(one: Any, other: Any, alpha: Any = 1) -> Any:
+    return (
+        torch.add(one, other)
+        if isinstance(alpha, int) and alpha == 1
+        else torch.add(one, torch.mul(other, alpha))
+    )
+
+
+def _sub(one: Any, other: Any, alpha: Any = 1) -> Any:
+    return (
+        torch.sub(one, other)
+        if isinstance(alpha, int) and alpha == 1
+        else torch.sub(one, torch.mul(other, alpha))
+    )
+
+
+def _addmm(add: Any, one: Any, other: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return torch.add(torch.mul(add, beta), torch.mul(torch.matmul(one, other), alpha))
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "add": _add,
+    "sub": _sub,
+    "rsub": lambda one, other, alpha=1: _sub(other, one, alpha),
+    "addcmul": lambda add, one, other, *, value=1: torch.add(add, torch.mul(torch.mul(one, value), other)),
+    "addcdiv": lambda add, one, other, *, value=1: torch.add(add, torch.div(torch.mul(one, value), other)),
+    "addmm": _addmm,
+    "addmv": _addmm,
+    "baddbmm": _addmm,
+}
+"""Operators that scale an operand by a number, in terms of those that take tensors."""

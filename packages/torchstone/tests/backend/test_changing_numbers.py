@@ -1,0 +1,106 @@
+"""Numbers that change from call to call are arguments of one program, and not parts of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.backend.records import recorded
+from torchstone.torch_internals import pytree
+
+Function = Callable[[torch.Tensor, torch.Tensor, float], Any]
+
+CALLS: dict[str, Function] = {
+    "add with alpha": lambda x, y, s: torch.add(x, y, alpha=s),
+    "sub with alpha": lambda x, y, s: x.sub(y, alpha=s),
+    "rsub with alpha": lambda x, y, s: torch.rsub(x, y, alpha=s),
+    "add of a scaled number": lambda x, y, s: torch.add(x, s, alpha=2),  # PyTorch forgets this alpha
+    "sub of a scaled number": lambda x, y, s: torch.sub(x, s, alpha=s),
+    "addcmul": lambda x, y, s: torch.addcmul(x, y, y, value=s),
+    "addcdiv": lambda x, y, s: torch.addcdiv(x, y, y, value=s),
+    "addcmul in place": lambda x, y, s: x.clone().addcmul_(y, y, value=s),
+    "addcdiv in place": lambda x, y, s: x.clone().addcdiv_(y, y, value=s),
+    "lerp": lambda x, y, s: torch.lerp(x, y, s),
+    "addmm": lambda x, y, s: torch.addmm(x, y, x, alpha=s, beta=s + 1),
+    "pow": lambda x, y, s: x.abs() ** s,
+    "power of a number": lambda x, y, s: abs(s) ** x,
+    "clamp": lambda x, y, s: x.clamp(-abs(s), abs(s)),
+    "where": lambda x, y, s: torch.where(x > 0, x, s),
+    "masked_fill": lambda x, y, s: x.masked_fill(x > 0, s),
+    "full": lambda x, y, s: torch.full((2, 3), s, dtype=x.dtype),
+    "full_like": lambda x, y, s: torch.full_like(x, s),
+    "tensor": lambda x, y, s: torch.tensor(s, dtype=x.dtype) * x,
+    "remainder": lambda x, y, s: x.remainder(s),
+    "list of sums": lambda x, y, s: torch._foreach_add([x, y], [y, x], alpha=s),
+    "list of products": lambda x, y, s: torch._foreach_mul([x, y], [s, 2.0]),
+    "list of quotients": lambda x, y, s: torch._foreach_addcdiv([x, y], [y, x], [y, x], s),
+    "list of powers": lambda x, y, s: torch._foreach_pow([x.abs(), y.abs()], s),
+    "list of bounds": lambda x, y, s: torch._foreach_maximum([x, y], s),
+    "list in place": lambda x, y, s: _written(x.clone(), y, s),
+}
+
+
+def _written(x: torch.Tensor, y: torch.Tensor, s: float) -> torch.Tensor:
+    torch._foreach_addcmul_([x], [y], [y], s)
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_calls(call: Function, dtype: torch.dtype) -> None:
+    x, y = torch.randn(3, 3, dtype=dtype), torch.randn(3, 3, dtype=dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="torchstone", fullgraph=True)
+    with recorded() as graphs:
+        for number in (0.3, 0.7, -2.5, 0.123456789):
+            found = pytree.tree_leaves(compiled(x, y, number))
+            # Eager PyTorch's kernels of 16-bit sums round the number first; this rounds the result alone.
+            expected = pytree.tree_leaves(call(x.to(wide), y.to(wide), number))
+            torch.testing.assert_close(found, [one.to(dtype) for one in expected], equal_nan=True)
+    assert len(graphs) == 2  # for the first number, and for any other
+
+
+def test_gradients() -> None:
+    def call(x: torch.Tensor, s: float) -> torch.Tensor:
+        return torch.add(x, x.sin(), alpha=s).lerp(x, s).sum()
+
+    compiled = torch.compile(call, backend="torchstone", fullgraph=True)
+    for number in (0.3, 0.7, 1.5):
+        x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+        found, expected = (torch.autograd.grad(one(x, number), x)[0] for one in (compiled, call))
+        torch.testing.assert_close(found, expected)
+
+
+OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
+    *(("SGD", options) for options in ({}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1})),
+    *((name, {}) for name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD", "Adagrad", "Adadelta")),
+    *((name, {}) for name in ("RMSprop", "Rprop")),
+]
+
+
+@pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda one: one if isinstance(one, str) else "")
+def test_learning_rates(name: str, options: dict[str, Any], foreach: bool) -> None:
+    """Steps with a schedule of the learning rate, compiled apart from the model."""
+    torch._dynamo.reset()
+    trained = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.1, foreach=foreach, **options)
+        step = torch.compile(optimizer.step, backend="torchstone") if compiled else optimizer.step
+        with recorded() as graphs:
+            for index in range(5):
+                optimizer.param_groups[0]["lr"] = 0.1 / (index + 1)
+                optimizer.zero_grad()
+                model(torch.randn(5, 4)).square().sum().backward()
+                step()
+        if compiled:
+            assert len(graphs) <= 2
+            assert not any(graph.fallbacks for graph in graphs)
+        trained.append(list(model.parameters()))
+    torch.testing.assert_close(*trained, rtol=1e-5, atol=1e-5)
