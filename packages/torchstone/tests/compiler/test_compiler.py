@@ -11,6 +11,7 @@ import torch
 import torchstone
 from torchstone import hlo, lowering
 from torchstone.compiler import build_program
+from torchstone.compiler.normalize import _all_decompositions, decompositions
 from torchstone.errors import CaptureError, LoweringBug, UnsupportedOperators
 from torchstone.lowering import lowers
 
@@ -167,3 +168,16 @@ def test_explain_says_why_capture_failed() -> None:
     explanation = torchstone.explain(torch.nn.Linear(3, 4), (torch.ones(2, 5),))
     assert not explanation.compiles
     assert "cannot be captured" in str(explanation)
+
+
+def test_who_asks_first_for_decompositions_does_not_matter() -> None:
+    """PyTorch's table holds the expansions that operators have when it is made."""
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        targets = torch.ones(2, 2, dtype=torch.long)
+        return torch.nn.functional.ctc_loss(x.log_softmax(2), targets, [6, 6], [2, 1])
+
+    _all_decompositions.cache_clear()
+    decompositions()
+    x = torch.randn(6, 2, 5)
+    torch.testing.assert_close(torchstone.export(loss, (x,))(x), loss(x))

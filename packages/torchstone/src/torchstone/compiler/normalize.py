@@ -35,7 +35,8 @@ aten = namespace("aten")
 
 @cache
 def _all_decompositions() -> dict[Any, Callable[..., Any]]:
-    return {**decomposition_table.get(), **dict(default_decompositions().items())}
+    with mended_operators():  # PyTorch takes the expansions that operators have at this moment
+        return {**decomposition_table.get(), **dict(default_decompositions().items())}
 
 
 def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
