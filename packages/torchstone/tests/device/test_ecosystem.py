@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -49,6 +51,59 @@ def test_models_are_saved_and_copied() -> None:
     twin.load_state_dict(torch.load(saved(model.state_dict())))
     x = torch.randn(5, 3, device=DEVICE)
     assert torch.equal(twin(x), model(x))
+
+
+@pytest.mark.parametrize("place", [None, "cpu", DEVICE])
+@pytest.mark.parametrize("home", ["cpu", DEVICE])
+def test_files_in_the_old_format(home: str, place: str | None, tmp_path: Path) -> None:
+    """PyTorch would read and write the memory of a storage that has none."""
+    x = torch.arange(6.0).view(2, 3).to(home)
+    streams: tuple[Any, ...] = (io.BytesIO(), tmp_path / "saved")
+    for stream in streams:
+        torch.save({"whole": x, "row": x[1]}, stream, _use_new_zipfile_serialization=False)
+        if isinstance(stream, io.BytesIO):
+            stream.seek(0)
+        loaded = torch.load(stream, map_location=place)
+        assert loaded["whole"].device.type == (place or home)
+        loaded["row"].zero_()
+        assert loaded["whole"].tolist() == [[0, 1, 2], [0, 0, 0]]
+
+
+def test_pickling() -> None:
+    x = torch.arange(6.0, device=DEVICE).view(2, 3)
+    whole, row, narrow, empty = pickle.loads(
+        pickle.dumps([x, x[1], x.to(torch.bfloat16), torch.empty(0, device=DEVICE)])
+    )
+    assert whole.device == x.device
+    row.zero_()
+    assert whole.tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert x.tolist() == narrow.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (empty.device, empty.shape) == (x.device, (0,))
+    model = nn.Linear(3, 2).to(DEVICE)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x), model(x))
+    assert pickle.loads(pickle.dumps(torch.ones(2))).tolist() == [1, 1]
+
+
+def test_processes_send_tensors_to_each_other(tmp_path: Path) -> None:
+    """The child registers the device when it reads the first of them."""
+    script = tmp_path / "sending.py"
+    script.write_text(
+        """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    import torchstone.device
+
+    data = TensorDataset(torch.arange(8.0, device="pjrt").view(4, 2))
+    loader = DataLoader(data, batch_size=2, num_workers=1, multiprocessing_context="spawn")
+    batches = [batch for (batch,) in loader]
+    assert [one.device.type for one in batches] == ["pjrt", "pjrt"]
+    assert [one.sum().item() for one in batches] == [6, 22]
+"""
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_autocast_chooses_dtypes_as_cuda_does() -> None:

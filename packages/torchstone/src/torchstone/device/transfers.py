@@ -12,7 +12,7 @@ from . import engine
 from .calls import check_device, element_of
 from .fallback import host_bytes
 from .operators import Operator
-from .storage import DEVICE_TYPE, Box, box_in, box_of
+from .storage import DEVICE_TYPE, Box, box_in, box_of, empty_storage
 
 aten = namespace("aten")
 
@@ -176,6 +176,36 @@ def _resize_storage(self: torch.UntypedStorage, size: int) -> torch.UntypedStora
     )
 
 
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a storage of the device in memory of the CPU that is the caller's own."""
+    return host_bytes(box_in(storage))[: storage.nbytes()].clone()
+
+
+def _write_file(self: torch.UntypedStorage, *how: Any) -> None:
+    """What ``torch.save`` in its old format and ``pickle`` call for each storage."""
+    _bytes_of(self).untyped_storage()._write_file(*how)
+
+
+def _set_from_file(self: torch.UntypedStorage, *how: Any) -> torch.UntypedStorage:
+    """What ``torch.load`` calls for each storage of a file in the old format."""
+    read = torch.UntypedStorage(self.nbytes())._set_from_file(*how)
+    replace(box_in(self), torch.empty(0, dtype=torch.uint8, device="cpu").set_(read))
+    return self
+
+
+def _reduce(self: torch.UntypedStorage) -> tuple[Any, ...]:
+    """For pickle: a process that reads this registers the device, as the function lives here."""
+    return restored, (_bytes_of(self).numpy().tobytes(),)
+
+
+def restored(held: bytes) -> torch.UntypedStorage:
+    """A storage of the device with the given bytes."""
+    storage = empty_storage(len(held))
+    if held:
+        replace(box_in(storage), torch.frombuffer(bytearray(held), dtype=torch.uint8))
+    return storage
+
+
 def _identity(self: torch.UntypedStorage) -> int:
     """``storage.data_ptr()``: not an address, but one number per storage, which ``torch.save`` asks for."""
     return id(box_in(self)) if self.nbytes() else 0
@@ -185,4 +215,7 @@ STORAGE_METHODS: dict[str, Callable[..., Any]] = {
     "copy_": _copy_storage,
     "resize_": _resize_storage,
     "data_ptr": _identity,
+    "_write_file": _write_file,
+    "_set_from_file": _set_from_file,
+    "__reduce__": _reduce,
 }

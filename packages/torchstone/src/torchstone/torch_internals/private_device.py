@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch.multiprocessing import reductions
 
 from .dispatch import DispatchKey, exclude_keys, has_kernel_for
 from .operators import OpOverload, overload_name, schema_of
@@ -214,7 +216,8 @@ def storages_of(
     """Let ``torch.UntypedStorage(nbytes, device=…)`` ask ``make``, and its storages use ``methods``.
 
     PyTorch has no allocator to ask, and its own methods refuse storages without memory. Copies of storages
-    (``copy.deepcopy``, ``storage.clone()``, ``storage.cpu()``) are made that way.
+    (``copy.deepcopy``, ``storage.clone()``, ``storage.cpu()``) are made that way. ``__reduce__`` among the
+    methods also serves pickle where it is asked for a tensor, and queues between processes.
     """
     plain: Callable[..., Any] = torch._C.StorageBase.__new__
 
@@ -233,6 +236,17 @@ def storages_of(
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]
     for name, method in methods.items():
         setattr(torch.UntypedStorage, name, _for(device_type, method, getattr(torch.UntypedStorage, name)))
+    plain_reduce: Callable[..., Any] = torch.TypedStorage.__reduce__
+
+    def reduce(self: Any) -> Any:
+        here = self._untyped_storage.device.type == device_type
+        return reductions.reduce_typed_storage(self) if here else plain_reduce(self)
+
+    torch.TypedStorage.__reduce__ = reduce  # type: ignore[method-assign]
+    # Processes share memory of the CPU; what this device holds is sent.
+    ForkingPickler.register(
+        torch.UntypedStorage, _for(device_type, methods["__reduce__"], reductions.reduce_storage)
+    )
 
 
 def dlpack_of(device_type: str, read: Callable[[torch.Tensor], torch.Tensor]) -> None:
