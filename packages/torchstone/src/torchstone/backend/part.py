@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from .. import hlo
+from ..compiler.graphs import output_values
 from ..errors import UnsupportedLayout, raise_failed_checks
 from ..runtime import get_engine
+from ..runtime.torch_bridge import placement_of
 from ..torch_internals.tensors import has_tangent
 from .passes import Region, compiling
 
@@ -18,11 +20,17 @@ class CompiledPart:
     """A region that lowers as a whole on an engine, and how its outputs are put together.
 
     Outputs that are inputs, constants, None or views need no engine; dense inputs and
-    outputs in another memory order are not copied.
+    outputs in another memory order are not copied. Tensors of other devices than the CPU are
+    read from there, and results are put where the graph says.
     """
 
     def __init__(self, region: Region, static: Iterable[int] = ()) -> None:
         options = region.options
+        self._taken = [
+            (position, placement_of(device).take)
+            for position, value in enumerate(output_values(region.module))
+            if (device := value.meta["val"].device).type != "cpu"
+        ]
         compiling(options.passes).run(region)
         region.record.native.update(region.survey.native)
         self._outputs, self._orders, self._checks = region.outputs, region.orders, region.checks
@@ -30,9 +38,16 @@ class CompiledPart:
         self._tensors = [
             i for i, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)
         ]
+        self._read = [
+            (position, placement_of(device).read)
+            for position, i in enumerate(self._tensors)
+            if (device := placeholders[i].meta["val"].device).type != "cpu"
+        ]
         self._seeded = region.survey.seeded
         self._changes_inputs = (
-            bool(self._orders.by_tensor) or self._seeded or len(self._tensors) < len(placeholders)
+            bool(self._orders.by_tensor or self._read)
+            or self._seeded
+            or len(self._tensors) < len(placeholders)
         )
         self._call: Callable[[list[Any]], list[Any]] | None = None
         if region.stablehlo is None:
@@ -55,6 +70,8 @@ class CompiledPart:
                 "inside the compiled function",
             )
         tensors = [inputs[i] for i in self._tensors] if self._changes_inputs else inputs
+        for position, read in self._read:
+            tensors[position] = read(tensors[position])
         for position, order in self._orders.by_tensor:
             tensors[position] = tensors[position].permute(order)
         if self._seeded:
@@ -66,6 +83,8 @@ class CompiledPart:
             raise_failed_checks(
                 (check.kind, check.text, bool(one)) for check, one in zip(self._checks, holds, strict=True)
             )
+        for position, take in self._taken:
+            results[position] = take(results[position])
         for position, layout in self._orders.outputs:
             results[position] = layout.of(results[position])
         return results if self._outputs.plain else self._outputs.assemble(inputs, results)

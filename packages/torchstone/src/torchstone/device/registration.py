@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..errors import DeviceNotFound
+from ..runtime.torch_bridge import Placement, placements
 from ..torch_internals import private_device
 from . import autocast, kernels
 from .operators import Operator
 from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
-from .transfers import STORAGE_METHODS, to_cpu
+from .transfers import STORAGE_METHODS, placed, to_cpu
 
 _lock = threading.Lock()
 _registered: list[Any] = []
@@ -42,6 +44,7 @@ def register() -> None:
         private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
         private_device.dlpack_of(DEVICE_TYPE, to_cpu)
         private_device.answer_for_accelerator(module.ACCELERATOR)
+        placements[DEVICE_TYPE] = Placement(to_cpu, partial(placed, fresh=True))
 
 
 def _add_kernels(registrations: private_device.Registrations) -> None:

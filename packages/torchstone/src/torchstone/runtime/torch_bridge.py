@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -50,6 +50,27 @@ _VIEWS = 64
 
 _TENSOR_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 """Types whose memory is what it seems; subclasses go through the slower, careful road."""
+
+
+class Placement(NamedTuple):
+    """How tensors of a device that PyTorch runs on get into programs and out of them.
+
+    ``read``: a tensor's values in one of the CPU, for reading (it may be the same memory). ``take``: a
+    tensor of that device with the values of a contiguous one of the CPU, which is given away.
+    """
+
+    read: Callable[[torch.Tensor], torch.Tensor]
+    take: Callable[[torch.Tensor], torch.Tensor]
+
+
+placements: dict[str, Placement] = {}
+"""By device type, of devices that know a shorter way than ``tensor.to``."""
+
+
+def placement_of(device: torch.device) -> Placement:
+    """How tensors of ``device`` get into programs and out of them."""
+    known = placements.get(device.type)
+    return known or Placement(lambda tensor: tensor.detach().cpu(), lambda host: host.to(device))
 
 
 def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:

@@ -30,6 +30,7 @@ differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEV
 """Whether backward passes that this thread starts run in threads, one per device."""
 differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
 _all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
+_eval_frame = Internal("torch._C._dynamo.eval_frame", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
 
 KEY = "PrivateUse1"
@@ -67,11 +68,23 @@ class Registrations:
 
     def add(self, name: str, kernel: Callable[..., Any], key: str = KEY) -> None:
         """``name`` without its namespace: ``add.Tensor``."""
+        _not_compiled(kernel)
         self._aten.m.impl(name, key, kernel)
 
     def add_for_the_rest(self, kernel: Callable[..., Any], key: str = KEY) -> None:
         """``kernel(overload, *args, **kwargs)`` for what has no kernel."""
+        _not_compiled(kernel)
         self._anything.fallback(kernel, key)
+
+
+def _not_compiled(kernel: Any) -> None:
+    """Keep Dynamo out of a kernel and all that it calls: PyTorch runs it in the middle of a compiled function."""
+    code = getattr(kernel, "__code__", None)  # a method has that of its function
+    if code is not None:
+        frames = _eval_frame.get()
+        frames.set_code_exec_strategy(
+            code, frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+        )
 
 
 def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
