@@ -267,6 +267,30 @@ def test_a_loader_feeds_the_device() -> None:
     assert [batch.to(DEVICE, non_blocking=True).sum().item() for (batch,) in loader] == [6, 22]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_pins_its_batches(workers: int) -> None:
+    data = TensorDataset(torch.arange(8.0).view(4, 2))
+    loader = DataLoader(data, batch_size=2, pin_memory=True, num_workers=workers)
+    batches = [batch for (batch,) in loader]
+    assert [one.device.type for one in batches] == ["cpu", "cpu"]
+    assert [one.to(DEVICE, non_blocking=True).sum().item() for one in batches] == [6, 22]
+
+
+def test_pinning_gives_a_copy_in_plain_memory() -> None:
+    x = torch.arange(6.0).view(2, 3).t().requires_grad_()
+    pinned = x.pin_memory()
+    assert torch.equal(pinned, x)
+    assert pinned.stride() == x.stride()
+    assert pinned.data_ptr() != x.data_ptr()
+    assert not pinned.is_pinned()
+    pinned.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[1, 1]] * 3
+    assert torch.eye(2).to_sparse().pin_memory().to_dense().tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(RuntimeError, match="pin"):
+        torch.ones(2, device=DEVICE).pin_memory()
+
+
 def test_memory_is_counted_and_freed() -> None:
     gc.collect()
     before = torch.pjrt.memory_allocated()
@@ -311,6 +335,17 @@ def test_the_accelerator_is_this_device() -> None:
     assert torch.pjrt.is_available()
     assert torch.pjrt.get_device_name() == "cpu:0"
     torch.pjrt.synchronize()
+    torch.accelerator.set_device_index(0)
+    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
+        torch.accelerator.set_device_index(1)
+    with torch.accelerator.device_index(0):
+        assert torch.ones(1, device=DEVICE).item() == 1
+    capability = torch.accelerator.get_device_capability()
+    for dtype in capability["supported_dtypes"]:
+        torch.ones(2, device=DEVICE).to(dtype)
+    assert capability == torch.pjrt.get_device_capability()
+    assert torch.bfloat16 in capability["supported_dtypes"]
+    assert torch.pjrt.is_bf16_supported()
 
 
 def test_the_accelerator_s_memory_is_this_device_s() -> None:

@@ -300,3 +300,11 @@ def test_a_tensor_and_its_storage() -> None:
     assert not x.is_cpu
     assert x.device == torch.device(DEVICE, 0)
     assert x.new_zeros(2).device == x.device
+
+
+def test_questions_about_all_elements() -> None:
+    for name in ("_is_all_true", "_is_any_true"):
+        ask = getattr(torch.ops.aten, name)
+        mirrored(
+            lambda device, ask=ask: [ask(torch.tensor(one).to(device)) for one in ([True, False], [True])]
+        )

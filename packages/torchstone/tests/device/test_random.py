@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import random_split
 
 from .mirrored import DEVICE
 
@@ -43,6 +47,76 @@ def test_a_generator_of_the_cpu_gives_the_seed() -> None:
         return torch.empty(3, device=DEVICE).normal_(generator=generator).tolist()
 
     assert one(1) == one(1) != one(2)
+
+
+def test_a_generator_of_the_device() -> None:
+    """It repeats, goes on from a state, and is copied with its state."""
+    generator = torch.Generator(DEVICE)
+    assert isinstance(generator, torch.Generator)
+    assert generator.device == torch.device(DEVICE, 0)
+    assert generator.manual_seed(3).initial_seed() == 3
+
+    def one(source: torch.Generator) -> list[float]:
+        return torch.rand(4, device=DEVICE, generator=source).tolist()
+
+    first = one(generator)
+    state = generator.get_state()
+    copies = [copy.deepcopy(generator), pickle.loads(pickle.dumps(generator)), generator.clone_state()]
+    assert {one.device.type for one in copies} == {DEVICE}
+    second = one(generator)
+    assert first != second
+    assert [one(other) for other in copies] == [second] * 3
+    assert one(generator.set_state(state)) == second
+    assert one(torch.pjrt.Generator().manual_seed(3)) == first
+    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
+        torch.Generator(f"{DEVICE}:1")
+
+
+def test_a_generator_compiles_nothing_new() -> None:
+    from torchstone.device.operators import plan_count
+
+    x = torch.empty(7, device=DEVICE)
+    x.normal_(generator=torch.Generator(DEVICE))
+    before = plan_count()
+    x.normal_(generator=torch.Generator(DEVICE))
+    assert plan_count() == before
+
+
+def test_generators_of_other_devices_are_pytorch_s() -> None:
+    """All are instances of ``torch.Generator``; a subclass of someone's is its own."""
+    plain = type(torch.default_generator)
+    assert type(torch.Generator()) is type(torch.Generator("cpu")) is plain
+    assert type(torch.Generator(device="cpu").manual_seed(1)) is plain
+    assert isinstance(torch.default_generator, torch.Generator)
+
+    class Own(torch.Generator):
+        pass
+
+    assert isinstance(Own(), Own)
+    assert issubclass(Own, torch.Generator)
+    assert not isinstance(torch.Generator(), Own)
+    assert len(random_split([1, 2, 3, 4], [2, 2], generator=torch.Generator().manual_seed(1))) == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "end"),
+    [
+        (torch.int64, 1 << 62),
+        (torch.uint8, 256),
+        (torch.bool, 2),
+        (torch.float32, 1 << 24),
+        (torch.float16, 2048),
+    ],
+)
+def test_random_integers_that_fit(dtype: torch.dtype, end: int) -> None:
+    x = torch.empty(2000, dtype=dtype, device=DEVICE).random_().double()
+    assert x.min().item() < end / 4
+    assert x.max().item() >= end / 2
+    assert x.max().item() <= (2 * end if dtype == torch.int64 else end)
+    few = torch.empty(100, dtype=dtype, device=DEVICE)
+    assert set(few.random_(2).tolist()) == {0, 1}
+    if dtype != torch.bool:
+        assert set(few.random_(3, 5).tolist()) == {3, 4}
 
 
 def test_distributions() -> None:

@@ -73,6 +73,62 @@ def test_optimizers_step(name: str) -> None:
     check(lambda: nn.Linear(6, 4), (5, 6), OPTIMIZERS[name])
 
 
+FUSED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sgd": (torch.optim.SGD, {}),
+    "momentum": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1, "maximize": True}),
+    "adam": (torch.optim.Adam, {"amsgrad": True, "weight_decay": 0.1}),
+    "adamw": (torch.optim.AdamW, {"maximize": True}),
+    "adagrad": (torch.optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.1}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_optimizers_are_one_program(name: str, dtype: torch.dtype) -> None:
+    """The CPU's own kernels are the reference; a schedule of learning rates compiles nothing."""
+    from torchstone.device.operators import plan_count
+
+    make, options = FUSED[name]
+    counts = []
+
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        sizes = ((3,), (2, 4), ())
+        parameters = [nn.Parameter(torch.randn(size).to(dtype).to(device)) for size in sizes]
+        optimizer = make(parameters, 0.1, fused=True, **options)
+        for _ in range(4):
+            optimizer.zero_grad()
+            sum((one * one).sum() for one in parameters).backward()
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= 0.5
+            counts.append(plan_count())
+        return [one.detach().cpu() for one in parameters]
+
+    for found, expected in zip(run(DEVICE), run("cpu"), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert counts[1] == counts[3]
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad])
+def test_fused_optimizers_unscale_gradients_and_leave_steps_out(make: Any) -> None:
+    def run(device: str) -> list[Any]:
+        scaler = torch.amp.GradScaler(device, init_scale=8.0)
+        parameter = nn.Parameter(torch.tensor([1.0, 2.0]).to(device))
+        optimizer = make([parameter], 0.1, fused=True)
+        found = []
+        for factor in (1.0, float("inf"), 2.0):
+            optimizer.zero_grad()
+            scaler.scale((parameter * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            assert parameter.grad is not None
+            found += [parameter.detach().cpu().clone(), parameter.grad.cpu().clone(), scaler.get_scale()]
+        return found
+
+    for found, expected in zip(run(DEVICE), run("cpu"), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 RECURRENT: dict[str, Callable[[], nn.Module]] = {
     "lstm": lambda: nn.LSTM(4, 5, 2, batch_first=True),
     "gru": lambda: nn.GRU(4, 5, bidirectional=True),

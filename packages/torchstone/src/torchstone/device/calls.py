@@ -19,6 +19,8 @@ from .storage import DEVICE_TYPE, Box, box_of
 
 Tensor = torch.Tensor
 _KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
+_GENERATOR = type(torch.default_generator)
+"""The class itself: ``torch.Generator`` names what makes generators of several devices."""
 _PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 
@@ -120,7 +122,7 @@ class Call:
                     self._other(one)
         elif kind is torch.device:
             check_device(value)
-        elif kind is torch.Generator:
+        elif issubclass(kind, _GENERATOR):
             self.generator = value
         else:  # bool, float, complex: equal ones of different types or signs are different
             self.key += (kind, repr(value))
@@ -166,7 +168,7 @@ def substituted(
             return [one(item) for item in value]
         if isinstance(value, torch.device):
             return torch.device("cpu") if value.type == DEVICE_TYPE else value
-        return None if isinstance(value, torch.Generator) else value
+        return None if isinstance(value, _GENERATOR) else value
 
     return (
         [one(value, position) for position, value in enumerate(args)],

@@ -29,6 +29,7 @@ from ..torch_internals import pytree
 from ..torch_internals.fake import LOGGER, FakeTensorMode
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.private_device import functional_form, parameters_of, written_arguments
+from ..torch_internals.tensors import version_of
 from .calls import Call, substituted
 from .layout import Layout
 
@@ -52,9 +53,13 @@ class Draft:
     mode: FakeTensorMode
     composed: Callable[..., Any] | None = None
     result: Any = None
+    changed: frozenset[int] = frozenset()
 
     def written(self) -> list[int]:
-        """Positions, among the call's tensors, of those that the operator writes into."""
+        """Positions, among the call's tensors, of those that the operator writes into.
+
+        Of what an operator may write (gradients that are perhaps scaled), a composed one says what it did.
+        """
         names = written_arguments(self.overload)
         schema = [argument.name for argument in schema_of(self.overload).arguments]
         values = [
@@ -64,7 +69,8 @@ class Draft:
                 self.kwargs[name] if name in self.kwargs else _at(self.args, schema.index(name))
             )
         ]
-        return [self.place(value) for value in values if isinstance(value, torch.Tensor)]
+        places = [self.place(value) for value in values if isinstance(value, torch.Tensor)]
+        return places if self.composed is None else [one for one in places if one in self.changed]
 
     def place(self, fake: torch.Tensor) -> int:
         """Which of the call's tensors ``fake`` stands for; -1 for a new one."""
@@ -89,7 +95,9 @@ def rehearsed(
         given = substituted(call, args, kwargs, lambda _: next(feed))
         draft = Draft(overload, call, *given, fakes, [layout_of(fake) for fake in fakes], mode)
         draft.composed = composed
+        versions = [version_of(fake) for fake in fakes]
         draft.result = (composed or overload)(*draft.args, **draft.kwargs)
+        draft.changed = frozenset(i for i, fake in enumerate(fakes) if version_of(fake) != versions[i])
     return draft
 
 

@@ -36,8 +36,23 @@ def is_started() -> bool:
 
 
 def synchronize() -> None:
-    """Wait for the programs that are running: the device works in order, so for one that starts now."""
-    flat.wait(flat.from_number(place(), 0, dtypes.INT64.numpy))
+    """Wait for the programs that are running."""
+    wait(marker())
+
+
+def marker() -> Any:
+    """An array that is ready when everything asked before is: the device runs its programs in order."""
+    return zeros(1, dtypes.UINT8)
+
+
+def wait(array: Any) -> None:
+    """Return when ``array`` is there."""
+    flat.wait(array)
+
+
+def is_ready(array: Any) -> bool:
+    """Whether ``array`` is there."""
+    return flat.is_ready(array)
 
 
 def place() -> Device:

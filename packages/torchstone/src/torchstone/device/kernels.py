@@ -11,7 +11,7 @@ import torch
 from ..torch_internals import private_device
 from ..torch_internals.operators import namespace
 from ..torch_internals.private_device import redispatched
-from . import scaling, selection
+from . import optimizers, scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
 from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor, put_on
@@ -174,6 +174,28 @@ def _record_stream(self: Tensor, stream: torch.Stream) -> None:
     """Storages live as long as a program that reads them."""
 
 
+def _random(
+    self: Tensor,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """``random_()``, ``random_(to)``, ``random_(from, to)``: integers below the end, or all that fit."""
+    low, high = (0, first) if last is None and first is not None else (first or 0, last)
+    if high is None:
+        high = _integers_of(self.dtype)
+    given: dict[str, Any] = {"dtype": torch.int64, "device": self.device, "generator": generator}
+    return self.copy_(torch.randint(low, high, self.shape, **given))
+
+
+def _integers_of(dtype: torch.dtype) -> int:
+    """One more than the largest integer n such that ``dtype`` has all from 0 to n, in 63 bits."""
+    if dtype.is_floating_point:
+        return int(2 / torch.finfo(dtype).eps) + 1
+    return 2 if dtype is torch.bool else min(torch.iinfo(dtype).max + 1, 2**63 - 1)
+
+
 def _choose_attention(*_: Any, **__: Any) -> int:
     """Composed of other operators (``SDPBackend.MATH``)."""
     return 0
@@ -181,6 +203,11 @@ def _choose_attention(*_: Any, **__: Any) -> int:
 
 def _not_pinned(self: Tensor, device: torch.device | None = None) -> bool:
     return False
+
+
+def _pin_memory(self: Tensor, device: torch.device | None = None) -> Tensor:
+    """A copy in plain memory, for loaders that pin batches: engines stage their transfers themselves."""
+    return self.clone()
 
 
 VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
@@ -210,8 +237,13 @@ KERNELS: dict[str, Kernel] = {
     **{name: _all_here(Operator(name)) for name in ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor")},
     **selection.KERNELS,
     **scaling.KERNELS,
+    **optimizers.KERNELS,
+    **{f"random_{form}": _random for form in ("", ".to", ".from")},
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
+
+CPU_KERNELS: dict[str, Kernel] = {"_pin_memory": _pin_memory}
+"""Kernels for tensors of the CPU that PyTorch would ask a device in C++ for."""
 
 LEFT_TO_PYTORCH = frozenset(
     {
@@ -221,6 +253,8 @@ LEFT_TO_PYTORCH = frozenset(
         "empty_permuted",
         "empty_quantized",
         "_has_same_storage_numel",
+        "_is_all_true",
+        "_is_any_true",
         "is_same_size",
         "resize_as_",
         "lift",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from .. import dtypes
 from ..config import config
 from ..runtime import forks
-from . import engine, random
+from . import engine, random, storage
 from .calls import check_device
+from .events import Event as Event
+from .events import Stream
 from .fallback import counts
+from .random import Generator as Generator
 from .storage import DEVICE_TYPE, memory
 
 # Devices ------------------------------------------------------------------------------------
@@ -67,6 +72,28 @@ def get_device_name(device: Any = None) -> str:
     return engine.place().name
 
 
+def supported_dtypes() -> set[torch.dtype]:
+    """Dtypes that tensors of the device may have."""
+    return {one.torch for one in dtypes.COPYABLE}
+
+
+def get_device_capability(device: Any = None) -> dict[str, Any]:
+    """What ``torch.accelerator.get_device_capability`` says: the dtypes of tensors, ``supported_dtypes``."""
+    return {"supported_dtypes": supported_dtypes()}
+
+
+def is_bf16_supported() -> bool:
+    """True."""
+    return True
+
+
+def _one(device: Any) -> torch.device:
+    """The device, where none or the one is given; raises for another."""
+    found = storage.device() if device is None else _as_device(device)
+    check_device(found)
+    return found
+
+
 def _as_device(device: Any) -> torch.device:
     return torch.device(DEVICE_TYPE, device) if isinstance(device, int) else torch.device(device)
 
@@ -86,6 +113,24 @@ def synchronize(device: Any = None) -> None:
     """Wait for everything that was asked of the device."""
     if engine.is_started():
         engine.synchronize()
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The one stream."""
+    return Stream(_one(device))
+
+
+default_stream = current_stream
+
+
+def set_stream(stream: torch.Stream) -> None:
+    """Does nothing: there is one stream."""
+
+
+@contextmanager
+def stream(stream: torch.Stream | None) -> Iterator[None]:
+    """``with torch.pjrt.stream(s)``: there is one stream, so nothing changes."""
+    yield
 
 
 # Random numbers --------------------------------------------------------------------------------
@@ -122,6 +167,17 @@ def get_rng_state(device: Any = DEVICE_TYPE) -> torch.Tensor:
 def set_rng_state(new_state: torch.Tensor, device: Any = DEVICE_TYPE) -> None:
     """Go on from what :func:`get_rng_state` returned."""
     random.set_state(new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """:func:`get_rng_state` of each device."""
+    return [get_rng_state()]
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Go on from what :func:`get_rng_state_all` returned."""
+    for state in new_states:
+        set_rng_state(state)
 
 
 # Memory ------------------------------------------------------------------------------------------
@@ -172,7 +228,8 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     return max(0, limit - memory.allocated), limit
 
 
-def _reset_accumulated(device: Any = None) -> None:
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Count allocations of :func:`memory_stats` anew."""
     memory.allocations -= memory.freed
     memory.freed = 0
 
@@ -183,9 +240,12 @@ ACCELERATOR: dict[str, Callable[..., Any]] = {
     "emptyHostCache": empty_cache,
     "getDeviceStats": memory_stats,
     "resetPeakStats": reset_peak_memory_stats,
-    "resetAccumulatedStats": _reset_accumulated,
+    "resetAccumulatedStats": reset_accumulated_memory_stats,
     "getMemoryInfo": mem_get_info,
     "synchronizeDevice": synchronize,
+    "setDeviceIndex": set_device,
+    "getStream": current_stream,
+    "getDeviceCapability": get_device_capability,
 }
 """What ``torch.accelerator`` asks of C++."""
 

@@ -1,22 +1,59 @@
 """Random numbers of the device: a seed, and a counter that gives each random operator a seed of its own.
 
 The sequence is the device's: the same seed gives the same numbers on every engine, and not those of the CPU.
-PyTorch lets no device written in Python make a ``torch.Generator``, so a generator of the CPU is taken where
-an operator has the argument; it then gives the seed of that call.
+A generator gives the seed of the call that it is passed to. PyTorch lets no device written in Python make
+one, so those of the device are the CPU's with another device's name; a plain one of the CPU serves as well.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
+from typing import Any
 
 import numpy
 import torch
+
+from . import storage
+from .calls import check_device
+from .storage import DEVICE_TYPE
 
 DEFAULT_SEED = 67280421310721
 """PyTorch's own (c10/core/GeneratorImpl.h)."""
 _WORD = (1 << 64) - 1
 _lock = threading.Lock()
+
+
+class Generator(torch.Generator):
+    """``torch.Generator("pjrt")``: seeds for the operators that it is passed to."""
+
+    def __new__(cls, device: Any = DEVICE_TYPE) -> Generator:
+        check_device(torch.device(device))
+        return super().__new__(cls)
+
+    def __init__(self, device: Any = DEVICE_TYPE) -> None:
+        """Starts with PyTorch's default seed."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The one device."""
+        return storage.device()
+
+    def clone_state(self) -> Generator:
+        """Another generator that goes on from where this one is."""
+        return _generator(self.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _generator, (self.get_state(),)
+
+    def __repr__(self) -> str:
+        return f"torch.Generator(device='{self.device}')"
+
+
+def _generator(state: torch.Tensor) -> Generator:
+    found = Generator()
+    found.set_state(state)
+    return found
 
 
 class _State:

@@ -11,7 +11,7 @@ import torch
 from ..errors import DeviceNotFound
 from ..runtime.torch_bridge import Placement, placements
 from ..torch_internals import private_device
-from . import autocast, kernels
+from . import autocast, events, kernels, random
 from .operators import Operator
 from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
@@ -44,6 +44,8 @@ def register() -> None:
         private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
         private_device.dlpack_of(DEVICE_TYPE, to_cpu)
         private_device.answer_for_accelerator(module.ACCELERATOR)
+        private_device.made_by(DEVICE_TYPE, random.Generator)
+        private_device.made_by(DEVICE_TYPE, events.Event, default=DEVICE_TYPE)
         placements[DEVICE_TYPE] = Placement(to_cpu, partial(placed, fresh=True))
 
 
@@ -52,6 +54,8 @@ def _add_kernels(registrations: private_device.Registrations) -> None:
     registrations.add_for_the_rest(torch.library.fallthrough_kernel, private_device.AUTOCAST_KEY)
     for name, cast in autocast.kernels():
         registrations.add(name, cast, private_device.AUTOCAST_KEY)
+    for name, host in kernels.CPU_KERNELS.items():
+        registrations.add(name, host, "CPU")
     for name in private_device.operator_names():
         kernel = kernels.KERNELS.get(name)
         if kernel is not None:

@@ -57,6 +57,11 @@ def wait(array: Any) -> None:
     array.block_until_ready()
 
 
+def is_ready(array: Any) -> bool:
+    """Whether the array's values are there."""
+    return bool(array.is_ready())
+
+
 def _numpy(flat: torch.Tensor) -> numpy.ndarray[Any, Any]:
     if not flat.numel():
         return numpy.empty(0, _dtype(flat).numpy)

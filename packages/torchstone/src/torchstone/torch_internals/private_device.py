@@ -78,7 +78,7 @@ class Registrations:
 
 
 def _not_compiled(kernel: Any) -> None:
-    """Keep Dynamo out of a kernel and all that it calls: PyTorch runs it in the middle of a compiled function."""
+    """Keep Dynamo out of a kernel and all that it calls, which PyTorch may run in a compiled function."""
     code = getattr(kernel, "__code__", None)  # a method has that of its function
     if code is not None:
         frames = _eval_frame.get()
@@ -95,6 +95,44 @@ def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
     """
     for name, answer in answers.items():
         setattr(torch._C, f"_accelerator_{name}", answer)
+
+
+class _Chooser(type):
+    """The class of a name of PyTorch's that makes what the device asked for needs; see :func:`made_by`."""
+
+    plain: type
+    ours: type
+    chooses: Callable[..., bool]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "plain" not in vars(cls):  # a subclass that someone wrote
+            return super().__call__(*args, **kwargs)
+        return (cls.ours if cls.chooses(*args, **kwargs) else cls.plain)(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return issubclass(type(instance), cls)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return (
+            issubclass(subclass, cls.plain) if "plain" in vars(cls) else super().__subclasscheck__(subclass)
+        )
+
+
+def made_by(device_type: str, ours: type, default: str | None = None) -> None:
+    """Let ``torch.Generator(device)`` make ``ours``, a subclass, where ``device`` is of ``device_type``.
+
+    Only C++ can tell PyTorch how. ``default`` is the device of a call that names none. What is no instance
+    of ``ours`` stays PyTorch's own, and all are instances of the name. For the rest of the process.
+    """
+    (plain,) = ours.__bases__
+
+    def chooses(device: Any = default, *_: Any, **__: Any) -> bool:
+        return device is not None and torch.device(device).type == device_type
+
+    name = plain.__name__
+    members = {"plain": plain, "ours": ours, "chooses": staticmethod(chooses), "__doc__": plain.__doc__}
+    kind = type("_Chooser", (_Chooser, type(plain)), {})  # generators have a metaclass of PyTorch's
+    setattr(torch, name, kind(name, (plain,), {**members, "__module__": "torch"}))
 
 
 def operator_names() -> Iterator[str]:
