@@ -186,6 +186,40 @@ def test_gradients_of_gradients() -> None:
     mirrored(run)
 
 
+def test_a_module_that_moves_keeps_its_parameters() -> None:
+    """One weight in two places stays one, and an optimizer that was made before goes on with it."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    weight = model[0].weight
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for device in (DEVICE, "cpu", DEVICE):
+        model.to(device)
+        assert model[0].weight is model[1].weight is weight
+        assert weight.device.type == device
+        assert weight.grad is None or weight.grad.device.type == device
+        before = weight.detach().clone()
+        optimizer.zero_grad(set_to_none=device != "cpu")
+        model(torch.ones(2, 3, device=device)).sum().backward()
+        optimizer.step()
+        assert not torch.equal(weight, before)
+
+
+def test_parameters_that_wait_for_their_first_input() -> None:
+    model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).to(DEVICE)
+    assert model(torch.ones(2, 4, device=DEVICE)).shape == (2, 3)
+    assert {one.device.type for one in model.parameters()} == {DEVICE}
+
+
+def test_data_of_another_device_keeps_pytorch_s_rules() -> None:
+    x = torch.ones(2, device=DEVICE)
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        x.data = torch.ones(2).to_sparse()
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        x.data = torch.ones(2, device="meta")
+    x.data = torch.zeros(3)
+    assert (x.device.type, x.tolist()) == ("cpu", [0, 0, 0])
+
+
 def test_hooks_and_accumulation() -> None:
     def run(device: str) -> Any:
         x = torch.ones(3).to(device).requires_grad_()

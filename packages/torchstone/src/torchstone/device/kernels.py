@@ -242,6 +242,24 @@ KERNELS: dict[str, Kernel] = {
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
 
+def _may_replace(self: Tensor, other: Tensor) -> bool:
+    """Whether ``self.data = other`` may be, which moves a parameter and leaves it the same object.
+
+    PyTorch says no between devices that it does not know. Modules would then get new parameters from
+    ``module.to("pjrt")``: weights that are one would become two, and optimizers would step the old ones.
+    """
+    if all(one.device.type in (DEVICE_TYPE, "cpu") and _is_plain(one) for one in (self, other)):
+        return True
+    return bool(aten._has_compatible_shallow_copy_type.default.decompose(self, other))
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested)
+
+
+OVERRIDES: dict[str, Kernel] = {"_has_compatible_shallow_copy_type": _may_replace}
+"""Kernels on the device of operators that PyTorch composes."""
+
 CPU_KERNELS: dict[str, Kernel] = {"_pin_memory": _pin_memory}
 """Kernels for tensors of the CPU that PyTorch would ask a device in C++ for."""
 

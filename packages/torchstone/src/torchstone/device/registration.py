@@ -54,6 +54,8 @@ def _add_kernels(registrations: private_device.Registrations) -> None:
     registrations.add_for_the_rest(torch.library.fallthrough_kernel, private_device.AUTOCAST_KEY)
     for name, cast in autocast.kernels():
         registrations.add(name, cast, private_device.AUTOCAST_KEY)
+    for name, override in kernels.OVERRIDES.items():
+        registrations.add(name, override)
     for name, host in kernels.CPU_KERNELS.items():
         registrations.add(name, host, "CPU")
     for name in private_device.operator_names():
