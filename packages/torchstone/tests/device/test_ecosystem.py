@@ -328,6 +328,25 @@ def test_the_limit_of_memory_is_an_error_that_changes_nothing() -> None:
     assert (x + 1)[0].item() == 4
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.empty(10**13, device=DEVICE) + 1,
+        lambda: torch.zeros(10**13, device=DEVICE),
+        lambda: torch.ones(1, device=DEVICE).expand(10**7, 10**6).contiguous(),
+        lambda: torch.empty(10**13, device=DEVICE).cpu(),
+    ],
+)
+def test_more_than_the_device_has_is_an_error_of_memory(call: Any) -> None:
+    gc.collect()
+    before = torch.pjrt.memory_allocated()
+    with pytest.raises(torch.OutOfMemoryError, match=r"(?s)pjrt out of memory, .*\n  next: free tensors"):
+        call()
+    gc.collect()
+    assert torch.pjrt.memory_allocated() == before
+    assert (torch.ones(2, device=DEVICE) + 1).tolist() == [2, 2]
+
+
 def test_the_accelerator_is_this_device() -> None:
     assert torch.accelerator.current_accelerator() == torch.device(DEVICE)
     assert torch.accelerator.device_count() == torch.pjrt.device_count() == 1

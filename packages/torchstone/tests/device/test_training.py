@@ -157,6 +157,21 @@ def test_recurrent_and_attention_modules(name: str) -> None:
     mirrored(run, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("padding", [None, [[False, False, True], [False, False, False]]])
+def test_an_encoder_in_evaluation(padding: list[list[bool]] | None) -> None:
+    """PyTorch would take its fast path, with nested tensors for what is padded on the right."""
+
+    def run(device: str) -> Any:
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        encoder = nn.TransformerEncoder(layer, 2).eval().to(device)
+        mask = None if padding is None else torch.tensor(padding).to(device)
+        with torch.no_grad():
+            found = encoder(torch.randn(2, 3, 4).to(device), src_key_padding_mask=mask)
+        return found if mask is None else found.masked_fill(mask[..., None], 0)
+
+    mirrored(run, rtol=1e-4, atol=1e-5)
+
+
 def test_an_optimizer_compiles_nothing_new_in_later_steps() -> None:
     from torchstone.device.operators import plan_count
 

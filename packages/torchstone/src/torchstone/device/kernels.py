@@ -205,6 +205,11 @@ def _not_pinned(self: Tensor, device: torch.device | None = None) -> bool:
     return False
 
 
+def _never_nested(t: Tensor, mask: Tensor) -> bool:
+    """For ``nn.TransformerEncoder``, which then takes padded batches as they are: none is nested here."""
+    return False
+
+
 def _pin_memory(self: Tensor, device: torch.device | None = None) -> Tensor:
     """A copy in plain memory, for loaders that pin batches: engines stage their transfers themselves."""
     return self.clone()
@@ -234,6 +239,7 @@ KERNELS: dict[str, Kernel] = {
     "record_stream": _record_stream,
     "_fused_sdp_choice": _choose_attention,
     "is_pinned": _not_pinned,
+    "_nested_tensor_from_mask_left_aligned": _never_nested,
     **{name: _all_here(Operator(name)) for name in ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor")},
     **selection.KERNELS,
     **scaling.KERNELS,
@@ -241,6 +247,7 @@ KERNELS: dict[str, Kernel] = {
     **{f"random_{form}": _random for form in ("", ".to", ".from")},
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
+
 
 def _may_replace(self: Tensor, other: Tensor) -> bool:
     """Whether ``self.data = other`` may be, which moves a parameter and leaves it the same object.

@@ -11,7 +11,7 @@ import torch
 from ..compiler.checks import Check
 from ..config import config
 from ..dtypes import DType
-from ..errors import raise_failed_checks
+from ..errors import EngineError, raise_failed_checks
 from . import engine, random
 from .calls import Call
 from .layout import Layout
@@ -71,7 +71,10 @@ class Plan:
             arrays.append(engine.from_host(call.tensors[host].clone()))
         if self.seeded:
             arrays.append(engine.seed(random.draw(call.generator)))
-        results = self.run(arrays)
+        try:
+            results = self.run(arrays)
+        except EngineError as error:
+            raise memory.exceeded(error) from error
         if self.checks:
             results = self._checked(results)
         if self.moved:

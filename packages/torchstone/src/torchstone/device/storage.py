@@ -14,6 +14,7 @@ import torch
 from .. import dtypes
 from ..config import config
 from ..dtypes import DType
+from ..errors import EngineError
 from ..torch_internals import private_device
 from . import engine
 
@@ -51,7 +52,10 @@ class Box:
     def ready(self) -> Any:
         """The array; zeros are made first where nothing was written."""
         if self.array is None:
-            self.array = engine.zeros(self.nbytes // self.dtype.itemsize, self.dtype)
+            try:
+                self.array = engine.zeros(self.nbytes // self.dtype.itemsize, self.dtype)
+            except EngineError as error:
+                raise memory.exceeded(error) from error
         return self.array
 
     def grow(self, nbytes: int, *, keep: bool = True) -> None:
@@ -80,6 +84,16 @@ class Memory:
         self.allocated += nbytes
         if self.allocated > self.peak:
             self.peak = self.allocated
+
+    @staticmethod
+    def exceeded(error: EngineError) -> Exception:
+        """``error``, or ``torch.OutOfMemoryError`` if it says that the device's own memory was not enough."""
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            return error
+        return torch.OutOfMemoryError(
+            f"pjrt out of memory, with {memory.allocated} bytes in use by tensors. {error}\n"
+            "  next: free tensors, or use smaller ones"
+        )
 
     def require(self, nbytes: int) -> None:
         """Raises ``torch.OutOfMemoryError`` where ``nbytes`` more would exceed the limit."""
