@@ -172,6 +172,26 @@ def test_an_encoder_in_evaluation(padding: list[list[bool]] | None) -> None:
     mirrored(run, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("lengths", [[4, 2, 1], [1, 4, 3]])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_sequences_of_several_lengths(lengths: list[int], batch_first: bool) -> None:
+    rnn = nn.utils.rnn
+
+    def run(device: str) -> Any:
+        module = nn.GRU(4, 5, batch_first=batch_first).to(device)
+        x = torch.randn((3, 4, 4) if batch_first else (4, 3, 4)).to(device).requires_grad_()
+        packed = rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first, enforce_sorted=False)
+        outputs, last = module(packed)
+        padded, found = rnn.pad_packed_sequence(outputs, batch_first, padding_value=-1.0)
+        (padded.square().sum() + last.sum()).backward()
+        return [
+            found,
+            *(one.detach().clone(memory_format=torch.contiguous_format) for one in (padded, last, x.grad)),
+        ]
+
+    mirrored(run, rtol=1e-4, atol=1e-5)
+
+
 def test_an_optimizer_compiles_nothing_new_in_later_steps() -> None:
     from torchstone.device.operators import plan_count
 

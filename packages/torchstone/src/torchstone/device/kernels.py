@@ -280,6 +280,8 @@ LEFT_TO_PYTORCH = frozenset(
         "_has_same_storage_numel",
         "_is_all_true",
         "_is_any_true",
+        "_pack_padded_sequence",
+        "_pack_padded_sequence_backward",
         "is_same_size",
         "resize_as_",
         "lift",
@@ -290,7 +292,7 @@ LEFT_TO_PYTORCH = frozenset(
         "qscheme",
     }
 )
-"""Composed by PyTorch of kernels above: they make memory or move it, and compute nothing."""
+"""Composed by PyTorch of other operators; packing reads lengths that stay on the CPU."""
 
 
 def is_program(name: str) -> bool:
