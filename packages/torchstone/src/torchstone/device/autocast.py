@@ -6,7 +6,7 @@ Weights are not cached: a cast of a small tensor costs less than the look-up wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -51,33 +51,38 @@ _REASON = (
     "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
     "  next: use binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe to autocast"
 )
-Dtype = Callable[[list[torch.Tensor]], torch.dtype]
+Dtype = Callable[[Sequence[Any]], torch.dtype]
 
 
-def _lower(_: list[torch.Tensor]) -> torch.dtype:
+def _lower(_: Sequence[Any]) -> torch.dtype:
     return torch.get_autocast_dtype(DEVICE_TYPE)
 
 
-def _float32(_: list[torch.Tensor]) -> torch.dtype:
+def _float32(_: Sequence[Any]) -> torch.dtype:
     return torch.float32
 
 
-def _widest(tensors: list[torch.Tensor]) -> torch.dtype:
-    wide = any(one.dtype is torch.float32 for one in tensors)
+def _widest(values: Sequence[Any]) -> torch.dtype:
+    wide = any(one.dtype is torch.float32 for one in pytree.tree_leaves(values) if _is_cast(one))
     return torch.float32 if wide else torch.get_autocast_dtype(DEVICE_TYPE)
 
 
 def _kernel(overload: OpOverload, dtype: Dtype) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        eligible = [one for one in pytree.tree_leaves((args, kwargs)) if _is_cast(one)]
-        wanted = dtype(eligible)
-        given, named = pytree.tree_map(
-            lambda one: one.to(wanted) if _is_cast(one) else one, (list(args), dict(kwargs))
-        )
+        wanted = dtype((*args, *kwargs.values()))
+        given = [_cast(one, wanted) for one in args]
+        named = {name: _cast(one, wanted) for name, one in kwargs.items()}
         with below_autocast():
             return overload(*given, **named)
 
     return kernel
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    """An argument with its tensors, which may be in a list, in ``dtype``."""
+    if type(value) in (list, tuple):
+        return [_cast(one, dtype) for one in value]
+    return value.to(dtype) if _is_cast(value) and value.dtype is not dtype else value
 
 
 def _is_cast(value: Any) -> bool:
