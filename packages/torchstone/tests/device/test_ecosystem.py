@@ -230,6 +230,21 @@ def test_inference_mode_marks_tensors() -> None:
         weight * x
 
 
+def test_recurrent_networks_and_steps_of_optimizers_in_inference_mode() -> None:
+    def run(device: str) -> Any:
+        torch.manual_seed(0)
+        module, x = nn.LSTM(3, 4).to(device), torch.randn(2, 1, 3).to(device)
+        with torch.inference_mode():
+            output = module(x)[0]
+            weight = torch.ones(3).to(device)
+            options = {"weight_decay": 0.1, "momentum": 0.0, "dampening": 0.0, "nesterov": False}
+            torch._fused_sgd_([weight], [x[0, 0]], [], lr=0.5, maximize=False, is_first_step=True, **options)
+        return [output.clone(), weight.clone()]
+
+    for found, expected in zip(run(DEVICE), run("cpu"), strict=True):
+        torch.testing.assert_close(found.cpu(), expected)
+
+
 def test_where_saved_tensors_are_mapped_to() -> None:
     stream = saved(torch.ones(2, device=DEVICE))
     for given, found in ((f"{DEVICE}:0", DEVICE), ({f"{DEVICE}:0": "cpu"}, "cpu"), ("meta", "meta")):

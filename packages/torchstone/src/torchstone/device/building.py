@@ -38,9 +38,9 @@ def build(
 ) -> Plan:
     """The plan for a call. Raises :class:`Unplanned`, or what PyTorch's metadata functions raise.
 
-    ``composed`` is traced in place of the operator.
+    ``composed`` is traced in place of the operator. Tensors of inference mode would not say what it writes.
     """
-    with tracing(), without_function_modes(), torch.no_grad():
+    with tracing(), without_function_modes(), torch.inference_mode(False), torch.no_grad():
         draft = rehearsed(overload, call, args, kwargs, composed)
         written = draft.written()
         for place in written:
