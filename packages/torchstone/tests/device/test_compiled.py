@@ -34,6 +34,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("error:Dynamo does not know how to trace:UserWarning")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_compiled_model_trains_as_in_eager(name: str, dynamic: bool) -> None:

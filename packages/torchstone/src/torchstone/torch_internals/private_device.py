@@ -77,9 +77,9 @@ class Registrations:
         self._anything.fallback(kernel, key)
 
 
-def _not_compiled(kernel: Any) -> None:
-    """Keep Dynamo out of a kernel and all that it calls, which PyTorch may run in a compiled function."""
-    code = getattr(kernel, "__code__", None)  # a method has that of its function
+def _not_compiled(function: Any) -> None:
+    """Keep Dynamo out of what stands for C++, and all that it calls: PyTorch may call it in compiled code."""
+    code = getattr(function, "__code__", None)  # a method has that of its function
     if code is not None:
         frames = _eval_frame.get()
         frames.set_code_exec_strategy(
@@ -94,6 +94,7 @@ def answer_for_accelerator(answers: Mapping[str, Callable[..., Any]]) -> None:
     or ends the process. This holds for the rest of the process.
     """
     for name, answer in answers.items():
+        _not_compiled(answer)
         setattr(torch._C, f"_accelerator_{name}", answer)
 
 
