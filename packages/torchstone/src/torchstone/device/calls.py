@@ -31,13 +31,14 @@ class Call:
     gives the box of each among ``boxes``, -1 for those of the CPU.
     """
 
-    __slots__ = ("boxes", "generator", "key", "names", "numbers", "places", "tensors")
+    __slots__ = ("_place_of", "boxes", "generator", "key", "names", "numbers", "places", "tensors")
 
     def __init__(self, numbers: frozenset[int | str] = frozenset()) -> None:
         self.key: list[Any] = []
         self.tensors: list[Tensor] = []
         self.places: list[int] = []
         self.boxes: list[Box] = []
+        self._place_of: dict[Box, int] = {}
         self.numbers: list[tuple[float, DType]] = []
         self.names = numbers
         self.generator: torch.Generator | None = None
@@ -67,11 +68,10 @@ class Call:
             self._host(tensor)
             return
         box = box_of(tensor)
-        boxes = self.boxes
-        place = boxes.index(box) if box in boxes else -1
-        if place < 0:
-            place = len(boxes)
-            boxes.append(box)
+        place = self._place_of.get(box)
+        if place is None:
+            place = self._place_of[box] = len(self.boxes)
+            self.boxes.append(box)
             if box.array is None:
                 element = element_of(tensor.dtype)
                 if box.nbytes % element.itemsize == 0:
