@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torchstone.device import engine
 from torchstone.runtime import stats
 
 from .mirrored import DEVICE
@@ -106,6 +109,22 @@ def test_parameters_are_not_copied_on_each_call() -> None:
         before = stats().copies_in
         compiled(x)
     assert stats().copies_in == before
+
+
+def test_memory_that_is_not_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors go through the host, also after a step has changed the parameters."""
+    away = dataclasses.replace(engine.place(), shares_host_memory=False)
+    monkeypatch.setattr(engine, "place", lambda: away)
+    linear = nn.Linear(3, 2).to(DEVICE)
+    compiled = torch.compile(linear, backend="torchstone")
+    x = torch.arange(6.0, device=DEVICE).view(3, 2).t()
+    optimizer = torch.optim.SGD(linear.parameters(), 0.1, fused=True)
+    for _ in range(3):
+        found, expected = compiled(x), linear(x)
+        torch.testing.assert_close(found, expected)
+        found.square().sum().backward()
+        optimizer.step()
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
 
 
 def test_dynamo_stays_out_of_the_kernels() -> None:
