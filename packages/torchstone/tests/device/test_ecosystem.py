@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import io
 import pickle
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from torchstone.config import override
+from torchstone.device import engine
 
 from .mirrored import DEVICE, EXACT, mirrored
 
@@ -399,6 +401,18 @@ def test_the_accelerator_s_memory_is_this_device_s() -> None:
     limit = torch.pjrt.memory_allocated() + 1000
     with override(device_memory_limit=limit):
         assert torch.accelerator.get_memory_info() == (1000, limit)
+
+
+def test_memory_that_the_plugin_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting:
+        def memory_stats(self) -> dict[str, int]:
+            return {"bytes_in_use": 300, "bytes_limit": 1000, "num_allocs": 2}
+
+    counted = dataclasses.replace(engine.place(), handle=Counting())
+    monkeypatch.setattr(engine, "place", lambda: counted)
+    assert torch.pjrt.mem_get_info() == torch.accelerator.get_memory_info() == (700, 1000)
+    with override(device_memory_limit=torch.pjrt.memory_allocated() + 10):
+        assert torch.pjrt.mem_get_info()[0] == 10
 
 
 def test_a_failed_factorization_is_an_error() -> None:

@@ -61,6 +61,11 @@ def place() -> Device:
     return found
 
 
+def memory() -> tuple[int, int] | None:
+    """Bytes in use on the device and bytes in all; None where its plugin does not count them."""
+    return flat.memory_of(place())
+
+
 def compiled(
     name: str,
     arguments: Sequence[hlo.Argument],

@@ -218,14 +218,20 @@ def empty_cache() -> None:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Bytes that are free, and bytes in all. Without ``config.device_memory_limit``: ``RuntimeError``."""
-    limit = config.device_memory_limit
+    """Bytes that are free, and bytes in all: of ``config.device_memory_limit``, else what the plugin counts.
+
+    Raises ``RuntimeError`` where there is neither, as on XLA's CPU.
+    """
+    limit, used = config.device_memory_limit, memory.allocated
     if not limit:
-        raise RuntimeError(
-            "the engine does not say how much memory the device has\n"
-            "  next: set torchstone.config.device_memory_limit"
-        )
-    return max(0, limit - memory.allocated), limit
+        counted = engine.memory()
+        if counted is None:
+            raise RuntimeError(
+                "the engine does not say how much memory the device has\n"
+                "  next: set torchstone.config.device_memory_limit"
+            )
+        used, limit = counted
+    return max(0, limit - used), limit
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:

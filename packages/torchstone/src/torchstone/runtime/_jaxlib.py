@@ -384,6 +384,13 @@ def memory_sizes(executable: Any) -> dict[str, int]:
     return {part: int(getattr(found, f"{name}_size_in_bytes", 0)) for part, name in parts.items()}
 
 
+def device_memory(device: Any) -> tuple[int, int] | None:
+    """Bytes in use and bytes in all, where the plugin counts them."""
+    found = device.memory_stats() or {}
+    used, limit = found.get("bytes_in_use"), found.get("bytes_limit")
+    return None if used is None or not limit else (int(used), int(limit))
+
+
 def optional(part: str, name: str) -> Any:
     """A name of a part of jaxlib that not every release has; raises :class:`EngineError` without it."""
     try:

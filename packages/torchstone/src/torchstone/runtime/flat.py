@@ -62,6 +62,11 @@ def is_ready(array: Any) -> bool:
     return bool(array.is_ready())
 
 
+def memory_of(device: Device) -> tuple[int, int] | None:
+    """Bytes in use on a device and bytes in all; None where its plugin does not count them."""
+    return _jaxlib.device_memory(device.handle)
+
+
 def _numpy(flat: torch.Tensor) -> numpy.ndarray[Any, Any]:
     if not flat.numel():
         return numpy.empty(0, _dtype(flat).numpy)
