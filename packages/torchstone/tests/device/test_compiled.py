@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torchstone.backend.records import recorded
 from torchstone.device import engine
 from torchstone.runtime import stats
 
@@ -125,6 +126,27 @@ def test_memory_that_is_not_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
         found.square().sum().backward()
         optimizer.step()
     assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"fullgraph": True, "dynamic": True}])
+def test_the_device_s_graphs_need_no_backend_named(options: dict[str, Any]) -> None:
+    """Nothing is compiled for Inductor, which has no code for the device."""
+
+    @torch.compile(**options)
+    def made(size: int) -> torch.Tensor:
+        return torch.ones(size, device=DEVICE) * 2
+
+    linear = nn.Linear(3, 2).to(DEVICE)
+    compiled = torch.compile(linear, **options)
+    x = torch.ones(4, 3, device=DEVICE)
+    with recorded() as graphs:
+        found = compiled(x)
+        found.sum().backward()
+    torch.testing.assert_close(found, linear(x))
+    assert linear.weight.grad is not None
+    assert linear.weight.grad.device == x.device
+    assert made(3).tolist() == [2, 2, 2]
+    assert sorted(graph.kind for graph in graphs) == ["backward", "forward"]
 
 
 def test_dynamo_stays_out_of_the_kernels() -> None:

@@ -31,6 +31,7 @@ differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEV
 differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
 _all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
 _eval_frame = Internal("torch._C._dynamo.eval_frame", _DEVICE)
+_inductor = Internal("torch._TorchCompileInductorWrapper", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
 
 KEY = "PrivateUse1"
@@ -134,6 +135,23 @@ def made_by(device_type: str, ours: type, default: str | None = None) -> None:
     members = {"plain": plain, "ours": ours, "chooses": staticmethod(chooses), "__doc__": plain.__doc__}
     kind = type("_Chooser", (_Chooser, type(plain)), {})  # generators have a metaclass of PyTorch's
     setattr(torch, name, kind(name, (plain,), {**members, "__module__": "torch"}))
+
+
+def compiled_by(device_type: str, backend: str) -> None:
+    """Let ``torch.compile`` without a backend take ``backend`` for graphs with tensors of the device.
+
+    Inductor, which PyTorch takes, fails on a device that it has no code for. For the rest of the process.
+    """
+    inductor = _inductor.get()
+    plain = inductor.__call__
+
+    def call(self: Any, model_: Any, inputs_: Any, **patches: Any) -> Any:
+        values = (*inputs_, *(node.meta.get("example_value") for node in model_.graph.nodes))
+        if any(isinstance(one, torch.Tensor) and one.device.type == device_type for one in values):
+            return torch._dynamo.lookup_backend(backend)(model_, inputs_)
+        return plain(self, model_, inputs_, **patches)
+
+    inductor.__call__ = call
 
 
 def operator_names() -> Iterator[str]:
