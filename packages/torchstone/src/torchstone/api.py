@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy
 
 from . import spans
+from .archive import LOAD_HINT
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
-from .artifact import LOAD_HINT, Artifact, load_artifact, save_artifact
+from .artifact import Artifact, load_artifact, save_artifact
 from .config import config
 from .errors import ArtifactError, ConfigError, ShardingError, raise_failed_checks
 from .runtime import Buffer, Engine, Executable, get_engine, refine
@@ -208,7 +209,7 @@ class Program:
             if self._executables:
                 spans.recompiled("exported program", lambda: self._new_shapes(shapes))
             executable = self._compile(engine, module, names)
-            self._check_module(executable, symbols)
+            check_module(self.signature, executable, symbols)
             if not self._state:
                 self._state = {
                     str(spec.target): self._import(
@@ -238,30 +239,6 @@ class Program:
         labels = [self._labels[spec.name] for spec in self._specs]
         given = (f"{label}: {list(shape)}" for label, shape in zip(labels, shapes, strict=True))
         return f"the first call with these shapes: {', '.join(given)}"
-
-    def _check_module(self, executable: Executable | ShardedProgram, symbols: Mapping[str, int]) -> None:
-        """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
-        self._agree("argument", self.signature.inputs, executable.inputs, symbols)
-        self._agree("result", self.signature.outputs, executable.outputs, symbols)
-
-    @staticmethod
-    def _agree(
-        role: str,
-        specs: Sequence[InputSpec | OutputSpec],
-        found: Sequence[BufferSpec],
-        symbols: Mapping[str, int],
-    ) -> None:
-        if len(specs) != len(found):
-            raise ArtifactError(
-                f"the module has {len(found)} {role}s, and its signature {len(specs)}", hint=LOAD_HINT
-            )
-        for spec, real in zip(specs, found, strict=True):
-            declared = BufferSpec(tuple(evaluate(dim, symbols) for dim in spec.shape), spec.dtype)
-            if (declared.shape, declared.dtype) != (tuple(real.shape), real.dtype):
-                raise ArtifactError(
-                    f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",
-                    hint=LOAD_HINT,
-                )
 
 
 def export(
@@ -312,6 +289,33 @@ def load(path: str | Path, *, engine: str | None = None, device: str | None = No
     before the first call.
     """
     return Program(load_artifact(path), engine=engine, device=device)
+
+
+def check_module(
+    signature: Signature, executable: Executable | ShardedProgram, symbols: Mapping[str, int]
+) -> None:
+    """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
+    _agree("argument", signature.inputs, executable.inputs, symbols)
+    _agree("result", signature.outputs, executable.outputs, symbols)
+
+
+def _agree(
+    role: str,
+    specs: Sequence[InputSpec | OutputSpec],
+    found: Sequence[BufferSpec],
+    symbols: Mapping[str, int],
+) -> None:
+    if len(specs) != len(found):
+        raise ArtifactError(
+            f"the module has {len(found)} {role}s, and its signature {len(specs)}", hint=LOAD_HINT
+        )
+    for spec, real in zip(specs, found, strict=True):
+        declared = BufferSpec(tuple(evaluate(dim, symbols) for dim in spec.shape), spec.dtype)
+        if (declared.shape, declared.dtype) != (tuple(real.shape), real.dtype):
+            raise ArtifactError(
+                f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",
+                hint=LOAD_HINT,
+            )
 
 
 def _restored(artifact: Artifact, engine: str | None, device: str | None) -> Program:

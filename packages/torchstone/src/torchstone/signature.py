@@ -107,17 +107,29 @@ def describe(
     """``signature.json`` as data; ``checksums`` are the SHA-256 of the other members, in hexadecimal."""
     return {
         "format_version": _oldest_format(signature, weights),
+        "sha256": dict(checksums),
+        **describe_program(signature),
+        "weights": describe_weights(weights),
+    }
+
+
+def describe_program(signature: Signature) -> dict[str, Any]:
+    """What :func:`parse_signature` reads."""
+    return {
         "stablehlo_version": signature.stablehlo_version,
         "producer": dict(signature.producer),
-        "sha256": dict(checksums),
         "inputs": [_describe_spec(spec) for spec in signature.inputs],
         "outputs": [_describe_spec(spec) for spec in signature.outputs],
         "input_tree": signature.input_tree,
         "output_tree": signature.output_tree,
         "symbols": {name: list(bounds) for name, bounds in signature.symbols.items()},
         **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
-        "weights": {name: _describe_form(form) for name, form in weights.items()},
     }
+
+
+def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
+    """What :func:`~torchstone.stored_weights.read_weights` reads."""
+    return {name: _describe_form(form) for name, form in weights.items()}
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:

@@ -50,7 +50,7 @@ class Program:
 
         The weights are copies.
         """
-        return self.with_weights(_copies(self.weights), stablehlo_version)
+        return self.with_weights(weight_copies(self.weights), stablehlo_version)
 
     def with_weights(self, weights: Mapping[str, Any], stablehlo_version: str = "current") -> Artifact:
         """As ``artifact``, with NumPy arrays of the caller as weights."""
@@ -59,7 +59,7 @@ class Program:
         return Artifact(self.module.serialize(target), signature, dict(weights))
 
 
-def _copies(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+def weight_copies(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """Copies as NumPy arrays; one for tensors that are the same memory, as tied weights are."""
     made: dict[Any, Any] = {}
     copies = {}
