@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import checkpoint, config, profiling, redirect
     from .api import Program, explain, export, load
     from .compiler import bounds, capture_rule, graph_pass
+    from .generation import export_generation, load_generation
     from .lowering import lowers
     from .profiling import profile
     from .redirect import redirected
@@ -38,8 +39,10 @@ __all__ = [
     "errors",
     "explain",
     "export",
+    "export_generation",
     "graph_pass",
     "load",
+    "load_generation",
     "lowers",
     "profile",
     "profiling",
@@ -55,8 +58,10 @@ _LAZY = {
     "compile_step": "training",
     "explain": "api",
     "export": "api",
+    "export_generation": "generation",
     "graph_pass": "compiler",
     "load": "api",
+    "load_generation": "generation",
     "lowers": "lowering",
     "profile": "profiling",
     "redirected": "redirect",

@@ -1,0 +1,248 @@
+"""From a causal language model of transformers to the programs of a generator: prefill and decode.
+
+The cache is an argument and a result of the programs. Prefill makes it of a prompt that is padded on the
+right to the length of a bucket. The columns of that padding come after every token of the prompt, so none
+sees them, and decoding overwrites them one by one. Decoding is a loop inside the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from ..artifact import Artifact
+from ..compiler import build_program
+from ..compiler.program import Program, weight_copies
+from ..errors import CaptureError
+from ..hlo import resolve_version
+from ..signature import OutputSpec
+from ..trees import unflatten
+from .sampling import drawn, largest
+from .stored import GREEDY, SAMPLE, Settings, StoredGenerator, prefill_name
+
+
+class _Layer(CacheLayerMixin):
+    """Keys and values of one layer, ``[batch, heads, length, size]``; nothing is written in place.
+
+    ``position`` is the column of the next token. A layer without it takes the keys of a whole prompt.
+    """
+
+    is_compileable = True  # masks are always made, whatever their values
+    is_sliding = False  # windows are a matter of masks
+
+    def __init__(
+        self, keys: Tensor | None = None, values: Tensor | None = None, position: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.keys, self.values, self.position = keys, values, position
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        pass
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        if self.keys is not None and self.values is not None and self.position is not None:
+            column = self.position.reshape(1)
+            key_states = self.keys.index_copy(2, column, key_states)
+            value_states = self.values.index_copy(2, column, value_states)
+        self.keys, self.values = key_states, value_states
+        return key_states, value_states
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return (query_length if self.keys is None else self.keys.shape[2]), 0
+
+    def get_seq_length(self) -> Any:
+        return 0 if self.position is None else self.position
+
+    def get_max_length(self) -> int:
+        return -1 if self.keys is None else int(self.keys.shape[2])
+
+
+def _flat(cache: Cache) -> list[Tensor]:
+    return [one for layer in cache.layers for one in (layer.keys, layer.values)]
+
+
+class Prefill(nn.Module):
+    """The logits after a prompt, float32 ``[batch, vocabulary]``, and the cache that it leaves."""
+
+    def __init__(self, model: nn.Module, max_length: int) -> None:
+        super().__init__()
+        self.model = model
+        self.max_length = max_length
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, last: Tensor) -> dict[str, Any]:
+        """``input_ids`` and ``attention_mask`` are int64 ``[batch, bucket]``, ``last`` is 0-d.
+
+        The logits are those of the column ``last``.
+        """
+        cache = Cache(layer_class_to_replicate=_Layer)
+        positions = (attention_mask.cumsum(-1) - 1).clamp(min=0)
+        logits = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=last.reshape(1),
+        ).logits
+        room = self.max_length - input_ids.shape[1]
+        padded = [nn.functional.pad(one, (0, 0, 0, room)) for one in _flat(cache)]
+        return {"logits": logits[:, 0].float(), "caches": padded}
+
+
+class Decode(nn.Module):
+    """Up to ``tokens_per_call`` tokens, and the logits and the cache after them."""
+
+    def __init__(self, model: nn.Module, tokens_per_call: int) -> None:
+        super().__init__()
+        self.model = model
+        self.length = tokens_per_call
+
+    def forward(
+        self,
+        logits: Tensor,
+        caches: Sequence[Tensor],
+        attention_mask: Tensor,
+        position: Tensor,
+        unfinished: Tensor,
+        limit: Tensor,
+        is_end: Tensor,
+        padding: Tensor,
+        *options: Tensor,
+    ) -> dict[str, Any]:
+        """Choose and append tokens until there are ``limit`` of them, or all rows have finished.
+
+        ``attention_mask`` is int64 ``[batch, max_length]``, and 1 from the end of the prompt on;
+        ``unfinished`` is bool ``[batch]``, ``is_end`` bool ``[vocabulary]``. The others are 0-d int64:
+        ``position`` is the column of the first token, ``padding`` what finished rows get. ``options`` are
+        those of :func:`~.sampling.drawn`; without them, the most probable token is chosen.
+        """
+        batch, count = logits.shape[0], len(caches)
+        uniform = torch.rand(self.length, batch) if options else torch.empty(self.length, 0)
+        call = (position, attention_mask, limit, is_end, padding, uniform, *options)
+        weights = dict([*self.model.named_parameters(), *self.model.named_buffers()])
+
+        def goes_on(
+            step: Tensor, tokens: Tensor, logits: Tensor, unfinished: Tensor, *rest: Tensor
+        ) -> Tensor:
+            _, _, limit, *_ = rest[count:]
+            return (step < limit) & unfinished.any()
+
+        def body(
+            step: Tensor, tokens: Tensor, logits: Tensor, unfinished: Tensor, *rest: Tensor
+        ) -> tuple[Tensor, ...]:
+            caches, values = rest[:count], rest[count + len(call) :]
+            position, mask, _, is_end, padding, uniform, *options = rest[count : count + len(call)]
+            row = uniform.index_select(0, step.reshape(1))[0]
+            token = drawn(logits, row, *options) if options else largest(logits)
+            token = torch.where(unfinished, token, padding)
+            result, made = self._step(
+                token, caches, position + step, mask, dict(zip(weights, values, strict=True))
+            )
+            tokens = tokens.index_copy(1, step.reshape(1), token[:, None])
+            return step + 1, tokens, result, unfinished & ~is_end[token], *made
+
+        tokens = padding.expand(batch, self.length).clone()
+        step = torch.zeros((), dtype=torch.int64)
+        step, tokens, logits, unfinished, *made = torch.ops.higher_order.while_loop(
+            goes_on, body, (step, tokens, logits, unfinished, *caches), (*call, *weights.values())
+        )
+        return {"tokens": tokens, "count": step, "logits": logits, "unfinished": unfinished, "caches": made}
+
+    def _step(
+        self,
+        token: Tensor,
+        caches: Sequence[Tensor],
+        column: Tensor,
+        mask: Tensor,
+        weights: dict[str, Tensor],
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The logits after ``token``, int64 ``[batch]``, in ``column``, and the cache with it."""
+        layers = [
+            _Layer(keys, values, column) for keys, values in zip(caches[::2], caches[1::2], strict=True)
+        ]
+        cache = Cache(layers=layers)
+        seen = mask * (torch.arange(mask.shape[1]) <= column)
+        arguments = {
+            "input_ids": token[:, None],
+            "attention_mask": mask,
+            "position_ids": seen.sum(-1, keepdim=True) - 1,
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+        result = torch.func.functional_call(self.model, weights, (), arguments)
+        return result.logits[:, -1].float(), _flat(cache)
+
+
+def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> StoredGenerator:
+    """The programs of ``model``, with one copy of its weights.
+
+    Raises :class:`CaptureError` and :class:`UnsupportedOperators` as :func:`torchstone.export` does.
+    """
+    batch, length = settings.batch_size, settings.max_length
+    programs = {}
+    with torch.no_grad():
+        for bucket in settings.buckets:
+            prompt = torch.ones(batch, bucket, dtype=torch.int64)
+            program = build_program(Prefill(model, length), (prompt, prompt.clone(), torch.tensor(0)))
+            programs[prefill_name(bucket)] = program
+        state = unflatten(program.signature.output_tree, [_zeros(one) for one in program.signature.outputs])
+        settings = replace(settings, vocab_size=state["logits"].shape[1])
+        decode = Decode(model, settings.tokens_per_call)
+        arguments = (
+            state["logits"],
+            state["caches"],
+            torch.ones(batch, length, dtype=torch.int64),
+            torch.tensor(1),
+            torch.ones(batch, dtype=torch.bool),
+            torch.tensor(1),
+            torch.zeros(settings.vocab_size, dtype=torch.bool),
+            torch.tensor(0),
+        )
+        options = (torch.tensor(1.0), torch.tensor(0), torch.tensor(1.0))
+        programs[GREEDY] = build_program(decode, arguments)
+        programs[SAMPLE] = build_program(decode, (*arguments, *options))
+    return _stored(programs, settings, resolve_version(stablehlo_version))
+
+
+def _zeros(spec: OutputSpec) -> Tensor:
+    """A tensor like a result of a program of static shapes."""
+    return torch.zeros([int(size) for size in spec.shape], dtype=spec.dtype.torch)
+
+
+def _stored(programs: dict[str, Program], settings: Settings, version: str) -> StoredGenerator:
+    """``programs`` for consumers of that StableHLO version; constants are named after their program."""
+    shared: dict[str, Tensor] = {}
+    signatures = {}
+    for name, program in programs.items():
+        inputs = []
+        for spec in program.signature.inputs:
+            if spec.kind not in ("input", "seed"):
+                assert spec.target is not None
+                target = f"{name}.{spec.target}" if spec.kind == "constant" else spec.target
+                shared[target] = program.weights[spec.target]
+                spec = replace(spec, target=target)
+            inputs.append(spec)
+        for result in program.signature.outputs:
+            if result.kind != "output":
+                raise CaptureError(
+                    f"the model writes into {result.target!r} while it generates",
+                    hint="a generator keeps keys and values of attention as its only state",
+                )
+        signatures[name] = replace(program.signature, inputs=tuple(inputs), stablehlo_version=version)
+    weights = weight_copies(shared)
+    return StoredGenerator(
+        settings,
+        {
+            name: Artifact(program.module.serialize(version), signatures[name], weights)
+            for name, program in programs.items()
+        },
+        weights,
+    )
