@@ -74,13 +74,16 @@ class Reader:
         self._file = file
         self._archive = archive
 
+    @property
+    def members(self) -> list[str]:
+        """Their names in order, however often each is there."""
+        return sorted(self._archive.namelist())
+
     def require_members(self, names: Collection[str]) -> None:
         """Raise :class:`Damage` unless the file has exactly these members."""
-        found = sorted(self._archive.namelist())
-        require(found == sorted(names), f"it contains {found}")
+        require(self.members == sorted(names), f"it contains {self.members}")
 
     def read(self, name: str) -> bytes:
-        require(name in self._archive.namelist(), f"it contains {sorted(self._archive.namelist())}")
         return self._archive.read(name)
 
     def checksum(self, name: str) -> str:

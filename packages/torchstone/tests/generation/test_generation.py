@@ -1,18 +1,24 @@
-"""Generators of tiny language models against ``model.generate``: the same tokens, and the right distribution."""
+"""Generators of tiny language models against ``model.generate``: the same tokens, the same distribution."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
+import scipy.stats
 import torch
 
 import torchstone
+from torchstone.errors import ArtifactError, ArtifactVersionError, CaptureError, ConfigError, InputMismatch
+from torchstone.generation.sampling import drawn
 
 transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
 
@@ -127,3 +133,310 @@ print(generator.generate(prompt, max_new_tokens=10, do_sample=True, seed=5).toli
     assert greedy == str(eager(exported.model, prompt, max_new_tokens=10).tolist())
     same = exported.generator.generate(prompt, max_new_tokens=10, do_sample=True, seed=5)
     assert sampled == str(same.tolist())
+
+
+def test_calls_of_several_threads_do_not_disturb_each_other(gpt2: Exported) -> None:
+    prompts = [tokens(1, length) for length in (3, 5, 7, 9)]
+    found: dict[int, numpy.ndarray] = {}
+
+    def run(place: int) -> None:
+        found[place] = gpt2.generator.generate(prompts[place], max_new_tokens=25)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for place, prompt in enumerate(prompts):
+        numpy.testing.assert_array_equal(found[place], eager(gpt2.model, prompt, max_new_tokens=25))
+
+
+# --- the cache and the weights ---------------------------------------------------------
+
+
+def pointers(buffers: list[Any]) -> list[int]:
+    return [buffer.to_numpy().ctypes.data for buffer in buffers]
+
+
+def test_the_cache_is_updated_in_place(gpt2: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpt2.generator.generate(tokens(2, 5), max_new_tokens=2)
+    decode = gpt2.generator._programs["greedy"]
+    calls = []
+
+    def watched(given: dict[str, Any]) -> Any:
+        names = [name for name in given if name.startswith("caches_")]
+        before = pointers([given[name] for name in names])
+        result = decode(given)
+        gone = [given[name].is_deleted() for name in names]
+        calls.append((before, pointers([result[name] for name in names]), gone))
+        return result
+
+    monkeypatch.setitem(gpt2.generator._programs, "greedy", watched)
+    gpt2.generator.generate(tokens(2, 5), max_new_tokens=12)
+    assert len(calls) == 3
+    for before, after, gone in calls:
+        assert len(before) == 4
+        assert before == after
+        assert all(gone)
+
+
+def test_weights_are_stored_once(gpt2: Exported) -> None:
+    with zipfile.ZipFile(gpt2.path) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+        description = json.loads(archive.read("generation.json"))
+    programs = ["prefill_8", "prefill_16", "greedy", "sample"]
+    expected = {f"{name}.stablehlo" for name in programs} | {"generation.json", "weights.safetensors"}
+    assert set(sizes) == expected
+    assert list(description["programs"]) == programs
+    own = sum(weight.nbytes for weight in gpt2.model.parameters())  # tied weights are one parameter
+    assert own <= sizes["weights.safetensors"] < own + 8000
+
+
+def test_a_generator_can_be_saved_again(gpt2: Exported, tmp_path: Path) -> None:
+    again = gpt2.generator.save(tmp_path / "again.stone")
+    assert again.read_bytes() == gpt2.path.read_bytes()
+
+
+# --- sampling --------------------------------------------------------------------------
+
+CUTS = [
+    {},
+    {"temperature": 0.6},
+    {"temperature": 1.7, "top_k": 5},
+    {"top_p": 0.7},
+    {"top_p": 0.0},
+    {"temperature": 1.3, "top_k": 12, "top_p": 0.85},
+    {"top_k": 10_000},
+]
+
+
+def warped(
+    logits: torch.Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+) -> torch.Tensor:
+    """The probabilities from which transformers draws."""
+    scores = transformers.TemperatureLogitsWarper(temperature)(None, logits)
+    if top_k:
+        scores = transformers.TopKLogitsWarper(top_k)(None, scores)
+    if top_p < 1:
+        scores = transformers.TopPLogitsWarper(top_p)(None, scores)
+    return scores.softmax(-1)
+
+
+@pytest.mark.parametrize("cuts", CUTS, ids=str)
+def test_tokens_are_drawn_from_the_distribution_of_transformers(cuts: dict[str, Any]) -> None:
+    count = 20_000
+    logits = torch.randn(1, VOCABULARY) * 2
+    logits[0, 7:10] = logits[0, 6]  # equal probabilities, at the cut of top_k too
+    uniform = (torch.arange(count) + 0.5) / count
+    options = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **cuts}
+    found = drawn(logits.expand(count, -1), uniform, *map(torch.tensor, options.values()))
+    share = torch.bincount(found, minlength=VOCABULARY) / count
+    torch.testing.assert_close(share, warped(logits, **cuts)[0], atol=2 / count, rtol=0)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
+def test_the_ends_of_the_unit_interval_draw_tokens_that_are_kept(uniform: float) -> None:
+    logits = torch.randn(50, 5000)
+    logits[:, 100:] = float("-inf")
+    found = drawn(logits, torch.full((50,), uniform), torch.tensor(1.0), torch.tensor(0), torch.tensor(1.0))
+    assert (found < 100).all()
+
+
+@pytest.mark.parametrize("cuts", [{"top_k": 4}, {"temperature": 2.0, "top_k": 0, "top_p": 0.6}], ids=str)
+def test_pairs_of_tokens_are_drawn_from_the_distribution_of_the_model(
+    gpt2: Exported, cuts: dict[str, Any]
+) -> None:
+    prompt = tokens(1, 6).expand(2, -1)
+    calls = [
+        gpt2.generator.generate(prompt, max_new_tokens=2, do_sample=True, seed=seed, **cuts)[:, 6:]
+        for seed in range(1000)
+    ]
+    found = numpy.concatenate(calls)
+    with torch.no_grad():
+        first = warped(gpt2.model(prompt[:1]).logits[:, -1], **cuts)[0]
+        longer = torch.cat([prompt[:1].expand(VOCABULARY, -1), torch.arange(VOCABULARY)[:, None]], 1)
+        second = warped(gpt2.model(longer).logits[:, -1], **cuts)
+    expected = (first[:, None] * second).double().numpy()
+    observed = numpy.zeros_like(expected)
+    numpy.add.at(observed, (found[:, 0], found[:, 1]), 1)
+    assert not observed[expected == 0].any()
+    often = expected * len(found) >= 5
+    cells = numpy.append(observed[often], observed[~often].sum())
+    shares = numpy.append(expected[often], expected[~often].sum()) / expected.sum()
+    kept = shares > 0
+    assert kept.sum() > 8
+    assert scipy.stats.chisquare(cells[kept], shares[kept] * len(found)).pvalue > 1e-3
+
+
+def test_seeds_repeat_and_differ(gpt2: Exported) -> None:
+    prompt = tokens(2, 4).expand(2, -1).contiguous()
+    prompt[1] = prompt[0]
+    options: dict[str, Any] = {"max_new_tokens": 24, "do_sample": True, "temperature": 3.0, "top_k": 0}
+    one, same, other = (gpt2.generator.generate(prompt, seed=seed, **options) for seed in (1, 1, 2))
+    numpy.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+    assert (one[0] != one[1]).any()
+    rows = one[:, 4:].reshape(2, 6, 4)  # what each call of the program drew
+    assert len({tuple(part) for part in rows[0].tolist()}) > 1
+    torch.manual_seed(3)
+    first = gpt2.generator.generate(prompt, **options)
+    second = gpt2.generator.generate(prompt, **options)
+    torch.manual_seed(3)
+    numpy.testing.assert_array_equal(first, gpt2.generator.generate(prompt, **options))
+    assert (first != second).any()
+
+
+def test_options_of_the_generation_config_are_the_defaults() -> None:
+    from torchstone.generation.models import settings_of
+
+    model = make("GPT2LMHeadModel")
+    model.generation_config.update(do_sample=True, temperature=0.5, top_k=3, top_p=0.9, eos_token_id=[4, 99])
+    settings = settings_of(model, 8, 1, None, 1)
+    assert settings.buckets == (8,)
+    assert (settings.do_sample, settings.temperature, settings.top_k, settings.top_p) == (True, 0.5, 3, 0.9)
+    assert settings.eos_token_id == (4,)  # no logits exist for 99
+
+
+# --- what is refused -------------------------------------------------------------------
+
+PROMPT = [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (
+            (PROMPT,),
+            {"max_new_tokens": 46},
+            "max_new_tokens=46: after a prompt of 3 the cache has room for 45",
+        ),
+        ((PROMPT,), {"max_new_tokens": 0}, "max_new_tokens=0"),
+        (([[1] * 17],), {}, "the prompt has 17 tokens; the largest bucket has 16"),
+        ((PROMPT * 3,), {}, "input_ids have 3 rows; the generator was exported for 2"),
+        (([1, 2],), {}, r"input_ids must be integers \[rows, length\]; found int64\[2\]"),
+        (([[]],), {}, r"found float64\[1, 0\]"),
+        (([[1.0]],), {}, r"found float64\[1, 1\]"),
+        (([[1], [2, 3]],), {}, "input_ids cannot become an array"),
+        (([[1, VOCABULARY]],), {}, "input_ids has the token 61; the vocabulary ends at 60"),
+        (([[-1]],), {}, "input_ids has the token -1"),
+        ((PROMPT, [[1, 1]]), {}, r"attention_mask must be 0 or 1 .* \[1, 3\]; found shape \[1, 2\]"),
+        ((PROMPT, [[0, 2, 1]]), {}, "attention_mask must be 0 or 1"),
+        ((PROMPT, [[1, 1, 0]]), {}, "attention_mask hides the last token of a row"),
+        ((PROMPT,), {"temperature": 0.5, "seed": 1}, "temperature, seed would be ignored"),
+        ((PROMPT,), {"do_sample": True, "temperature": 0.0}, "temperature=0.0 is not a positive number"),
+        ((PROMPT,), {"do_sample": True, "top_k": -1}, "top_k=-1 is negative"),
+        ((PROMPT,), {"do_sample": True, "top_p": 1.5}, "top_p=1.5 is not a probability"),
+        ((PROMPT,), {"do_sample": True, "seed": -1}, "seed=-1 is not an unsigned integer"),
+        ((PROMPT,), {"eos_token_id": [1, 61]}, "eos_token_id has the token 61"),
+        ((PROMPT,), {"pad_token_id": -5}, "pad_token_id has the token -5"),
+    ],
+)
+def test_wrong_calls(gpt2: Exported, arguments: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputMismatch, match=message):
+        gpt2.generator.generate(*arguments, **{"max_new_tokens": 4, **options})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"max_length": 0}, "max_length=0 is not a positive integer"),
+        ({"batch_size": 1.0}, "batch_size=1.0 is not a positive integer"),
+        ({"tokens_per_call": -1}, "tokens_per_call=-1 is not a positive integer"),
+        ({"max_length": 49}, "max_length=49 is more than the 48 positions of GPT2LMHeadModel"),
+        ({"buckets": (4, 41)}, r"buckets=\(4, 41\) are not lengths of prompts"),
+        ({"buckets": ()}, r"buckets=\(\) are not lengths"),
+    ],
+)
+def test_wrong_sizes(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        torchstone.export_generation(make("GPT2LMHeadModel"), **{"max_length": 40, **sizes})
+
+
+def mamba() -> Any:
+    return transformers.MambaForCausalLM(
+        transformers.MambaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, state_size=2)
+    ).eval()
+
+
+def t5() -> Any:
+    config = transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    return transformers.T5ForConditionalGeneration(config).eval()
+
+
+def penalized() -> Any:
+    model = make("GPT2LMHeadModel")
+    model.generation_config.repetition_penalty = 1.3
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: torch.nn.Linear(2, 2), "a Linear is no language model of transformers that generates"),
+        (lambda: make("GPT2LMHeadModel").train(), "GPT2LMHeadModel is in training mode"),
+        (mamba, "MambaForCausalLM has a recurrent state: a generator needs a decoder"),
+        (t5, "T5ForConditionalGeneration has an encoder"),
+        (penalized, "generation config has repetition_penalty=1.3, which a generator lacks"),
+    ],
+)
+def test_models_that_cannot_be_exported(model: Any, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        torchstone.export_generation(model(), max_length=16)
+
+
+def rewritten(path: Path, target: Path, change: Any) -> Path:
+    """The file with another ``generation.json``."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    description = json.loads(members["generation.json"])
+    change(description)
+    members["generation.json"] = json.dumps(description).encode()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one["settings"].pop("top_k"), "'top_k' is missing"),
+        (lambda one: one["settings"].update(buckets=[16, 8]), "buckets"),
+        (lambda one: one["settings"].update(eos_token_id=[61]), "a token of the settings"),
+        (lambda one: one["settings"].update(temperature=-1.0), "temperature"),
+        (lambda one: one["settings"].update(batch_size=3), "the inputs of prefill_8"),
+        (lambda one: one["programs"].pop("greedy"), "its programs are"),
+        (lambda one: one["programs"]["greedy"]["inputs"].pop(), "input_tree"),
+        (lambda one: one["sha256"].update({"greedy.stablehlo": "0"}), "greedy.stablehlo is not what"),
+        (lambda one: one.update(generation_version=0), "format version 0"),
+    ],
+)
+def test_damaged_files(gpt2: Exported, tmp_path: Path, change: Any, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        torchstone.load_generation(rewritten(gpt2.path, tmp_path / "bad.stone", change))
+
+
+def test_other_files(gpt2: Exported, tmp_path: Path) -> None:
+    newer = rewritten(gpt2.path, tmp_path / "new.stone", lambda one: one.update(generation_version=9))
+    with pytest.raises(ArtifactVersionError, match="format version 9"):
+        torchstone.load_generation(newer)
+    program = torchstone.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)).save(tmp_path / "program.stone")
+    with pytest.raises(ArtifactError, match=r"it has no generation\.json: torchstone\.load"):
+        torchstone.load_generation(program)
+    with pytest.raises(ArtifactError, match=r"it contains .*generation\.json"):
+        torchstone.load(gpt2.path)
+    whole = gpt2.path.read_bytes()
+    cut = tmp_path / "cut.stone"
+    cut.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ArtifactError, match="not a usable artifact"):
+        torchstone.load_generation(cut)
+    with pytest.raises(ArtifactError, match="cannot read the artifact"):
+        torchstone.load_generation(tmp_path / "absent.stone")
+
+
+def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.startswith("torchstone.generation.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(torchstone.errors.MissingExtra, match="needs Hugging Face transformers"):
+        torchstone.export_generation(torch.nn.Linear(2, 2), max_length=4)

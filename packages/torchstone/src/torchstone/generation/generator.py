@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,17 @@ from numpy.typing import NDArray
 from ..api import check_module, draw_seed
 from ..artifact import Artifact
 from ..errors import InputMismatch
-from ..runtime import Buffer, CompileOptions, Engine, Executable, get_engine
+from ..runtime import Buffer, CompileOptions, Engine, get_engine
 from ..signature import Signature
-from ..trees import unflatten
-from .stored import GREEDY, SAMPLE, Settings, StoredGenerator, prefill_name, save_generator
+from .stored import (
+    GREEDY,
+    SAMPLE,
+    Settings,
+    StoredGenerator,
+    prefill_name,
+    results_by_name,
+    save_generator,
+)
 
 Integers = NDArray[numpy.int64]
 
@@ -99,37 +105,35 @@ class Generator:
         """The tokens that follow, int64 ``[rows, at most new]``."""
         rows, length = prompt.shape
         settings = self.settings
-        state = self._prefill(prompt, mask)
-        unfinished = numpy.arange(settings.batch_size) < rows
+        state: dict[str, Any] = self._prefill(prompt, mask)
+        state["unfinished"] = numpy.arange(settings.batch_size) < rows
         call["attention_mask"] = _padded(mask, settings.batch_size, settings.max_length, 1)
         decode, done = self._program(program), 0
         words = call.pop("seed", None)
-        made = []
-        while done < new and unfinished.any():
+        engine = get_engine(*self._where)
+        call = {name: engine.import_array(value) for name, value in call.items()}  # once, not in each call
+        made: list[Integers] = []
+        while done < new and numpy.any(state["unfinished"]):
+            call["position"] = numpy.int64(length + done)
+            call["limit"] = numpy.int64(min(settings.tokens_per_call, new - done))
             if words is not None:
                 call["seed"] = words + numpy.array([0, done], numpy.uint64)
-            state = decode(
-                **call,
-                logits=state["logits"],
-                caches=state["caches"],
-                unfinished=unfinished,
-                position=numpy.int64(length + done),
-                limit=numpy.int64(min(settings.tokens_per_call, new - done)),
-            )
-            count = int(state["count"].to_numpy())
-            made.append(state["tokens"].to_numpy()[:rows, :count])
-            unfinished = state["unfinished"].to_numpy()
+            state = decode({**call, **state})
+            count = int(state.pop("count").to_numpy())
+            made.append(state.pop("tokens").to_numpy()[:rows, :count])
             done += count
         return numpy.concatenate(made, 1)
 
-    def _prefill(self, prompt: Integers, mask: Integers) -> dict[str, Any]:
+    def _prefill(self, prompt: Integers, mask: Integers) -> dict[str, Buffer]:
         """Logits and caches; rows that the batch lacks are copies of the last one."""
         settings = self.settings
         bucket = next(one for one in settings.buckets if one >= prompt.shape[1])
         return self._program(prefill_name(bucket))(
-            input_ids=_padded(prompt, settings.batch_size, bucket, 0),
-            attention_mask=_padded(mask, settings.batch_size, bucket, 0),
-            last=numpy.int64(prompt.shape[1] - 1),
+            {
+                "input_ids": _padded(prompt, settings.batch_size, bucket, 0),
+                "attention_mask": _padded(mask, settings.batch_size, bucket, 0),
+                "last": numpy.int64(prompt.shape[1] - 1),
+            }
         )
 
     def _prompt(self, input_ids: Any, attention_mask: Any) -> tuple[Integers, Integers]:
@@ -215,44 +219,37 @@ class Generator:
                     self._weights = {
                         target: engine.import_array(array) for target, array in self._stored.weights.items()
                     }
-                self._programs[name] = _load(engine, self._stored.programs[name], self._weights)
+                self._programs[name] = _Loaded(engine, self._stored.programs[name], self._weights)
             return self._programs[name]
 
 
-@dataclass(frozen=True)
 class _Loaded:
-    """A compiled program, whose arguments are ``weights`` and then inputs by name."""
+    """A compiled program, called with its inputs by name."""
 
-    signature: Signature
-    executable: Executable
-    weights: Sequence[Buffer]
+    def __init__(self, engine: Engine, artifact: Artifact, weights: Mapping[str, Buffer]) -> None:
+        self._signature = signature = artifact.signature
+        self._weights = weights
+        names = [spec.target or spec.name for spec in signature.inputs]
+        options = CompileOptions(updates=tuple(_updates(signature)))
+        self._executable = engine.compile(artifact.module, options=options, input_names=names)
+        check_module(signature, self._executable, {})
 
-    def __call__(self, *, caches: Sequence[Buffer] = (), **given: Any) -> dict[str, Any]:
-        """The results by name, as buffers. Arguments of the same names are donated to them."""
-        given |= {f"caches_{i}": one for i, one in enumerate(caches)}
-        inputs = [given[spec.name] for spec in self.signature.inputs[len(self.weights) :]]
-        found: dict[str, Any] = unflatten(self.signature.output_tree, self.executable(*self.weights, *inputs))
-        return found
-
-
-def _load(engine: Engine, artifact: Artifact, weights: Mapping[str, Buffer]) -> _Loaded:
-    signature = artifact.signature
-    own = [weights[spec.target] for spec in signature.inputs if spec.target is not None]
-    names = [spec.target or spec.name for spec in signature.inputs]
-    options = CompileOptions(updates=tuple(_updates(signature)))
-    executable = engine.compile(artifact.module, options=options, input_names=names)
-    check_module(signature, executable, {})
-    return _Loaded(signature, executable, own)
+    def __call__(self, given: Mapping[str, Any]) -> dict[str, Buffer]:
+        """The results by name. Arguments of the same names are donated to them."""
+        arguments = [
+            given[spec.name] if spec.target is None else self._weights[spec.target]
+            for spec in self._signature.inputs
+        ]
+        return results_by_name(self._signature, self._executable(*arguments))
 
 
 def _updates(signature: Signature) -> list[tuple[int, int]]:
     """Each input that a result of the same name takes the place of, with that result."""
-    results = unflatten(signature.output_tree, range(len(signature.outputs)))
-    named = results | {f"caches_{i}": place for i, place in enumerate(results["caches"])}
+    results = results_by_name(signature, range(len(signature.outputs)))
     return [
-        (position, named[spec.name])
+        (position, results[spec.name])
         for position, spec in enumerate(signature.inputs)
-        if spec.kind == "input" and spec.name in named
+        if spec.target is None and spec.name in results
     ]
 
 

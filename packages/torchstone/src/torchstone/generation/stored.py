@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..archive import WEIGHTS, reading, writing
 from ..artifact import Artifact
+from ..dtypes import BOOL, FLOAT32, INT64, UINT64, DType
 from ..errors import ArtifactVersionError
 from ..signature import (
+    OutputSpec,
+    Signature,
     check_targets,
     describe_program,
     describe_weights,
@@ -24,6 +27,7 @@ from ..signature import (
     parse_signature,
     require,
 )
+from ..trees import unflatten
 
 FORMAT_VERSION = 1
 
@@ -96,6 +100,7 @@ def load_stored(path: str | Path) -> StoredGenerator:
     that is not a whole, unaltered file of a generator.
     """
     with reading(path) as reader:
+        require(DESCRIPTION in reader.members, f"it has no {DESCRIPTION}: torchstone.load reads programs")
         description = _parsed(reader.read(DESCRIPTION))
         settings = _settings(get(description, "settings", dict))
         signatures = get(description, "programs", dict)
@@ -112,7 +117,73 @@ def load_stored(path: str | Path) -> StoredGenerator:
             signature = parse_signature(get(signatures, name, dict))
             check_targets(signature, weights)
             programs[name] = Artifact(reader.read(_member(name)), signature, weights)
+        _check_calls(settings, {name: one.signature for name, one in programs.items()})
+        _check_calls(settings, {name: one.signature for name, one in programs.items()})
         return StoredGenerator(settings, programs, weights)
+
+
+def results_by_name(signature: Signature, values: Sequence[Any]) -> dict[str, Any]:
+    """The results of one of the programs; those of the cache are ``caches_0``, ``caches_1``, …"""
+    named: dict[str, Any] = dict(unflatten(signature.output_tree, values))
+    return named | {f"caches_{i}": one for i, one in enumerate(named.pop("caches"))}
+
+
+Form = tuple[tuple[int | str, ...], DType]
+
+
+def _check_calls(settings: Settings, signatures: Mapping[str, Signature]) -> None:
+    """Raise :class:`Damage` where a program takes or gives something else than its caller expects."""
+    batch, vocabulary = settings.batch_size, settings.vocab_size
+    state: dict[str, Form] = {"logits": ((batch, vocabulary), FLOAT32)}
+    state |= _caches(signatures[prefill_name(settings.buckets[0])])
+    for bucket in settings.buckets:
+        prompt: Form = ((batch, bucket), INT64)
+        taken = {"input_ids": prompt, "attention_mask": prompt, "last": _NUMBER}
+        _check_call(prefill_name(bucket), signatures, taken, state)
+    made: dict[str, Form] = {
+        **state,
+        "tokens": ((batch, settings.tokens_per_call), INT64),
+        "count": _NUMBER,
+        "unfinished": ((batch,), BOOL),
+    }
+    taken = {
+        **state,
+        "attention_mask": ((batch, settings.max_length), INT64),
+        "unfinished": ((batch,), BOOL),
+        "is_end": ((vocabulary,), BOOL),
+        **dict.fromkeys(("position", "limit", "padding"), _NUMBER),
+    }
+    _check_call(GREEDY, signatures, taken, made)
+    _check_call(SAMPLE, signatures, taken | _OPTIONS, made)
+
+
+_NUMBER: Form = ((), INT64)
+_OPTIONS: dict[str, Form] = {
+    "options_0": ((), FLOAT32),
+    "options_1": _NUMBER,
+    "options_2": ((), FLOAT32),
+    "seed": ((2,), UINT64),
+}
+
+
+def _caches(signature: Signature) -> dict[str, Form]:
+    """What the cache of a program that has one is."""
+    values = unflatten(signature.output_tree, signature.outputs)
+    caches = values.get("caches") if isinstance(values, dict) else None
+    require(isinstance(caches, list) and all(isinstance(one, OutputSpec) for one in caches), "caches")
+    return {f"caches_{i}": (one.shape, one.dtype) for i, one in enumerate(caches or ())}
+
+
+def _check_call(
+    name: str, signatures: Mapping[str, Signature], taken: dict[str, Form], made: dict[str, Form]
+) -> None:
+    signature = signatures[name]
+    inputs = {spec.name: (spec.shape, spec.dtype) for spec in signature.inputs if spec.target is None}
+    require(inputs == taken, f"the inputs of {name}")
+    _caches(signature)
+    results = results_by_name(signature, signature.outputs)
+    found = {key: (one.shape, one.dtype) for key, one in results.items() if isinstance(one, OutputSpec)}
+    require(found == made and len(found) == len(signature.outputs), f"the results of {name}")
 
 
 def _member(program: str) -> str:
