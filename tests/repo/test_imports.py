@@ -38,7 +38,8 @@ def test_import_torchstone_is_lazy() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["torchstone", "torchstone.artifact", "torchstone.config", "torchstone.runtime"]
+    "module",
+    ["torchstone", "torchstone.artifact", "torchstone.config", "torchstone.generation", "torchstone.runtime"],
 )
 def test_running_an_artifact_needs_no_torch(module: str) -> None:
     run(f"import {module}", blocked=("torch",))

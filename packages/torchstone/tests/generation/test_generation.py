@@ -61,7 +61,15 @@ class Exported:
         self.generator = torchstone.load_generation(self.path)
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        "GPT2LMHeadModel",
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+        pytest.param("Qwen2ForCausalLM", marks=pytest.mark.conformance),
+    ],
+)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(request.param, tmp_path_factory.mktemp("generators"))
 
