@@ -8,6 +8,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 
 import torchstone
 from torchstone.errors import ArtifactError, ArtifactVersionError, CaptureError, ConfigError, InputMismatch
+from torchstone.generation import Generator
 from torchstone.generation.sampling import drawn
 
 transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
@@ -277,21 +279,38 @@ def test_pairs_of_tokens_are_drawn_from_the_distribution_of_the_model(
 
 
 def test_seeds_repeat_and_differ(gpt2: Exported) -> None:
-    prompt = tokens(2, 4).expand(2, -1).contiguous()
-    prompt[1] = prompt[0]
+    prompt = tokens(2, 4)
     options: dict[str, Any] = {"max_new_tokens": 24, "do_sample": True, "temperature": 3.0, "top_k": 0}
     one, same, other = (gpt2.generator.generate(prompt, seed=seed, **options) for seed in (1, 1, 2))
     numpy.testing.assert_array_equal(one, same)
     assert (one != other).any()
-    assert (one[0] != one[1]).any()
-    rows = one[:, 4:].reshape(2, 6, 4)  # what each call of the program drew
-    assert len({tuple(part) for part in rows[0].tolist()}) > 1
     torch.manual_seed(3)
     first = gpt2.generator.generate(prompt, **options)
     second = gpt2.generator.generate(prompt, **options)
     torch.manual_seed(3)
     numpy.testing.assert_array_equal(first, gpt2.generator.generate(prompt, **options))
     assert (first != second).any()
+
+
+def test_draws_are_uniform_and_independent(gpt2: Exported) -> None:
+    """Without weights all tokens are equally probable, so that tokens show the numbers they were drawn by."""
+    stored = gpt2.generator._stored
+    zeros = {name: numpy.zeros_like(weight) for name, weight in stored.weights.items()}
+    flat = Generator(replace(stored, weights=zeros))
+    options: dict[str, Any] = {"max_new_tokens": 40, "do_sample": True, "top_k": 0}
+    draws = numpy.stack([flat.generate([[1], [1]], seed=seed, **options)[:, 1:] for seed in range(150)])
+    assert scipy.stats.chisquare(numpy.bincount(draws.ravel(), minlength=VOCABULARY)).pvalue > 1e-3
+    coarse = draws // 8  # 0 to 7, the last one of 5 tokens
+    neighbors = {
+        "seeds": (coarse[:-1], coarse[1:]),
+        "rows": (coarse[:, 0], coarse[:, 1]),
+        "steps": (coarse[..., :-1], coarse[..., 1:]),
+        "calls": (coarse[..., :-4], coarse[..., 4:]),  # of the program, which draws 4 tokens
+    }
+    for name, (one, other) in neighbors.items():
+        table = numpy.zeros((8, 8))
+        numpy.add.at(table, (one.ravel(), other.ravel()), 1)
+        assert scipy.stats.chi2_contingency(table).pvalue > 1e-3, name
 
 
 def test_options_of_the_generation_config_are_the_defaults() -> None:
