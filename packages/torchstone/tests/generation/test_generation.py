@@ -338,6 +338,7 @@ PROMPT = [[1, 2, 3]]
             "max_new_tokens=46: after a prompt of 3 the cache has room for 45",
         ),
         ((PROMPT,), {"max_new_tokens": 0}, "max_new_tokens=0"),
+        ((PROMPT,), {"max_new_tokens": 2.5}, "max_new_tokens=2.5 is not an integer"),
         (([[1] * 17],), {}, "the prompt has 17 tokens; the largest bucket has 16"),
         ((PROMPT * 3,), {}, "input_ids have 3 rows; the generator was exported for 2"),
         (([1, 2],), {}, r"input_ids must be integers \[rows, length\]; found int64\[2\]"),
@@ -351,10 +352,12 @@ PROMPT = [[1, 2, 3]]
         ((PROMPT, [[1, 1, 0]]), {}, "attention_mask hides the last token of a row"),
         ((PROMPT,), {"temperature": 0.5, "seed": 1}, "temperature, seed would be ignored"),
         ((PROMPT,), {"do_sample": True, "temperature": 0.0}, "temperature=0.0 is not a positive number"),
+        ((PROMPT,), {"do_sample": True, "temperature": "hot"}, "temperature='hot' is not a positive number"),
         ((PROMPT,), {"do_sample": True, "top_k": -1}, "top_k=-1 is negative"),
         ((PROMPT,), {"do_sample": True, "top_p": 1.5}, "top_p=1.5 is not a probability"),
         ((PROMPT,), {"do_sample": True, "seed": -1}, "seed=-1 is not an unsigned integer"),
         ((PROMPT,), {"eos_token_id": [1, 61]}, "eos_token_id has the token 61"),
+        ((PROMPT,), {"eos_token_id": "</s>"}, "eos_token_id='</s>' is not an integer"),
         ((PROMPT,), {"pad_token_id": -5}, "pad_token_id has the token -5"),
     ],
 )
@@ -396,9 +399,16 @@ def penalized() -> Any:
     return model
 
 
+def cold() -> Any:
+    model = make("GPT2LMHeadModel")
+    model.generation_config.temperature = 0.0
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (cold, "generation config has temperature=0.0, which is no way to draw tokens"),
         (lambda: torch.nn.Linear(2, 2), "a Linear is no language model of transformers that generates"),
         (lambda: make("GPT2LMHeadModel").train(), "GPT2LMHeadModel is in training mode"),
         (mamba, "MambaForCausalLM has a recurrent state: a generator needs a decoder"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Generator:
         prompt, mask = self._prompt(input_ids, attention_mask)
         rows, length = prompt.shape
         room = self.settings.max_length - length
-        if not 1 <= operator.index(max_new_tokens) <= room:
+        if not 1 <= _integer("max_new_tokens", max_new_tokens) <= room:
             raise InputMismatch(
                 f"max_new_tokens={max_new_tokens}: after a prompt of {length} the cache has room for {room}",
                 hint="ask for fewer tokens, or export with a larger max_length",
@@ -180,13 +181,13 @@ class Generator:
         temperature = settings.temperature if temperature is None else temperature
         top_k = settings.top_k if top_k is None else top_k
         top_p = settings.top_p if top_p is None else top_p
-        if not 0 < temperature < float("inf"):
-            raise InputMismatch(f"temperature={temperature} is not a positive number")
-        if operator.index(top_k) < 0:
+        if not isinstance(temperature, Real) or not 0 < temperature < float("inf"):
+            raise InputMismatch(f"temperature={temperature!r} is not a positive number")
+        if _integer("top_k", top_k) < 0:
             raise InputMismatch(f"top_k={top_k} is negative", hint="use 0 to keep all tokens")
-        if not 0 <= top_p <= 1:
-            raise InputMismatch(f"top_p={top_p} is not a probability")
-        if seed is not None and not 0 <= operator.index(seed) < 2**64:
+        if not isinstance(top_p, Real) or not 0 <= top_p <= 1:
+            raise InputMismatch(f"top_p={top_p!r} is not a probability")
+        if seed is not None and not 0 <= _integer("seed", seed) < 2**64:
             raise InputMismatch(f"seed={seed} is not an unsigned integer of 64 bits")
         words = draw_seed() if seed is None else [seed, 0]
         return {
@@ -199,14 +200,13 @@ class Generator:
     def _ends(self, eos_token_id: int | Sequence[int] | None, pad_token_id: int | None) -> dict[str, Any]:
         """Which tokens end a row, and what follows them."""
         settings = self.settings
-        ends = numpy.atleast_1d(
-            numpy.asarray(settings.eos_token_id if eos_token_id is None else eos_token_id, numpy.int64)
-        )
-        self._check_tokens("eos_token_id", ends)
-        padding = settings.pad_token_id if pad_token_id is None else pad_token_id
+        given: Any = settings.eos_token_id if eos_token_id is None else eos_token_id
+        ends = [_integer("eos_token_id", one) for one in (given if numpy.ndim(given) else [given])]
+        padding = settings.pad_token_id if pad_token_id is None else _integer("pad_token_id", pad_token_id)
         if padding is None:
-            padding = ends[0] if ends.size else 0
-        self._check_tokens("pad_token_id", numpy.atleast_1d(numpy.int64(padding)))
+            padding = ends[0] if ends else 0
+        self._check_tokens("eos_token_id", numpy.asarray(ends, numpy.int64))
+        self._check_tokens("pad_token_id", numpy.asarray([padding], numpy.int64))
         is_end = numpy.zeros(settings.vocab_size, numpy.bool_)
         is_end[ends] = True
         return {"is_end": is_end, "padding": numpy.int64(padding)}
@@ -251,6 +251,13 @@ def _updates(signature: Signature) -> list[tuple[int, int]]:
         for position, spec in enumerate(signature.inputs)
         if spec.target is None and spec.name in results
     ]
+
+
+def _integer(label: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise InputMismatch(f"{label}={value!r} is not an integer") from error
 
 
 def _integers(label: str, values: Any) -> Integers:

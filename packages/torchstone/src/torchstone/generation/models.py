@@ -139,3 +139,11 @@ def _check_options(options: GenerationConfig) -> None:
             f"the model's generation config has {', '.join(sorted(other))}, which a generator lacks",
             hint="set these options of model.generation_config to None",
         )
+    bounds = {"temperature": (1e-6, 1e6), "top_k": (0, 2**31), "top_p": (0, 1)}
+    for name, (least, most) in bounds.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            raise CaptureError(
+                f"the model's generation config has {name}={value!r}, which is no way to draw tokens",
+                hint=f"set model.generation_config.{name} to a value from {least} to {most}, or to None",
+            )
