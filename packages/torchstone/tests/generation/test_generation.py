@@ -21,6 +21,7 @@ import torchstone
 from torchstone.errors import ArtifactError, ArtifactVersionError, CaptureError, ConfigError, InputMismatch
 from torchstone.generation import Generator
 from torchstone.generation.sampling import drawn
+from torchstone.hlo.portable import text_of
 
 transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
 
@@ -42,6 +43,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "LlamaForCausalLM": _GROUPED,
     "MistralForCausalLM": {**_GROUPED, "sliding_window": 6},
     "Qwen2ForCausalLM": _GROUPED,
+    "FalconForCausalLM": _SIZES,
 }
 
 
@@ -99,6 +101,20 @@ def test_greedy_tokens_are_those_of_the_model(exported: Exported, length: int) -
     assert found.dtype == numpy.int64
     numpy.testing.assert_array_equal(found, eager(exported.model, prompt, max_new_tokens=MAX_LENGTH - length))
     assert len(set(found[0, length:].tolist())) > 4
+
+
+def test_constants_of_the_model_reach_the_loop(tmp_path: Path) -> None:
+    """Falcon makes tensors of numbers in its attention."""
+    falcon = Exported("FalconForCausalLM", tmp_path)
+    prompt = tokens(2, 6)
+    found = falcon.generator.generate(prompt, max_new_tokens=20)
+    numpy.testing.assert_array_equal(found, eager(falcon.model, prompt, max_new_tokens=20))
+
+
+def test_operations_in_the_loop_know_their_source_lines(gpt2: Exported) -> None:
+    text = text_of(gpt2.generator._stored.programs["greedy"].module, debug_info=True)
+    assert "modeling_gpt2.py" in text
+    assert "transformer.h.1.attn" in text
 
 
 def test_prompts_of_different_lengths(exported: Exported) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx.traceback import preserve_node_meta
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..artifact import Artifact
 from ..compiler import build_program
+from ..compiler.capture import capture
 from ..compiler.program import Program, weight_copies
 from ..config import override
 from ..errors import CaptureError
@@ -98,13 +101,55 @@ class Prefill(nn.Module):
         return {"logits": logits[:, 0].float(), "caches": padded}
 
 
-class Decode(nn.Module):
-    """Up to ``tokens_per_call`` tokens, and the logits and the cache after them."""
+class Step(nn.Module):
+    """The logits after one more token, float32 ``[batch, vocabulary]``, and the cache with it."""
 
-    def __init__(self, model: nn.Module, tokens_per_call: int) -> None:
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, token: Tensor, column: Tensor, attention_mask: Tensor, caches: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """``token`` is int64 ``[batch]``, ``column`` its place; the mask is int64 ``[batch, max_length]``."""
+        pairs = zip(caches[::2], caches[1::2], strict=True)
+        cache = Cache(layers=[_Layer(keys, values, column) for keys, values in pairs])
+        seen = attention_mask * (torch.arange(attention_mask.shape[1]) <= column)
+        logits = self.model(
+            input_ids=token[:, None],
+            attention_mask=attention_mask,
+            position_ids=seen.sum(-1, keepdim=True) - 1,
+            past_key_values=cache,
+            use_cache=True,
+        ).logits
+        return [logits[:, -1].float(), *_flat(cache)]
+
+
+class Decode(nn.Module):
+    """Up to ``tokens_per_call`` tokens, and the logits and the cache after them.
+
+    The body of the loop calls a :class:`Step` that was captured before, whose constants are arguments as its
+    weights are: a loop cannot reach what lies outside in any other way.
+    """
+
+    def __init__(self, model: nn.Module, step: ExportedProgram, tokens_per_call: int) -> None:
         super().__init__()
         self.model = model
         self.length = tokens_per_call
+        self._step = torch.fx.Interpreter(step.graph_module)  # keeps the source lines of the model
+        self._targets = [str(spec.target) for spec in step.graph_signature.input_specs if spec.target]
+        known = self._tensors()
+        self._constants = {
+            target: f"constant_{target.rpartition('.')[2]}" for target in self._targets if target not in known
+        }
+        for target, name in self._constants.items():
+            self.register_buffer(name, step.constants[target], persistent=False)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers; those that are tied have each of their names."""
+        return dict(
+            [*self.named_parameters(remove_duplicate=False), *self.named_buffers(remove_duplicate=False)]
+        )
 
     def forward(
         self,
@@ -128,7 +173,10 @@ class Decode(nn.Module):
         batch, count = logits.shape[0], len(caches)
         uniform = torch.rand(self.length, batch) if options else torch.empty(self.length, 0)
         call = (position, attention_mask, limit, is_end, padding, uniform, *options)
-        weights = dict([*self.model.named_parameters(), *self.model.named_buffers()])
+        tensors = self._tensors()
+        named = [tensors[self._constants.get(target, target)] for target in self._targets]
+        weights = {id(one): one for one in named}  # a loop takes no tensor twice
+        places = [list(weights).index(id(one)) for one in named]
 
         def goes_on(
             step: Tensor, tokens: Tensor, logits: Tensor, unfinished: Tensor, *rest: Tensor
@@ -139,14 +187,14 @@ class Decode(nn.Module):
         def body(
             step: Tensor, tokens: Tensor, logits: Tensor, unfinished: Tensor, *rest: Tensor
         ) -> tuple[Tensor, ...]:
-            caches, values = rest[:count], rest[count + len(call) :]
+            caches, own = rest[:count], rest[count + len(call) :]
             position, mask, _, is_end, padding, uniform, *options = rest[count : count + len(call)]
             row = uniform.index_select(0, step.reshape(1))[0]
             token = drawn(logits, row, *options) if options else largest(logits)
             token = torch.where(unfinished, token, padding)
-            result, made = self._step(
-                token, caches, position + step, mask, dict(zip(weights, values, strict=True))
-            )
+            with preserve_node_meta():
+                inputs = (*(own[place] for place in places), token, position + step, mask, *caches)
+                result, *made = self._step.run(*inputs)
             tokens = tokens.index_copy(1, step.reshape(1), token[:, None])
             return step + 1, tokens, result, unfinished & ~is_end[token], *made
 
@@ -156,30 +204,6 @@ class Decode(nn.Module):
             goes_on, body, (step, tokens, logits, unfinished, *caches), (*call, *weights.values())
         )
         return {"tokens": tokens, "count": step, "logits": logits, "unfinished": unfinished, "caches": made}
-
-    def _step(
-        self,
-        token: Tensor,
-        caches: Sequence[Tensor],
-        column: Tensor,
-        mask: Tensor,
-        weights: dict[str, Tensor],
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The logits after ``token``, int64 ``[batch]``, in ``column``, and the cache with it."""
-        layers = [
-            _Layer(keys, values, column) for keys, values in zip(caches[::2], caches[1::2], strict=True)
-        ]
-        cache = Cache(layers=layers)
-        seen = mask * (torch.arange(mask.shape[1]) <= column)
-        arguments = {
-            "input_ids": token[:, None],
-            "attention_mask": mask,
-            "position_ids": seen.sum(-1, keepdim=True) - 1,
-            "past_key_values": cache,
-            "use_cache": True,
-        }
-        result = torch.func.functional_call(self.model, weights, (), arguments)
-        return result.logits[:, -1].float(), _flat(cache)
 
 
 def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> StoredGenerator:
@@ -197,11 +221,14 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
             programs[prefill_name(bucket)] = program
         state = unflatten(program.signature.output_tree, [_zeros(one) for one in program.signature.outputs])
         settings = replace(settings, vocab_size=state["logits"].shape[1])
-        decode = Decode(model, settings.tokens_per_call)
+        mask = torch.ones(batch, length, dtype=torch.int64)
+        token = torch.zeros(batch, dtype=torch.int64)
+        step = capture(Step(model), (token, torch.tensor(1), mask, state["caches"]))
+        decode = Decode(model, step, settings.tokens_per_call)
         arguments = (
             state["logits"],
             state["caches"],
-            torch.ones(batch, length, dtype=torch.int64),
+            mask,
             torch.tensor(1),
             torch.ones(batch, dtype=torch.bool),
             torch.tensor(1),
