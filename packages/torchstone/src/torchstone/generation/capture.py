@@ -140,7 +140,7 @@ class Decode(nn.Module):
         self._targets = [str(spec.target) for spec in step.graph_signature.input_specs if spec.target]
         known = self._tensors()
         self._constants = {
-            target: f"constant_{target.rpartition('.')[2]}" for target in self._targets if target not in known
+            target: f"constant_{target.replace('.', '_')}" for target in self._targets if target not in known
         }
         for target, name in self._constants.items():
             self.register_buffer(name, step.constants[target], persistent=False)
@@ -171,8 +171,8 @@ class Decode(nn.Module):
         those of :func:`~.sampling.drawn`; without them, the most probable token is chosen.
         """
         batch, count = logits.shape[0], len(caches)
-        uniform = torch.rand(self.length, batch) if options else torch.empty(self.length, 0)
-        call = (position, attention_mask, limit, is_end, padding, uniform, *options)
+        drawing = (torch.rand(self.length, batch), *options) if options else ()
+        call = (position, attention_mask, limit, is_end, padding, *drawing)
         tensors = self._tensors()
         named = [tensors[self._constants.get(target, target)] for target in self._targets]
         weights = {id(one): one for one in named}  # a loop takes no tensor twice
@@ -188,9 +188,12 @@ class Decode(nn.Module):
             step: Tensor, tokens: Tensor, logits: Tensor, unfinished: Tensor, *rest: Tensor
         ) -> tuple[Tensor, ...]:
             caches, own = rest[:count], rest[count + len(call) :]
-            position, mask, _, is_end, padding, uniform, *options = rest[count : count + len(call)]
-            row = uniform.index_select(0, step.reshape(1))[0]
-            token = drawn(logits, row, *options) if options else largest(logits)
+            position, mask, _, is_end, padding, *drawing = rest[count : count + len(call)]
+            if drawing:
+                uniform, *options = drawing
+                token = drawn(logits, uniform.index_select(0, step.reshape(1))[0], *options)
+            else:
+                token = largest(logits)
             token = torch.where(unfinished, token, padding)
             with preserve_node_meta():
                 inputs = (*(own[place] for place in places), token, position + step, mask, *caches)
