@@ -50,7 +50,7 @@ def _row(name: str, model: Any, batch: int) -> Row:
     }
     made = {candidate: function() for candidate, function in candidates.items()}
     differs = [candidate for candidate, tokens in made.items() if (tokens != made["eager"]).any()]
-    seconds = paired(candidates, budget_s=20.0)
+    seconds = paired(candidates, budget_s=8.0)
     notes: dict[str, float | int | str] = {
         f"tokens_per_s_{candidate}": round(batch * NEW / value) for candidate, value in seconds.items()
     }

@@ -79,7 +79,7 @@ class Generator:
         the system where torch is not loaded. Raises :class:`InputMismatch`.
         """
         prompt, mask = self._prompt(input_ids, attention_mask)
-        rows, length = prompt.shape
+        length = prompt.shape[1]
         room = self.settings.max_length - length
         if not 1 <= _integer("max_new_tokens", max_new_tokens) <= room:
             raise InputMismatch(
@@ -98,7 +98,7 @@ class Generator:
         options = self._options(**chosen) if sampling else {}
         call = {**options, **self._ends(eos_token_id, pad_token_id)}
         new = self._decode(prompt, mask, max_new_tokens, call, SAMPLE if sampling else GREEDY)
-        return numpy.concatenate([prompt, new], 1)[:rows]
+        return numpy.concatenate([prompt, new], 1)
 
     def _decode(
         self, prompt: Integers, mask: Integers, new: int, call: dict[str, Any], program: str
