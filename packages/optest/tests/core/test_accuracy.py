@@ -125,6 +125,32 @@ def test_a_control_without_a_large_error_by_luck_is_measured_by_its_spread(
     assert compare(got, control, EXACT, reference=truth).passed_by == rule
 
 
+@pytest.mark.parametrize(("steps", "passed"), [(19, True), (-19, True), (21, False)])
+def test_several_controls_show_the_largest_error(steps: int, passed: bool) -> None:
+    """The largest of all their errors is 9 ULP, at another element: 2 · 9 + 1 are allowed."""
+    truth = np.full(1000, 1.5)
+    controls = [F32(truth), F32(truth)]
+    controls[1][3] = F32(truth[3] + 9 * ULP)
+    got = F32(truth)
+    got[7] = F32(truth[7] + steps * ULP)
+    found = compare(got, F32(truth), EXACT, reference=truth, control=controls[0], others=controls[1:])
+    assert found.passed is passed
+    assert found.accuracy is not None
+    assert found.accuracy.control_ulp_error == 9
+    assert not compare(got, F32(truth), EXACT, reference=truth, control=controls[0]).passed
+
+
+@pytest.mark.parametrize(("steps", "passed"), [(66, True), (70, False)])
+def test_several_controls_of_one_element_are_measured_by_their_spread(steps: int, passed: bool) -> None:
+    """Of a thousand errors of 10 ULP the largest would be 34.2; twice that is allowed."""
+    truth = np.float64([1.5])
+    controls = [F32(truth + sign * 10 * ULP) for sign in (1, -1, 1)]
+    found = compare(
+        F32(truth + steps * ULP), F32(truth), EXACT, reference=truth, control=controls[0], others=controls[1:]
+    )
+    assert found.passed is passed
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e200])
 def test_errors_whose_squares_leave_the_range_are_measured_by_the_largest(scale: float) -> None:
     truth = np.longdouble([1.5, 1.5]) * scale

@@ -9,6 +9,10 @@ array, the element passes if
 The largest of n rounding errors is a matter of luck: E is at least what the largest of n
 normal errors with the control's root mean square is expected to be (Blom 1958).
 
+Several trusted results, which differ by rounding alone, say more than one: E and R are then the
+largest over all of them, and n is at least 1,000, so that a result of few elements is not held
+to the few errors that happened to be small.
+
 The first bound is the rule proper, with a floor of one ULP, since a control that
 happens to be exact proves nothing about rounding. The second keeps a large
 element's error from excusing a wrong sign in a small one: it says how far, relative
@@ -22,6 +26,7 @@ rule that comes from the operator and not from a control (see ``roundoff``).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -42,6 +47,8 @@ from .elements import (
 from .tolerance import Tolerance
 from .ulp import ulp_size
 
+LEAST = 1000
+"""Of so many errors, at least, several trusted results show the largest."""
 RELATIVE_SLACK = 16.0
 """How many times k times the control's worst relative error one element may show."""
 
@@ -50,7 +57,7 @@ def judge_accuracy(
     actual: Array,
     expected: Array,
     reference: Array,
-    control: Array,
+    controls: Sequence[Array],
     tolerance: Tolerance,
     *,
     bound: Array | None,
@@ -61,23 +68,27 @@ def judge_accuracy(
     All arrays have one shape; ``actual`` and ``expected`` one floating or complex
     dtype, ``reference`` a wider one. Elements within ``tolerance`` of ``expected`` are
     exempt unless ``everywhere``. Where error or reference are not finite, the element
-    passes only as the same value that the control or the rounded reference has.
+    passes only as the same value that the first control or the rounded reference has.
     A sign of zero that the tolerance insists on has no excuse.
     """
     dtype = expected.dtype
     wide = np.result_type(wide_dtype(dtype), reference.dtype)
     control_error = control_ulps = error = ulps = squares = 0.0
-    for _, (trusted, truth) in blocks(control, reference):
-        one_error, size = _errors_and_ulps(trusted, truth, wide, dtype)
-        control_error = max(control_error, _largest(one_error))
-        control_ulps = max(control_ulps, _largest(one_error / size))
-        squares += float(np.sum(np.square(one_error), where=np.isfinite(one_error)))
-    expected_error = max(control_error, _expected_largest(squares, control.size))
+    for control in controls:
+        for _, (trusted, truth) in blocks(control, reference):
+            one_error, size = _errors_and_ulps(trusted, truth, wide, dtype)
+            control_error = max(control_error, _largest(one_error))
+            control_ulps = max(control_ulps, _largest(one_error / size))
+            squares += float(np.sum(np.square(one_error), where=np.isfinite(one_error)))
+    count = reference.size * len(controls)
+    expected_error = max(
+        control_error, _expected_largest(squares, count, count if len(controls) == 1 else max(count, LEAST))
+    )
     factor, violations, excused, furthest = tolerance.factor, 0, 0, Furthest()
     bounds = np.broadcast_to(np.zeros(()), expected.shape) if bound is None else bound
     absolute_limit = factor * expected_error
     relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
-    for offset, (got, want, truth, trusted, most) in blocks(actual, expected, reference, control, bounds):
+    for offset, (got, want, truth, trusted, most) in blocks(actual, expected, reference, controls[0], bounds):
         wide_got, wide_want = widened(got), widened(want)
         one_error, size = _errors_and_ulps(got, truth, wide, dtype)
         beyond = one_error - np.minimum(absolute_limit + size, relative_limit * size)
@@ -108,11 +119,14 @@ def _errors_and_ulps(
     return np.abs(values.astype(wide, copy=False) - truth), ulp_size(np.abs(truth), dtype)
 
 
-def _expected_largest(squares: float, count: int) -> float:
-    """The expected largest magnitude of ``count`` normal numbers with that sum of squares; 0 if unknown."""
+def _expected_largest(squares: float, count: int, most: int) -> float:
+    """The expected largest magnitude of ``most`` normal numbers; 0 if unknown.
+
+    Their spread is that of ``count`` numbers with this sum of squares.
+    """
     if count == 0 or not math.isfinite(squares):
         return 0.0
-    below = (count - 0.375) / (count + 0.25)
+    below = (most - 0.375) / (most + 0.25)
     return math.sqrt(squares / count) * NormalDist().inv_cdf((1 + below) / 2)
 
 

@@ -20,6 +20,7 @@ Three modes:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -50,6 +51,7 @@ def compare(
     *,
     reference: ArrayLike | None = None,
     control: ArrayLike | None = None,
+    others: Sequence[ArrayLike] = (),
     bound: ArrayLike | None = None,
     mode: Mode = "allclose",
 ) -> Comparison:
@@ -59,7 +61,7 @@ def compare(
     strides do not matter); a difference in either is a failed comparison, not an
     exception. ``tolerance`` is the dtype's default if None; integers and bools are
     always exact. ``reference`` is the true result in a wider dtype, ``control`` a
-    trusted result in the compared dtype (``expected`` if None), both of the
+    trusted result in the compared dtype (``expected`` if None), ``others`` more of them, all of the
     expected shape; mode ``exact``, integers and bools do without them. ``bound``, of
     that shape too, counts in mode ``allclose`` with a reference.
 
@@ -75,10 +77,13 @@ def compare(
     tolerance = EXACT if whole else tolerance or default_tolerance(expected.dtype)
     if exact and not whole:
         tolerance = replace(tolerance, rtol=0.0, atol=0.0, signed_zero=True)
-    truth = trusted = None
+    truth, trusted = None, []
     if not exact and reference is not None:
         truth = _companion("reference", reference, expected)
-        trusted = expected if control is None else _companion("control", control, expected)
+        trusted = [
+            _companion("control", one, expected)
+            for one in (expected if control is None else control, *others)
+        ]
     elif not exact and mode == "accuracy":
         raise ValueError("mode accuracy needs a reference: the result in a wider dtype")
     dtypes = native(actual.dtype).name, native(expected.dtype).name
@@ -91,7 +96,7 @@ def compare(
     worst = total.furthest.offset
     accuracy: Accuracy | None = None
     everywhere = mode == "accuracy"
-    if truth is not None and trusted is not None and (everywhere or total.mismatches):
+    if truth is not None and (everywhere or total.mismatches):
         allowed = None if bound is None or everywhere else _companion("bound", bound, expected)
         accuracy, violation = judge_accuracy(
             actual, expected, truth, trusted, tolerance, bound=allowed, everywhere=everywhere
