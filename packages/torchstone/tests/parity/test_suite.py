@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from optest.core.comparator import compare
 from torchstone.errors import ModelError
 from torchstone.parity import steps, suite, verify
 from torchstone.parity.model import Model
@@ -16,7 +17,6 @@ from torchstone.parity.subject import Subject
 from torchstone.parity.suite import SUITE, SuiteReport, load, names_of, run_suite, source_of
 from torchstone.parity.suite_pages import markdown, page, verdict
 from torchstone.parity.verification import Check
-from torchstone.parity.verify import Judge
 
 Torchstone = Callable[..., Any]
 
@@ -69,8 +69,8 @@ def test_the_quick_part_passes_in_every_stage(mlp: SuiteReport) -> None:
     assert mlp.passed, markdown(mlp)
     stages = {line["stage"]: line for line in mlp.to_dict()["models"][0]["stages"]}
     assert list(stages) == ["artifact", "compiled", "gradients", "training", "step"]
-    # 6 parameters with a gradient, a value and momentum each, and 2 losses.
-    assert stages["training"]["tensors"] == stages["step"]["tensors"] == 3 * 6 + 2
+    # 6 parameters with a gradient, a value, an update and momentum each, and 2 losses.
+    assert stages["training"]["tensors"] == stages["step"]["tensors"] == 4 * 6 + 2
     assert mlp.to_dict()["unsupported"] == []
 
 
@@ -88,7 +88,14 @@ def test_adamw_has_its_own_state() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", ["training", "step"])
 @pytest.mark.parametrize(
-    "what", ["loss 1", "gradient of inner.weight", "optimizer's momentum_buffer of inner.bias"]
+    "what",
+    [
+        "loss 1",
+        "gradient of inner.weight",
+        "parameter inner.weight",
+        "update of inner.bias",
+        "optimizer's momentum_buffer of inner.bias",
+    ],
 )
 def test_a_wrong_value_is_a_hot_spot_with_its_line(
     monkeypatch: pytest.MonkeyPatch, file: Path, stage: str, what: str
@@ -154,7 +161,7 @@ def test_models_of_the_suite_are_built(name: str) -> None:
 
 
 def test_torchs_own_modules_have_no_line_of_the_user() -> None:
-    comparison = Judge("float32", None, None)(torch.ones(2).numpy(), torch.zeros(2).numpy(), None)
+    comparison = compare(torch.ones(2).numpy(), torch.zeros(2).numpy())
     assert source_of(torch.nn.Linear(2, 2), Check("step", "gradient of weight", comparison)) == ""
 
 

@@ -36,7 +36,7 @@ def verify(
 
     An element passes within the tolerance (torch.testing.assert_close's
     defaults) or, where that is missed and always in 16 bits, with an error
-    against float64 of at most twice eager's.
+    of at most twice what eager PyTorch with other roundings shows.
     """
     with progress() as stage, settings(device=device, engine=engine):
         stage("loading the model")

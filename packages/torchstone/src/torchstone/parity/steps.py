@@ -23,6 +23,9 @@ OPTIMIZERS: Mapping[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 """What a suite trains with, by name."""
 
+UPDATE = "update of "
+"""Begins the name of what a parameter changed by."""
+
 Trainer = Callable[[], torch.Tensor]
 """One update; returns the loss before it."""
 
@@ -49,7 +52,7 @@ def step_values(
     subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any]
 ) -> dict[str, torch.Tensor]:
     """The same as whole steps."""
-    own = OPTIMIZERS[optimizer](_parameters(subject))
+    own, before = OPTIMIZERS[optimizer](_parameters(subject)), _copied(subject)
     step = compile_step(subject.model, own, lambda model, batch: mean_square(model(*batch[0], **batch[1])))  # type: ignore[arg-type]
     batch = (tuple(subject.args), dict(subject.kwargs))
     with autocast:
@@ -57,7 +60,7 @@ def step_values(
         gradients = _gradients(subject)
         own.zero_grad()
         losses = [step(batch).detach().clone() for _ in range(steps)]
-    return {**gradients, **_losses(losses), **dict(_left(subject, own))}
+    return {**gradients, **_losses(losses), **dict(_left(subject, own, before))}
 
 
 def scale_of(tensor: torch.Tensor) -> float | int:
@@ -76,6 +79,7 @@ def _trained(
     prepare: Callable[[Subject], Subject],
 ) -> dict[str, torch.Tensor]:
     own, call = OPTIMIZERS[optimizer](_parameters(subject)), prepare(subject)
+    before = _copied(subject)
     gradients: dict[str, torch.Tensor] = {}
     losses = []
     for turn in range(1 + steps):
@@ -88,7 +92,7 @@ def _trained(
             continue  # the step leaves its gradients behind too before it begins
         own.step()
         losses.append(loss.detach().clone())
-    return {**gradients, **_losses(losses), **dict(_left(subject, own))}
+    return {**gradients, **_losses(losses), **dict(_left(subject, own, before))}
 
 
 def _parameters(subject: Subject) -> list[torch.Tensor]:
@@ -108,11 +112,21 @@ def _losses(losses: list[torch.Tensor]) -> dict[str, torch.Tensor]:
     return {f"loss {turn}": loss for turn, loss in enumerate(losses)}
 
 
-def _left(subject: Subject, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters, buffers and the optimizer's state after the last step."""
+def _copied(subject: Subject) -> dict[str, torch.Tensor]:
+    """The parameters as they are."""
+    assert isinstance(subject.model, torch.nn.Module)
+    return {name: p.detach().clone() for name, p in subject.model.named_parameters()}
+
+
+def _left(
+    subject: Subject, optimizer: torch.optim.Optimizer, before: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, what they changed by, buffers and the optimizer's state after the last step."""
     assert isinstance(subject.model, torch.nn.Module)
     for name, p in subject.model.named_parameters():
         yield f"parameter {name}", p.detach()
+        if p.requires_grad:
+            yield UPDATE + name, p.detach() - before[name]
         for key, value in optimizer.state.get(p, {}).items():
             if isinstance(value, torch.Tensor):
                 yield f"optimizer's {key} of {name}", value.detach().to_dense()

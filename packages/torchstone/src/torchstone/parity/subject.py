@@ -88,9 +88,9 @@ def differentiate(
     return {name: leaf.grad for name, leaf in leaves.items()}
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in a nested value, in pytree order."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+def tensors(*values: Any) -> list[torch.Tensor]:
+    """The tensors in nested values, in pytree order."""
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def cotangent(position: int, output: torch.Tensor) -> torch.Tensor:

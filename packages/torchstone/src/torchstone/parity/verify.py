@@ -4,7 +4,7 @@ Three stages, each against eager with optest's comparator: the forward pass of
 the exported artifact in a fresh process; the forward pass through
 ``torch.compile`` without fallback; the gradient of every parameter (and, after
 that training step, every buffer). Where float32's default tolerance is missed,
-and always under autocast, the error against the model in float64 decides.
+and always under autocast, the model in float64 and eager with other roundings decide (:mod:`.judge`).
 ``torch.compile`` knows no capture rules: of a model that needs one it gets the captured graph.
 
 The forward stages run in evaluation mode. Gradients are taken in training mode,
@@ -16,17 +16,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy
 import torch
-
-from optest.core.comparator import compare
-from optest.core.comparison import Comparison
-from optest.core.tolerance import Tolerance, default_tolerance
 
 from ..api import export
 from ..compiler import bounds
@@ -37,9 +32,11 @@ from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.dynamo import TorchDynamoException
 from .compilation import plain_errors, watched
+from .judge import RUNS, Judge
 from .model import Model
 from .replay import output_specs, run_fresh
-from .steps import compiled_values, eager_values, scale_of, step_values
+from .roundings import reruns
+from .steps import UPDATE, compiled_values, eager_values, step_values
 from .subject import Subject, differentiate, tensors
 from .verification import STAGES, TRAINING_STAGES, Check, DType, Stage, Verification
 
@@ -91,32 +88,6 @@ def verify(
                     result.refused(error.nodes)
     result.refused(node for record in result.compilation.records for node in record.fallbacks)
     return result
-
-
-@dataclass(frozen=True)
-class Judge:
-    """The comparison that a dtype and the user's tolerances ask for."""
-
-    dtype: DType
-    rtol: float | None
-    atol: float | None
-
-    def __call__(
-        self, actual: Array, expected: Array, truth: Array | None, rounding: float = 0.0
-    ) -> Comparison:
-        """``rounding`` is an error that float64 excuses in any element."""
-        if expected.dtype.kind in "biu":
-            return compare(actual, expected)
-        if self.rtol is not None or self.atol is not None:
-            default = default_tolerance(expected.dtype)
-            rtol = default.rtol if self.rtol is None else self.rtol
-            atol = default.atol if self.atol is None else self.atol
-            return compare(actual, expected, Tolerance(rtol, atol))
-        if truth is None or truth.shape != expected.shape:
-            return compare(actual, expected)
-        mode: Literal["accuracy", "allclose"] = "accuracy" if self.dtype in _AUTOCAST else "allclose"
-        bound = numpy.full(expected.shape, rounding)
-        return compare(actual, expected, reference=truth, bound=bound, mode=mode)
 
 
 _NOT_DIFFERENTIABLE = "is not differentiable with respect to argument"
@@ -214,6 +185,30 @@ class _Work:
                 )
         return expected, truth
 
+    @cached_property
+    def other_steps(self) -> list[dict[str, torch.Tensor]]:
+        """What training steps in eager give with other roundings."""
+
+        def run(subject: Subject) -> dict[str, torch.Tensor]:
+            return eager_values(subject, self.optimizer, self.steps, self.autocast())
+
+        return self.others(lambda: self.subject.copy(training=self.training), run)
+
+    @cached_property
+    def other_results(self) -> list[Any]:
+        """What eager returns in evaluation mode with other roundings."""
+        with torch.no_grad(), self.autocast():
+            return self.others(lambda: self._reference(self.subject), Subject.result)
+
+    def others(self, copied: Callable[[], Subject], run: Callable[[Subject], Any]) -> list[Any]:
+        """What ``run`` makes of copies in eager with other roundings; nothing where eager cannot run so."""
+        try:
+            return reruns(RUNS, copied, run)
+        except (RuntimeError, NotImplementedError) as error:
+            first_line = str(error).partition("\n")[0]
+            self.note(f"eager cannot run the model with other roundings: {first_line}")
+            return []
+
     def differentiated(self, names: list[str]) -> dict[str, torch.Tensor | None]:
         """Eager's gradients of the leaves ``names``; what it does not differentiate leaves the list."""
         try:
@@ -243,8 +238,12 @@ class _Work:
         exact: Sequence[torch.Tensor | None] = [None] * len(found)
         if truth is not None:
             exact = _values(truth, len(found))
-        for name, array, want, true in zip(names, found, wanted, exact, strict=True):
-            self.record(stage, name, array, want, true)
+        for i, (name, array, want, true) in enumerate(zip(names, found, wanted, exact, strict=True)):
+
+            def others(i: int = i) -> list[torch.Tensor]:
+                return [_values(one, len(found))[i] for one in self.other_results]
+
+            self.record(stage, name, array, want, true, others)
 
     def record(
         self,
@@ -253,13 +252,26 @@ class _Work:
         found: Array,
         expected: torch.Tensor,
         truth: torch.Tensor | None,
-        rounding: float = 0.0,
+        others: Callable[[], Sequence[torch.Tensor]],
     ) -> None:
+        """Add the verdict on a value; ``others`` gives eager's with other roundings."""
         if self.replaced and found.ndim == expected.ndim:  # what lies beyond eager's sizes is padding
             found = found[tuple(map(slice, expected.shape))]
-        exact = None if truth is None else to_numpy(truth)
-        comparison = self.judge(found, to_numpy(expected), exact, rounding)
-        self.result.checks.append(Check(stage, name, comparison))
+        scale = self.judge.scale(expected, in_training=stage in TRAINING_STAGES)
+
+        def scaled(value: torch.Tensor) -> Array:
+            return to_numpy(value if scale == 1 else value * scale)
+
+        verdicts = list(
+            self.judge.verdicts(
+                found if scale == 1 else numpy.asarray(found * scale, found.dtype),
+                scaled(expected),
+                None if truth is None else scaled(truth),
+                lambda: [scaled(one) for one in others()],
+            )
+        )
+        what, comparison = next((one for one in verdicts if not one[1].passed), verdicts[0])
+        self.result.checks.append(Check(stage, what + name, comparison))
 
 
 @contextmanager
@@ -322,10 +334,15 @@ def _check_gradients(work: _Work) -> None:
         with work.float64_or_note():
             truth = _step(work.exact.copy(training=training), nullcontext(), names)
     found = _step(work.subject.copy(training=training), work.autocast(), names, work.through_compile)
+
+    def eager(subject: Subject) -> dict[str, torch.Tensor | None]:
+        return _step(subject, work.autocast(), names)
+
+    runs = cache(partial(work.others, lambda: work.subject.copy(training=training), eager))
     for name, want in expected.items():
         got = found[name]
         if want is not None and got is not None:
-            work.record("gradients", name, to_numpy(got), want, truth.get(name))
+            work.record("gradients", name, to_numpy(got), want, truth.get(name), partial(_named, name, runs))
         elif want is not got:
             where = "eager PyTorch" if got is None else "the compiled model"
             raise _OneSided(f"{name} has a gradient in {where} only")
@@ -384,37 +401,16 @@ def _compare_steps(work: _Work, stage: Stage, run: Callable[[Subject], dict[str,
     if one_sided := sorted(expected.keys() ^ found.keys()):
         where = "eager PyTorch" if one_sided[0] in expected else "the compiled model"
         raise _OneSided(f"{one_sided[0]} is there in {where} only")
-    largest = _largest_of_kinds(truth)
     for name, want in expected.items():
-        # Relative to the largest element: gradients of a mean are far below any absolute tolerance.
-        scale = scale_of(want)
-        true = truth.get(name)
-        rounding = 0.0
-        if want.is_floating_point():
-            rounding = _ROUNDINGS * torch.finfo(want.dtype).eps * largest.get(_kind(name), 0.0) * scale
-        true = None if true is None else true * scale
-        work.record(stage, name, to_numpy(found[name] * scale), want * scale, true, rounding)
+        if work.judge.is_fixed and name.startswith(UPDATE):
+            continue  # mostly the rounding of the parameter: a tolerance for values does not suit it
+        others = partial(_named, name, lambda: work.other_steps)
+        work.record(stage, name, to_numpy(found[name]), want, truth.get(name), others)
 
 
-_ROUNDINGS = 2
-"""How many roundings of the largest gradient a gradient may be off, as small as it is.
-
-Eager's own errors are up to 1.3 of them. The gradient of a bias before a normalization is zero, and what
-is computed for it is nothing but such errors.
-"""
-
-
-def _kind(name: str) -> str:
-    return name.partition(" of ")[0]
-
-
-def _largest_of_kinds(values: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """The largest element among all gradients, and among all tensors of each kind of optimizer state."""
-    largest: dict[str, float] = {}
-    for name, value in values.items():
-        if " of " in name and value.numel():
-            largest[_kind(name)] = max(largest.get(_kind(name), 0.0), float(value.abs().max()))
-    return largest
+def _named(name: str, runs: Callable[[], Sequence[Mapping[str, torch.Tensor | None]]]) -> list[torch.Tensor]:
+    """One value of each run that has it."""
+    return [value for run in runs() if (value := run.get(name)) is not None]
 
 
 def _is_random(work: _Work) -> bool:

@@ -1,0 +1,128 @@
+"""Parity notices faults of a realistic size in whatever it compares, in float32 and in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from torchstone.lowering import load
+from torchstone.parity import steps, verify
+from torchstone.parity.faults import Fault
+from torchstone.parity.faults.broken import in_place
+from torchstone.parity.model import Model
+from torchstone.parity.verification import DType, Verification
+
+
+class Attention(nn.Module):
+    """A transformer's layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(32), nn.LayerNorm(32)
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.wide, self.narrow = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.qkv(self.before(x)).chunk(3, -1)
+        q, k, v = (one.unflatten(-1, (4, 8)).transpose(1, 2) for one in parts)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        return x + self.narrow(nn.functional.gelu(self.wide(self.between(x))))
+
+
+def attention() -> Model:
+    torch.manual_seed(0)
+    return Model("attention", Attention(), (torch.randn(4, 16, 32),))
+
+
+def convolutions() -> Model:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(800, 10)]
+    return Model("convolutions", nn.Sequential(*layers), (torch.randn(8, 3, 12, 12),))
+
+
+FORWARD = {"artifact", "compiled"}
+TRAINED = {"loss", "gradient", "update", "optimizer's"}
+BACKWARD = {"gradients", "gradient", "update", "optimizer's"}
+"""A hundredth of two small updates does not show in a loss."""
+
+
+def scaled(factor: float) -> Fault:
+    return Fault("scaled", "", result=lambda x: x * factor, concerns=lambda one: one.dtype.is_floating)
+
+
+def noticed(found: Verification) -> set[str]:
+    """What differs: stages without training, and kinds of values where both kinds of training show them."""
+    assert found.errors == {}
+    kinds: dict[str, set[str]] = {"training": set(), "step": set()}
+    for one in found.failures:
+        name = one.name.removeprefix("size of ")
+        if one.stage in kinds:
+            kinds[one.stage].add(name.split(" ")[0])
+        else:
+            kinds.setdefault("buffer" if name.startswith("buffer") else one.stage, set())
+    return (kinds.keys() - {"training", "step"}) | (kinds["training"] & kinds["step"])
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("make", [attention, convolutions])
+def test_without_a_fault_they_pass(make: Callable[[], Model], dtype: DType) -> None:
+    found = verify.verify(make(), dtype=dtype, steps=2)
+    assert noticed(found) == set()
+    assert found.passed
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("make", "dtype", "operator", "fault", "expected"),
+    [
+        (attention, "float32", "gelu.default", scaled(1.01), {*FORWARD, "gradients", *TRAINED}),
+        (attention, "float32", "gelu_backward.default", scaled(1.01), BACKWARD),
+        (attention, "float32", "native_layer_norm_backward.default", scaled(0.99), BACKWARD),
+        (convolutions, "float32", "convolution.default", scaled(1.01), {*FORWARD, "buffer", *TRAINED}),
+        (attention, "bfloat16", "addmm.default", scaled(1.01), {"gradients", *TRAINED}),
+        (attention, "bfloat16", "gelu_backward.default", scaled(1.05), {"gradients", "gradient", "update"}),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_lowering_that_is_off_by_a_little(
+    make: Callable[[], Model], dtype: DType, operator: str, fault: Fault, expected: set[str]
+) -> None:
+    lowering = next(one for one in load() if one.name == f"aten.{operator}")
+    with in_place(lowering, fault):
+        assert noticed(verify.verify(make(), dtype=dtype, steps=2)) >= expected
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("dtype", "kind", "factor"),
+    [
+        *(("float32", kind, 1.01) for kind in (*TRAINED, "parameter", "buffer")),
+        *(("bfloat16", kind, 1.05) for kind in (*TRAINED, "parameter", "buffer")),
+    ],
+)
+def test_a_value_of_training_that_is_off_by_a_little(
+    monkeypatch: pytest.MonkeyPatch, dtype: DType, kind: str, factor: float
+) -> None:
+    right: Mapping[str, Callable[..., Any]] = {
+        name: getattr(steps, name) for name in ("compiled_values", "step_values")
+    }
+
+    def wrong(name: str) -> Callable[..., dict[str, torch.Tensor]]:
+        def values(*arguments: Any) -> dict[str, torch.Tensor]:
+            found = right[name](*arguments)
+            return {
+                name: value * factor if name.startswith(kind) and value.is_floating_point() else value
+                for name, value in found.items()
+            }
+
+        return values
+
+    for name in right:
+        monkeypatch.setattr(verify, name, wrong(name))
+    assert noticed(verify.verify(convolutions(), dtype=dtype, steps=2)) == {kind}
