@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         "model": model,
         "mode": mode,
         "batch": batch,
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "machine": f"{_processor()}, {torch.get_num_threads()} threads",
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "jax", "torchstone")},
         "load_before": os.getloadavg()[0],
         "peaks": peaks.to_dict(),
@@ -85,6 +86,22 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         "failed": failed,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
+
+
+_EXTENSIONS = ("avx2", "avx512f", "avx512_fp16", "amx_tile")
+
+
+def _processor() -> str:
+    """The processor's name, and those of its instruction sets that kernels differ by."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = said.get("flags", "").split()
+    return ", ".join(
+        [said.get("model name", platform.machine()), *(one for one in _EXTENSIONS if one in flags)]
+    )
 
 
 def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
