@@ -159,23 +159,37 @@ def _describe_spec(spec: InputSpec | OutputSpec) -> dict[str, Any]:
     }
 
 
-def parse_json(content: bytes) -> dict[str, Any]:
+def versioned_json(
+    content: bytes, member: str, key: str, newest: int, what: tuple[str, str]
+) -> tuple[dict[str, Any], int]:
+    """The JSON object that ``member`` holds, and its format version, the entry ``key``.
+
+    ``what`` says what has the version, and what to export again. Raises :class:`Damage`, and
+    :class:`ArtifactVersionError` for a version above ``newest``.
+    """
     try:
         description = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Damage(f"{SIGNATURE} is not JSON") from error
-    version = get(description, "format_version", int)
-    if version > FORMAT_VERSION:
+        raise Damage(f"{member} is not JSON") from error
+    version = get(description, key, int)
+    if version > newest:
         raise ArtifactVersionError(
-            f"the artifact has format version {version}; this Torchstone reads up to {FORMAT_VERSION}",
-            hint="update torchstone, or export the program with this version",
+            f"the {what[0]} has format version {version}; this Torchstone reads up to {newest}",
+            hint=f"update torchstone, or export the {what[1]} with this version",
         )
     require(version >= 1, f"format version {version} does not exist")
+    return dict(description), version
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    description, version = versioned_json(
+        content, SIGNATURE, "format_version", FORMAT_VERSION, ("artifact", "program")
+    )
     require(version > 1 or "mesh" not in description, "format version 1 has no mesh")
     entries = get(description, "weights", dict).values()
     shared = any(isinstance(entry, dict) and "same_as" in entry for entry in entries)
     require(version > 2 or not shared, f"format version {version} has no weights that are the same")
-    return dict(description)
+    return description
 
 
 def parse_signature(description: Mapping[str, Any]) -> Signature:

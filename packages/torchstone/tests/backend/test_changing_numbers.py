@@ -64,6 +64,23 @@ def test_calls(call: Function, dtype: torch.dtype) -> None:
     assert len(graphs) == 2  # for the first number, and for any other
 
 
+@pytest.mark.parametrize("dtype", [None, torch.int64, torch.bool, torch.complex64], ids=str)
+def test_fills(dtype: torch.dtype | None) -> None:
+    """Values are those of the dtype, and a tensor's memory order is kept."""
+
+    def call(x: torch.Tensor, s: float) -> tuple[torch.Tensor, ...]:
+        return torch.full((2, 3), s, dtype=dtype), torch.full_like(x, s, dtype=dtype)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="torchstone", fullgraph=True)
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    with recorded() as graphs:
+        for number in (2.5, -0.0, 3.75, float("inf") if dtype is torch.complex64 else 0.5):
+            found, expected = compiled(x, number), call(x, number)
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, check_stride=True)
+    assert len(graphs) == 2
+
+
 def test_gradients() -> None:
     def call(x: torch.Tensor, s: float) -> torch.Tensor:
         return torch.add(x, x.sin(), alpha=s).lerp(x, s).sum()

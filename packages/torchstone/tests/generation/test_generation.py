@@ -424,8 +424,8 @@ def cold() -> Any:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (cold, "generation config has temperature=0.0, which is no way to draw tokens"),
-        (lambda: torch.nn.Linear(2, 2), "a Linear is no language model of transformers that generates"),
+        (cold, "generation config has temperature=0.0, with which tokens cannot be drawn"),
+        (lambda: torch.nn.Linear(2, 2), "transformers cannot generate text with a Linear"),
         (lambda: make("GPT2LMHeadModel").train(), "GPT2LMHeadModel is in training mode"),
         (mamba, "MambaForCausalLM has a recurrent state: a generator needs a decoder"),
         (t5, "T5ForConditionalGeneration has an encoder"),

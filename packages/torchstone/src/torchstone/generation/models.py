@@ -106,7 +106,7 @@ def _check_model(model: Any) -> None:
     name = type(model).__name__
     if not isinstance(model, PreTrainedModel) or not model.can_generate():
         raise CaptureError(
-            f"a {name} is no language model of transformers that generates",
+            f"transformers cannot generate text with a {name}",
             hint="pass an AutoModelForCausalLM",
         )
     if model.training:
@@ -144,6 +144,6 @@ def _check_options(options: GenerationConfig) -> None:
         value = getattr(options, name)
         if value is not None and not least <= value <= most:
             raise CaptureError(
-                f"the model's generation config has {name}={value!r}, which is no way to draw tokens",
+                f"the model's generation config has {name}={value!r}, with which tokens cannot be drawn",
                 hint=f"set model.generation_config.{name} to a value from {least} to {most}, or to None",
             )

@@ -16,7 +16,6 @@ from typing import Any
 from ..archive import WEIGHTS, reading, writing
 from ..artifact import Artifact
 from ..dtypes import BOOL, FLOAT32, INT64, UINT64, DType
-from ..errors import ArtifactVersionError
 from ..signature import (
     OutputSpec,
     Signature,
@@ -26,6 +25,7 @@ from ..signature import (
     get,
     parse_signature,
     require,
+    versioned_json,
 )
 from ..trees import unflatten
 
@@ -101,7 +101,9 @@ def load_stored(path: str | Path) -> StoredGenerator:
     """
     with reading(path) as reader:
         require(DESCRIPTION in reader.members, f"it has no {DESCRIPTION}: torchstone.load reads programs")
-        description = _parsed(reader.read(DESCRIPTION))
+        content = reader.read(DESCRIPTION)
+        what = ("generator", "model")
+        description, _ = versioned_json(content, DESCRIPTION, "generation_version", FORMAT_VERSION, what)
         settings = _settings(get(description, "settings", dict))
         signatures = get(description, "programs", dict)
         require(set(signatures) == set(settings.programs), f"its programs are {sorted(signatures)}")
@@ -188,22 +190,6 @@ def _check_call(
 
 def _member(program: str) -> str:
     return f"{program}.stablehlo"
-
-
-def _parsed(content: bytes) -> Mapping[str, Any]:
-    try:
-        description = json.loads(content)
-    except (ValueError, RecursionError):
-        description = None
-    require(isinstance(description, dict), f"{DESCRIPTION} is not JSON")
-    version = get(description, "generation_version", int)
-    if version > FORMAT_VERSION:
-        raise ArtifactVersionError(
-            f"the generator has format version {version}; this Torchstone reads up to {FORMAT_VERSION}",
-            hint="update torchstone, or export the model with this version",
-        )
-    require(version >= 1, f"format version {version} does not exist")
-    return dict(description)
 
 
 def _settings(entries: Mapping[str, Any]) -> Settings:

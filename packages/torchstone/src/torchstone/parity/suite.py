@@ -134,7 +134,7 @@ def run_suite(
 
     ``steps`` training steps are compared through ``torch.compile`` and as whole steps; 0 leaves them out.
     See :func:`~.verify.verify` for the other arguments. Raises what :func:`~torchstone.runtime.get_engine`
-    raises where there is no such engine or device; all else that is wrong is in the report.
+    raises where the engine or device does not exist; every other problem is in the report.
     """
     get_engine()
     settings = {"dtype": dtype, "rtol": rtol, "atol": atol, "steps": steps, "optimizer": optimizer}

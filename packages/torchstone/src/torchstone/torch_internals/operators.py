@@ -16,6 +16,7 @@ __all__ = [
     "MissingOverload",
     "OpOverload",
     "OpOverloadPacket",
+    "all_schemas",
     "functional_overloads",
     "namespace",
     "overload_name",
@@ -28,7 +29,7 @@ __all__ = [
 
 _custom_operators = Internal("torch._library.custom_ops.OPDEFS", "tracing through custom operators")
 _library_kernels = Internal("torch.library._impls", "tracing through custom operators")
-_all_schemas = Internal("torch._C._jit_get_all_schemas", "decomposing operators")
+all_schemas = Internal("torch._C._jit_get_all_schemas", "reading signatures of operators")
 schemas_named = Internal("torch._C._jit_get_schemas_for_operator", "reading signatures of operators")
 
 
@@ -53,7 +54,7 @@ def overloads_of(name: str) -> list[OpOverload]:
 def functional_overloads() -> tuple[OpOverload, ...]:
     """The overloads of ATen that write into none of their arguments."""
     found = []
-    for schema in _all_schemas():
+    for schema in all_schemas():
         if schema.name.startswith("aten::") and not schema.is_mutable:
             packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"), None)
             overload = getattr(packet, schema.overload_name or "default", None)

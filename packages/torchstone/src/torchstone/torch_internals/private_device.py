@@ -16,7 +16,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from .dispatch import DispatchKey, exclude_keys, has_kernel_for
-from .operators import OpOverload, overload_name, schema_of
+from .operators import OpOverload, all_schemas, overload_name, schema_of
 from .probing import Internal
 
 _DEVICE = "the pjrt device"
@@ -29,7 +29,6 @@ storage_of_size = Internal("torch._C._construct_storage_from_data_pointer", _DEV
 differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE)
 """Whether backward passes that this thread starts run in threads, one per device."""
 differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
-_all_schemas = Internal("torch._C._jit_get_all_schemas", _DEVICE)
 _eval_frame = Internal("torch._C._dynamo.eval_frame", _DEVICE)
 _inductor = Internal("torch._TorchCompileInductorWrapper", _DEVICE)
 _tensor_str = Internal("torch._tensor_str", _DEVICE)
@@ -156,7 +155,7 @@ def compiled_by(device_type: str, backend: str) -> None:
 
 def operator_names() -> Iterator[str]:
     """ATen's operators (``add.Tensor``) that PyTorch does not compose where it differentiates."""
-    for schema in _all_schemas():
+    for schema in all_schemas():
         if not schema.name.startswith("aten::"):
             continue
         name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name

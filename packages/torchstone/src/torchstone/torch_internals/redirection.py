@@ -8,6 +8,7 @@ import torch
 from torch import fx
 from torch.utils import _device
 
+from .operators import all_schemas
 from .probing import Internal, Replaceable
 
 _FEATURE = "redirection"
@@ -45,7 +46,6 @@ packing = {
 }
 set_grad_enabled = Internal("torch._C._set_grad_enabled", _FEATURE)
 without_subclasses = Internal("torch._C.DisableTorchFunctionSubclass", _FEATURE)
-_schemas = Internal("torch._C._jit_get_all_schemas", _FEATURE)
 _object_by_index = Internal(
     "torch._dynamo.graph_bytecode_inputs.get_external_object_by_index", "streams in compiled code"
 )
@@ -68,7 +68,7 @@ def drawing_operators() -> set[str]:
     """The names of ATen's operators that take a generator."""
     return {
         schema.name.removeprefix("aten::")
-        for schema in _schemas()
+        for schema in all_schemas()
         if any(argument.name == "generator" for argument in schema.arguments)
     }
 

@@ -41,9 +41,10 @@ def _expanded(operator: Any, otherwise: Callable[..., Any] | None, *args: Any, *
 
 
 def _times_one(value: torch.SymFloat, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A product, in which PyTorch replaces the number."""
+    """A product of reals, in which PyTorch replaces the number; integers are what it is cut to."""
     factor: Any = value
-    return torch.ones((), dtype=dtype, device=device) * factor
+    real = dtype.to_real() if dtype.is_floating_point or dtype.is_complex else torch.float64
+    return (torch.ones((), dtype=real, device=device) * factor).to(dtype)
 
 
 @cache
@@ -71,12 +72,8 @@ def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
     base = name.removesuffix("_") if schema.is_mutable else name
     tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
-    if base in ("full", "full_like", "scalar_tensor"):
-        *shaped, value = args
-        like = tensors[0].dtype if tensors else torch.get_default_dtype()
-        filled = as_tensor(value, kwargs.get("dtype") or like, kwargs.get("device") or device)
-        size = getattr(shaped[0], "shape", shaped[0]) if shaped else ()
-        return filled.expand(size).clone()
+    if base in _FILLS:
+        return _filled(args, kwargs, tensors, as_tensor)
     rule = _RULES.get(base)
     counterpart = None if rule is not None else _counterpart(operator, _places(args), _names(kwargs))
     if not tensors or (rule is None and counterpart is None):
@@ -106,6 +103,23 @@ def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
     if schema.is_mutable:
         return args[0].copy_(result)
     return result
+
+
+_FILLS = ("full", "full_like", "scalar_tensor")
+
+
+def _filled(
+    args: Sequence[Any], kwargs: Mapping[str, Any], like: Sequence[Tensor], as_tensor: AsTensor
+) -> Tensor:
+    """A new tensor of the number: of a size, of the form of a tensor (``like``), or 0-d."""
+    *size, value = args
+    dtype = kwargs.get("dtype") or (like[0].dtype if like else torch.get_default_dtype())
+    device = kwargs.get("device") or (like[0].device if like else torch.device("cpu"))
+    filled = as_tensor(value, dtype, device)
+    if like:
+        everywhere = torch.ones_like(like[0], **{**kwargs, "dtype": torch.bool})
+        return torch.where(everywhere, filled, filled)
+    return filled.expand(size[0]).clone() if size else filled
 
 
 def _widest(tensors: Sequence[Tensor]) -> Tensor:
