@@ -30,10 +30,11 @@ from ..torch_internals.dynamo import (
 )
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
+from .part import Run
 from .passes import compiling
 from .records import GraphRecord, publish
 from .recurrent_layers import chooser
-from .region import Run, compile_region
+from .region import compile_region
 from .saved import save_channels_last, take_as_given
 from .specialize import SpecializingRegion, is_symbolic
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..compiler.graphs import output_node
 from ..compiler.support import unsupported_reason
 from ..lowering import load
+from .part import Run
 from .passes import DIVIDING_PART, Region
 from .watching import compile_part
 
@@ -33,7 +34,7 @@ class MixedGraph:
             region.module, _Lowerable(), allows_single_node_partition=True
         )
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="compiled_")
-        self._parts: dict[str, Callable[[list[Any]], list[Any]]] = {}
+        self._parts: dict[str, Run] = {}
         for node in self._module.graph.find_nodes(op="call_module"):
             part = getattr(self._module, node.target)
             _listed_output(part)
@@ -57,7 +58,7 @@ def _listed_output(module: GraphModule) -> None:
 class _Runner(Interpreter):
     """Calls compiled parts instead of their submodules."""
 
-    def __init__(self, module: GraphModule, parts: Mapping[str, Callable[[list[Any]], list[Any]]]) -> None:
+    def __init__(self, module: GraphModule, parts: Mapping[str, Run]) -> None:
         super().__init__(module)
         self._parts = parts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,9 @@ from ..runtime import get_engine
 from ..runtime.torch_bridge import placement_of
 from ..torch_internals.tensors import has_tangent
 from .passes import Region, compiling
+
+Run = Callable[[list[Any]], list[Any]]
+"""From the list of a graph's inputs, which is left as it is, to the list of its outputs."""
 
 
 class CompiledPart:
@@ -63,12 +66,8 @@ class CompiledPart:
         )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        if self._call is not None and has_tangent(inputs):
-            raise UnsupportedLayout(
-                "compiled code got a tensor with a tangent, and a compiled program computes no tangents",
-                hint="use torch.func.jvp, which runs the function in eager PyTorch, or differentiate "
-                "inside the compiled function",
-            )
+        if self._call is not None:
+            refuse_tangents(inputs)
         tensors = [inputs[i] for i in self._tensors] if self._changes_inputs else inputs
         for position, read in self._read:
             tensors[position] = read(tensors[position])
@@ -88,6 +87,16 @@ class CompiledPart:
         for position, layout in self._orders.outputs:
             results[position] = layout.of(results[position])
         return results if self._outputs.plain else self._outputs.assemble(inputs, results)
+
+
+def refuse_tangents(inputs: Sequence[Any]) -> None:
+    """Raise :class:`UnsupportedLayout` for an input of forward-mode differentiation."""
+    if has_tangent(inputs):
+        raise UnsupportedLayout(
+            "compiled code got a tensor with a tangent, and a compiled program computes no tangents",
+            hint="use torch.func.jvp, which runs the function in eager PyTorch, or differentiate "
+            "inside the compiled function",
+        )
 
 
 def draw_seed() -> torch.Tensor:

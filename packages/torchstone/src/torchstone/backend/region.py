@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,15 +11,12 @@ from torch.fx import GraphModule
 
 from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from ..torch_internals.tensors import foreach_copy
-from .fallback import MixedGraph
+from .measured import compile_measured
 from .options import Options
 from .outputs import Aliasing
+from .part import Run
 from .passes import DIVIDING, Region
 from .records import GraphRecord
-from .watching import compile_part
-
-Run = Callable[[list[Any]], list[Any]]
-"""From the list of a graph's inputs, which is left as it is, to the list of its outputs."""
 
 
 def compile_region(
@@ -43,7 +40,7 @@ def compile_region(
     record.preferred.extend(region.survey.preferred)
     if unsupported:
         _report_fallback(unsupported, options, record)
-    run: Run = MixedGraph(region) if region.survey.eager else compile_part(region, static)
+    run = compile_measured(region, static)
     return _Mutating(run, list(region.mutated)) if region.mutated else run
 
 

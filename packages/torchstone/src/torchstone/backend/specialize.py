@@ -22,8 +22,9 @@ from ..torch_internals.tensors import neg_view
 from ..torch_internals.tracing import make_fx
 from .options import Options
 from .outputs import Aliasing
+from .part import Run
 from .records import GraphRecord
-from .region import Run, compile_region
+from .region import compile_region
 
 _KEPT = (
     "stack_trace",

@@ -6,7 +6,7 @@ Nothing is recorded, copied or slowed down unless :func:`calls_recorded` is acti
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from .part import CompiledPart, draw_seed
+from .part import CompiledPart, Run, draw_seed
 from .passes import Region
 
 
@@ -46,9 +46,14 @@ def calls_recorded() -> Iterator[list[PartCall]]:
         _listeners.remove(calls)
 
 
-def compile_part(region: Region, static: Iterable[int] = ()) -> Callable[[list[Any]], list[Any]]:
+def is_watched() -> bool:
+    """Whether the calls of parts that are compiled now are recorded."""
+    return bool(_listeners)
+
+
+def compile_part(region: Region, static: Iterable[int] = ()) -> Run:
     """``region`` compiled as a whole; its calls are recorded if anyone listens now."""
-    if not _listeners:
+    if not is_watched():
         return CompiledPart(region, static)
     kind, module, listeners = region.record.kind, copy.deepcopy(region.module), list(_listeners)
     part = CompiledPart(region, static)

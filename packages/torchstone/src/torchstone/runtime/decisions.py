@@ -22,9 +22,13 @@ Run = Callable[[], Sequence[Any]]
 Candidate = Callable[[], Run]
 """Prepares what is to be measured: a function that computes once and returns its results."""
 
-_VERSION = 1
+_VERSION = 2
 """Part of the keys: raise it with every change of how candidates are measured."""
-_ROUNDS, _CALLS = 6, 3
+_ROUNDS, _LEAST_ROUNDS = 6, 3
+_BLOCK_S, _CALLS = 5e-3, 64
+"""How long a block of calls takes, in seconds, and the most calls in one."""
+_CLEAR = 1.2
+"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
 _KEPT = 4096
 """Answers kept in memory."""
 
@@ -55,12 +59,14 @@ class Decisions:
         agree: Callable[[Sequence[Any], Sequence[Any]], bool],
         handover_s: float,
         budget_s: float,
+        gain: float = 1.0,
     ) -> Decision:
         """The fastest of the ``candidates``; the first one is the default, which the others must beat.
 
-        Another one is chosen if it saves more than ``handover_s`` and its results ``agree`` with the
-        default's. Measuring ends after ``budget_s`` seconds. Where no candidate was measured by then, or
-        other processes keep the machine busy, the next process measures again.
+        Another one is chosen if it is more than ``gain`` times as fast, saves more than ``handover_s``, and
+        its results ``agree`` with the default's. Measuring ends after ``budget_s`` seconds. Where no
+        candidate was measured by then, or other processes keep the machine busy, the next process measures
+        again.
         """
         asked = {"version": _VERSION, "machine": self._machine, "question": question}
         key = digest([b"decision", json.dumps(asked, sort_keys=True).encode()])
@@ -70,7 +76,7 @@ class Decisions:
             found = None if disk is None else _parsed(disk.read(key), candidates)
             if found is None:
                 with spans.span("compile", f"tuning: {question['what']}"):
-                    found = _measured(candidates, agree, handover_s, budget_s)
+                    found = _measured(candidates, agree, handover_s, budget_s, gain)
                 if disk is not None and found.seconds and not _is_busy():
                     disk.write(key, json.dumps(asdict(found)).encode(), self._max_bytes())
             return found
@@ -95,6 +101,7 @@ def _measured(
     agree: Callable[[Sequence[Any], Sequence[Any]], bool],
     handover_s: float,
     budget_s: float,
+    gain: float,
 ) -> Decision:
     default, end = next(iter(candidates)), time.perf_counter() + budget_s
     runs: dict[str, Run] = {}
@@ -118,15 +125,28 @@ def _measured(
         if time.perf_counter() > end:
             return Decision(default, dropped=dropped)
     seconds = dict.fromkeys(runs, float("inf"))
-    for _ in range(_ROUNDS):
+    for done in range(1, _ROUNDS + 1):
         for name, run in runs.items():  # in blocks of calls: each disturbs the next one's threads
-            run()
-            started = time.perf_counter()
-            for _ in range(_CALLS):
-                run()
-            seconds[name] = min(seconds[name], (time.perf_counter() - started) / _CALLS)
-        if time.perf_counter() > end:
+            seconds[name] = min(seconds[name], _timed(run))
+        first, *others = sorted(seconds.values())
+        if time.perf_counter() > end or (
+            done >= _LEAST_ROUNDS and all(_CLEAR * first < one for one in others)
+        ):
             break
     fastest = min(seconds, key=seconds.__getitem__)
-    chosen = fastest if seconds[fastest] + handover_s < seconds[default] else default
+    other_wins = max(seconds[fastest] * gain, seconds[fastest] + handover_s) < seconds[default]
+    chosen = fastest if other_wins else default
     return Decision(chosen, seconds, dropped)
+
+
+def _timed(run: Run) -> float:
+    """Seconds of one call, from a block of calls after one or two that settle it."""
+    run()
+    started = time.perf_counter()
+    run()
+    calls = min(_CALLS, int(_BLOCK_S / (time.perf_counter() - started + 1e-9)))
+    if calls > 1:
+        started = time.perf_counter()
+        for _ in range(calls):
+            run()
+    return (time.perf_counter() - started) / max(calls, 1)

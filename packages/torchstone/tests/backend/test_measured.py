@@ -1,0 +1,242 @@
+"""Whole graphs that eager PyTorch runs, where that was measured to be faster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.fx import GraphModule
+
+import torchstone
+from torchstone.backend import measured
+from torchstone.backend.records import GraphRecord, recorded
+from torchstone.backend.watching import calls_recorded
+from torchstone.config import override
+from torchstone.errors import UnsupportedLayout
+from torchstone.runtime.decisions import Decision, Decisions
+
+COMPILED, EAGER = "compiled", "eager PyTorch"
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with override(tuning=True):
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Measuring says that eager PyTorch is faster; returns what was asked."""
+    asked: list[dict[str, Any]] = []
+
+    def best(_: Decisions, question: dict[str, Any], candidates: Any, *, agree: Any, **__: Any) -> Decision:
+        compiled, other = (prepare()() for prepare in candidates.values())
+        assert agree(compiled, other)
+        asked.append(question)
+        return Decision(EAGER)
+
+    monkeypatch.setattr(Decisions, "best", best)
+    return asked
+
+
+def in_eager(records: list[GraphRecord]) -> dict[str, int]:
+    return {record.kind: record.in_eager for record in records}
+
+
+class Convolutions(nn.Module):
+    """Saves what comes from convolutions with channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 5, 3)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 2)), (4, 6)),
+    "convolutions": (Convolutions, (2, 3, 12, 12)),
+    "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (2, 5, 8)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_results_and_gradients_are_those_of_eager(name: str, eager: list[dict[str, Any]]) -> None:
+    make, shape = NETWORKS[name]
+    model = make()
+    compiled = torch.compile(model, backend="torchstone", fullgraph=True)
+    with recorded() as records:
+        for call in range(3):
+            inputs = [torch.randn(shape).requires_grad_(), *model.parameters()]
+            output, expected = compiled(inputs[0]), model(inputs[0])
+            assert output.stride() == expected.stride()
+            torch.testing.assert_close(output, expected)
+            ours = torch.autograd.grad(output.square().sum(), inputs)
+            torch.testing.assert_close(ours, torch.autograd.grad(expected.square().sum(), inputs))
+            chosen = int(call > 0)  # the first call runs the program
+            assert in_eager(records) == {"forward": chosen, "backward": chosen}
+    assert len({question["graph"] for question in eager}) == 2
+    assert not any(record.fallbacks or record.preferred for record in records)
+
+
+def test_views_and_writes(eager: list[dict[str, Any]]) -> None:
+    def function(a: torch.Tensor, b: torch.Tensor) -> Any:
+        a.mul_(2)
+        total = a + b
+        return a[1:], total.t(), total, b.view(-1)
+
+    compiled = torch.compile(function, backend="torchstone", fullgraph=True)
+    for _ in range(3):
+        a, b = torch.randn(3, 4), torch.randn(3, 4)
+        twins = a.clone(), b.clone()
+        found, expected = compiled(a, b), function(*twins)
+        torch.testing.assert_close((found, a, b), (expected, *twins))
+        assert [one.stride() for one in found] == [one.stride() for one in expected]
+        for one, owner in zip(found, (a, found[2], found[2], b), strict=True):
+            assert one.untyped_storage().data_ptr() == owner.untyped_storage().data_ptr()
+    assert len(eager) == 1
+
+
+def test_each_shape_asks_at_its_second_call(eager: list[dict[str, Any]]) -> None:
+    model = nn.Linear(6, 2)
+    compiled = torch.compile(model, backend="torchstone", dynamic=True)
+    asked = []
+    with torch.no_grad():
+        for size in (3, 5, 3, 5, 3, 7):
+            x = torch.randn(size, 6)
+            torch.testing.assert_close(compiled(x), model(x))
+            asked.append(len(eager))
+    assert asked == [0, 0, 1, 2, 2, 2]
+
+
+@torchstone.graph_pass("nothing")
+def nothing(module: GraphModule) -> GraphModule:
+    """A pass of a user."""
+    return module
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fallback": False},
+        {"tuning": False},
+        {"check_indices": True},
+        {"check_values": True},
+        {"passes": [nothing]},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_options_that_leave_nothing_to_eager(options: dict[str, Any], eager: list[dict[str, Any]]) -> None:
+    compiled = torch.compile(nn.Linear(6, 2), backend="torchstone", options=options)
+    for _ in range(3):
+        compiled(torch.randn(3, 6))
+    assert not eager
+
+
+def test_without_a_budget_nothing_is_measured(eager: list[dict[str, Any]]) -> None:
+    with override(tuning_budget_s=0.0):
+        compiled = torch.compile(torch.sin, backend="torchstone")
+        for _ in range(3):
+            compiled(torch.randn(3))
+    assert not eager
+
+
+def test_random_numbers_are_those_of_the_program(eager: list[dict[str, Any]]) -> None:
+    compiled = torch.compile(lambda x: nn.functional.dropout(x), backend="torchstone")
+    x, drawn = torch.ones(100), []
+    for _ in range(3):
+        torch.manual_seed(3)
+        drawn.append(compiled(x))
+    assert not eager
+    torch.testing.assert_close(drawn[1:], drawn[:1] * 2, rtol=0, atol=0)
+
+
+def test_calls_that_are_watched_run_the_program(eager: list[dict[str, Any]]) -> None:
+    with calls_recorded() as calls:
+        compiled = torch.compile(torch.sin, backend="torchstone")
+        for _ in range(3):
+            compiled(torch.randn(3))
+    assert len(calls) == 3
+    assert not eager
+
+
+def test_a_graph_that_eager_refuses_stays_compiled() -> None:
+    """The program reads the nearest element where eager PyTorch raises."""
+    compiled = torch.compile(lambda x, i: x.index_select(0, i), backend="torchstone")
+    x, index = torch.randn(3), torch.tensor([7])
+    with recorded() as records:
+        for _ in range(3):
+            assert compiled(x, index) == x[2]
+    assert in_eager(records) == {"inference": 0}
+
+
+@pytest.mark.usefixtures("eager")
+def test_tangents_are_refused_as_by_the_program() -> None:
+    compiled = torch.compile(torch.sin, backend="torchstone")
+    for _ in range(2):
+        compiled(torch.randn(3))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(UnsupportedLayout, match="tangent"):
+        compiled(torch.autograd.forward_ad.make_dual(torch.randn(3), torch.ones(3)))
+
+
+def test_threads_choose_once(eager: list[dict[str, Any]]) -> None:
+    compiled = torch.compile(lambda x: x.sin() + 1, backend="torchstone")
+    inputs = torch.randn(8, 5)
+    compiled(inputs[0])
+    found: list[Any] = [None] * len(inputs)
+
+    def call(place: int) -> None:
+        for _ in range(20):
+            found[place] = compiled(inputs[place])
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.testing.assert_close(torch.stack(found), inputs.sin() + 1)
+    assert len({question["graph"] for question in eager}) == 1
+
+
+def test_exports_are_not_measured(eager: list[dict[str, Any]]) -> None:
+    program = torchstone.export(nn.Linear(6, 2), (torch.randn(3, 6),))
+    for _ in range(3):
+        program(torch.randn(3, 6))
+    assert not eager
+
+
+ONE = torch.arange(1.0, 2001.0)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (ONE * (1 + 1e-6), True),
+        (ONE + 1e-3, True),  # of the largest element
+        (ONE.where(ONE != 7, torch.nan), False),
+        (ONE * 1.01, False),
+    ],
+)
+def test_results_agree_but_for_rounding(other: torch.Tensor, expected: bool) -> None:
+    assert measured._agree([ONE, None], [other, None]) is expected
+
+
+def test_few_integers_may_differ() -> None:
+    some = torch.zeros(2000, dtype=torch.int64)
+    for count, expected in ((2, True), (3, False)):
+        other = some.clone()
+        other[:count] = 1
+        assert measured._agree([some], [other]) is expected
+    with_nan = torch.tensor([1.0, torch.nan, torch.inf])
+    assert measured._agree([with_nan], [with_nan.clone()])
+    assert not measured._agree([with_nan], [torch.zeros(3)])
