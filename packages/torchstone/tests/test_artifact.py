@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -159,6 +160,56 @@ def test_a_loaded_program_takes_the_memory_of_its_weights(tmp_path: Path) -> Non
         paths.append(program.save(tmp_path / f"{width}.stone"))
     ran = subprocess.run([sys.executable, "-c", _PEAK, *paths], capture_output=True, text=True, check=True)
     assert 0.5 < float(ran.stdout) < 1.3
+
+
+_EXPORT_PEAK = """\
+import sys
+import torch, torchstone
+def peak(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name)) << 10
+def export(width):
+    layers = [torch.nn.utils.skip_init(torch.nn.Linear, width, width) for _ in range(2)]
+    for layer in layers:
+        layer.weight.data.zero_()
+    args = (torch.ones(1, width),)
+    program = torchstone.export(torch.nn.Sequential(*layers), args, share_weights=sys.argv[2] == "shared")
+    program.save(sys.argv[1])
+export(2)
+before = peak("VmRSS")
+export(5000)
+print((peak("VmHWM") - before) / (2 * 4 * 5000 * 5000))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(("share", "least", "most"), [("shared", 0.9, 1.3), ("copied", 1.9, 2.3)])
+def test_an_export_takes_the_memory_of_the_weights_once_if_it_shares_them(
+    share: str, least: float, most: float, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", _EXPORT_PEAK, str(tmp_path / "m.stone"), share]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert least < float(ran.stdout) < most
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_shared_weights_are_the_memory_of_the_model(share: bool, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    model[0].weight = torch.nn.Parameter(torch.randn(3, 3).t())  # not contiguous: copied in any case
+    model.append(model[0])
+    x = torch.randn(4, 3)
+    before = copy.deepcopy(model)
+    program = torchstone.export(model, (x,), share_weights=share)
+    torch.testing.assert_close(program(x), before(x))
+    # A call changes the program's buffers, never the model's.
+    assert model[1].running_mean.count_nonzero() == 0
+    torch.testing.assert_close(
+        torch.from_numpy(program.state()["1.running_mean"].copy()), before[1].running_mean
+    )
+    with torch.no_grad():
+        model[0].bias.add_(1)
+    stored = load_artifact(program.save(tmp_path / "m.stone"))
+    assert numpy.array_equal(stored.weights["0.bias"], model[0].bias.detach().numpy()) is share
+    assert stored.weights["2.weight"] is stored.weights["0.weight"]
 
 
 def test_tied_parameters_are_stored_once(tmp_path: Path) -> None:

@@ -47,10 +47,11 @@ class Program:
     and get NumPy arrays. A program computes values: what it returns shares no
     memory with its inputs and has no gradient. Buffers and inputs that the model
     mutates are updated by each call that succeeds, and by no other; the program
-    has its own copy of the model's weights. Weights go to the device at the first
-    call; one executable is kept per set of input shapes (bounded by
-    ``config.specializations``). Calls from several threads are safe; if the model
-    mutates buffers, their order is not defined.
+    has its own copy of the model's weights, unless it was exported with
+    ``share_weights``. Weights go to the device at the first call; one executable
+    is kept per set of input shapes (bounded by ``config.specializations``). Calls
+    from several threads are safe; if the model mutates buffers, their order is
+    not defined.
 
     A program can be copied and pickled, with its present state. Such a copy is
     what :func:`load` would give.
@@ -248,6 +249,7 @@ def export(
     *,
     dynamic_shapes: Any = None,
     weights: Literal["arguments", "constants"] = "arguments",
+    share_weights: bool = False,
     stablehlo_version: str = "current",
     engine: str | None = None,
     device: str | None = None,
@@ -259,7 +261,9 @@ def export(
 
     ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what
     ``torch.export`` takes. ``weights="constants"`` bakes parameters into the
-    module. ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
+    module. The program has copies of the others, unless ``share_weights``: then it uses the model's memory,
+    so that a large model is not held twice, and writing to the model's weights may change the program.
+    ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
     ``mesh`` makes it a program for several devices, and ``shardings`` maps names of parameters, buffers
     and inputs, or patterns of names, to partition specs (docs: Sharding).
     Raises :class:`~torchstone.errors.CaptureError`, :class:`~torchstone.errors.PassError`,
@@ -278,7 +282,8 @@ def export(
         mesh=mesh,
         shardings=shardings,
     )
-    return Program(source.artifact(stablehlo_version), engine=engine, device=device, source=source)
+    artifact = source.artifact(stablehlo_version, share_weights=share_weights)
+    return Program(artifact, engine=engine, device=device, source=source)
 
 
 def load(path: str | Path, *, engine: str | None = None, device: str | None = None) -> Program:

@@ -71,7 +71,7 @@ def export(
         program = build_program(loaded.model, loaded.args, loaded.kwargs, weights=weights)
         stage("writing")
         if emit == "artifact":
-            save_artifact(output, program.artifact(version))
+            save_artifact(output, program.artifact(version, share_weights=True))
         else:
             write_whole(output, _content(program, emit, version))
     if not to_stdout:
@@ -82,7 +82,7 @@ def export(
 def _content(program: Program, emit: str, version: str) -> bytes:
     if emit == "graph":
         return str(program.graph_module.print_readable(print_output=False)).encode()
-    module = program.artifact(version).module
+    module = program.artifact(version, share_weights=True).module
     if emit == "bytecode":
         return module
     from ..hlo.portable import text_of

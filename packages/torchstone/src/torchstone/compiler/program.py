@@ -45,12 +45,12 @@ class Program:
         """The StableHLO module as text, with the user's source lines if ``debug_info``."""
         return self.module.text(debug_info=debug_info)
 
-    def artifact(self, stablehlo_version: str = "current") -> Artifact:
+    def artifact(self, stablehlo_version: str = "current", *, share_weights: bool = False) -> Artifact:
         """Everything a consumer of that StableHLO version needs (see :func:`torchstone.hlo.resolve_version`).
 
-        The weights are copies.
+        The weights are copies, unless ``share_weights``: then they are the model's own memory.
         """
-        return self.with_weights(weight_copies(self.weights), stablehlo_version)
+        return self.with_weights(weight_arrays(self.weights, shared=share_weights), stablehlo_version)
 
     def with_weights(self, weights: Mapping[str, Any], stablehlo_version: str = "current") -> Artifact:
         """As ``artifact``, with NumPy arrays of the caller as weights."""
@@ -59,17 +59,21 @@ class Program:
         return Artifact(self.module.serialize(target), signature, dict(weights))
 
 
-def weight_copies(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Copies as NumPy arrays; one for tensors that are the same memory, as tied weights are."""
+def weight_arrays(weights: Mapping[str, torch.Tensor], *, shared: bool = False) -> dict[str, Any]:
+    """NumPy arrays with the values of ``weights``, copies unless ``shared``.
+
+    There is one array for tensors that are the same memory, as tied weights are.
+    """
     made: dict[Any, Any] = {}
-    copies = {}
+    arrays = {}
     for name, tensor in weights.items():
         array = to_numpy(tensor)
         memory = (array.__array_interface__["data"][0], array.shape, array.dtype) if array.size else name
         if memory not in made:
-            made[memory] = array, array.copy()  # the array keeps its address from being used again
-        copies[name] = made[memory][1]
-    return copies
+            # The array is kept, so that its address is not used again.
+            made[memory] = array, array if shared else array.copy()
+        arrays[name] = made[memory][1]
+    return arrays
 
 
 def build_program(

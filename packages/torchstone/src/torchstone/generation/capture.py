@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from ..artifact import Artifact
 from ..compiler import build_program
 from ..compiler.capture import capture
-from ..compiler.program import Program, weight_copies
+from ..compiler.program import Program, weight_arrays
 from ..config import override
 from ..errors import CaptureError
 from ..hlo import resolve_version
@@ -269,7 +269,7 @@ def _stored(programs: dict[str, Program], settings: Settings, version: str) -> S
                     hint="a generator keeps keys and values of attention as its only state",
                 )
         signatures[name] = replace(program.signature, inputs=tuple(inputs), stablehlo_version=version)
-    weights = weight_copies(shared)
+    weights = weight_arrays(shared)
     return StoredGenerator(
         settings,
         {
