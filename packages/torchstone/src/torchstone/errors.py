@@ -92,6 +92,10 @@ class NotFinite(TrainingError):
     """The loss of a training step, or a gradient, is infinite or NaN; the state is what it was before."""
 
 
+class DoubleBackward(TorchstoneError):
+    """Gradients of a compiled function were asked for with ``create_graph=True``."""
+
+
 class ProfilingError(TorchstoneError):
     """A profile cannot be recorded now."""
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from torchstone.errors import UnsupportedLayout
+from torchstone.errors import DoubleBackward, UnsupportedLayout
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +110,48 @@ def test_a_failure_between_compiled_parts_leaves_inputs_as_they_are() -> None:
     with pytest.warns(UserWarning, match="torchstone_test"), pytest.raises(ValueError, match="this operator"):
         torch.compile(function, backend="torchstone")(a)
     assert not a.any()
+
+
+def energy(x: torch.Tensor) -> torch.Tensor:
+    return (x * x.tanh()).sum()
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        lambda f, x: torch.autograd.grad(torch.autograd.grad(f(x), x, create_graph=True)[0].sum(), x),
+        lambda f, x: f(x).backward(create_graph=True),
+        lambda f, x: torch.autograd.functional.hessian(f, x),  # would take a missing derivative for zeros
+        lambda f, x: torch.autograd.functional.hvp(f, x, torch.ones_like(x)),
+    ],
+    ids=["grad of grad", "backward", "hessian", "hvp"],
+)
+def test_second_derivative_of_a_compiled_function(twice: Callable[..., Any]) -> None:
+    with pytest.raises(DoubleBackward) as refused:
+        twice(compiled(energy), torch.randn(3, requires_grad=True))
+    assert f"compiled function at {__file__}:" in str(refused.value)
+    assert "torchstone.compile_step takes torch.autograd.grad(…, create_graph=True)" in str(refused.value)
+
+
+def test_first_derivatives_may_be_taken_again() -> None:
+    x = torch.randn(3, requires_grad=True)
+    result = compiled(energy)(x)
+    first, again = (torch.autograd.grad(result, x, retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(first, torch.autograd.grad(energy(x), x)[0])
+    torch.testing.assert_close(first, again)
+
+
+def test_compiled_functions_of_other_backends_are_left_alone() -> None:
+    x = torch.randn(3, requires_grad=True)
+    result = torch.compile(energy, backend="aot_eager")(x)
+    assert torch.autograd.grad(result, x, create_graph=True)[0].requires_grad
+
+
+def test_second_derivative_inside_a_compiled_function() -> None:
+    def penalty(x: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(energy(x), x, create_graph=True)[0].square().sum()
+
+    x = torch.randn(3, requires_grad=True)
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        found = torch.autograd.grad(torch.compile(penalty, backend="torchstone", fullgraph=True)(x), x)
+    torch.testing.assert_close(found, torch.autograd.grad(penalty(x), x))

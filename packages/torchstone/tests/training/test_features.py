@@ -381,6 +381,25 @@ def test_gradient_penalty_is_a_double_backward() -> None:
     assert_same_training(model, optimizer, expected, expected_optimizer)
 
 
+def test_gradient_penalty_of_a_batch_that_requires_a_gradient() -> None:
+    model, optimizer, expected, expected_optimizer = pair(mlp)
+
+    def loss_fn(model: Module, x: Tensor) -> Tensor:
+        loss = model(x).square().sum()
+        if not x.requires_grad:
+            return loss
+        return loss + torch.autograd.grad(loss, x, create_graph=True)[0].square().sum()
+
+    step = torchstone.compile_step(model, optimizer, loss_fn)
+    for number, (x, _) in enumerate(batches(2)):
+        x.requires_grad_(number % 2 == 1)
+        step(x)
+        expected_optimizer.zero_grad()
+        loss_fn(expected, x).backward()
+        expected_optimizer.step()
+    assert_same_training(model, optimizer, expected, expected_optimizer)
+
+
 def test_losses_with_weights_that_change_need_one_program() -> None:
     model, optimizer, expected, expected_optimizer = pair(mlp, weight_decay=0.0)
 

@@ -13,21 +13,22 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ..compiler.normalize import (
-    decompositions,
-    factorization_checks,
-)
+from ..compiler.graphs import user_location
+from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.changing_numbers import expanding
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks
+from ..errors import DoubleBackward
 from ..runtime import get_engine
 from ..torch_internals.dynamo import (
     OutputType,
     SubclassCreationMeta,
     TracingContext,
     aot_autograd,
+    differentiable_once,
     min_cut_partition,
 )
+from ..torch_internals.patches import patched
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
 from .part import Run
@@ -55,8 +56,24 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         passing_value_checks(),
         mended_operators(),
         choosing(chooser(options)),
+        patched(*differentiable_once(partial(_refuse_second_derivative, _first_line(module)))),
     ):
         return compiler(module, example_inputs)
+
+
+def _refuse_second_derivative(line: str) -> None:
+    raise DoubleBackward(
+        f"gradients of the compiled function{line} were asked for with create_graph=True, "
+        "and a compiled function can be differentiated once",
+        hint="do not compile what is differentiated twice, or compile all of it as one step: "
+        "torchstone.compile_step takes torch.autograd.grad(…, create_graph=True) in its loss_fn",
+    )
+
+
+def _first_line(module: GraphModule) -> str:
+    """Where a compiled function is in the user's code, as far as its graph knows."""
+    places = (user_location(node) for node in module.graph.nodes if node.op not in ("placeholder", "output"))
+    return next((f" at {file}:{line}" for file, line in filter(None, places)), "")
 
 
 def _compile_part(

@@ -30,6 +30,10 @@ convert_frame = Internal("torch._dynamo.convert_frame", _COMPILE)
 _innermost_backend = Internal("torch._dynamo.eval_frame.innermost_backend", _COMPILE)
 _polyfilled_ids = Internal(f"{TRACE_RULES}._polyfilled_function_ids", _COMPILE)
 _PolyfilledFunctionVariable = Internal("torch._dynamo.variables.PolyfilledFunctionVariable", _COMPILE)
+_AutogradFunctionFactory = Internal(
+    "torch._functorch._aot_autograd.runtime_wrappers._AOTDispatchAutogradFunctionFactory",
+    "refusing second derivatives of compiled functions",
+)
 VariableTracker = Internal("torch._dynamo.variables.base.VariableTracker", "redirection in compiled code")
 _InGraphFunction = Internal(
     "torch._dynamo.variables.torch.TorchInGraphFunctionVariable", "redirection in compiled code"
@@ -103,3 +107,22 @@ def scaled_products_kept_whole() -> list[Patch]:
         functions(variable, **{name: for_tensors_only(getattr(variable, name)) for name in methods}),
         Patch(handlers, {one: for_tensors_only(handlers[one]) for one in called}),
     ]
+
+
+def differentiable_once(refuse: Callable[[], Any]) -> list[Patch]:
+    """Lets functions that AOTAutograd compiles now call ``refuse`` where their gradients keep a graph.
+
+    That graph would not lead to the functions' inputs: second derivatives would be missing, and
+    PyTorch would take them for zeros where it may (``allow_unused``, ``torch.autograd.functional``).
+    """
+    factory = _AutogradFunctionFactory.find()
+    if factory is None:
+        return []
+    build = factory.build
+
+    def build_once(self: Any) -> Any:
+        function = build(self)
+        function._double_backward = staticmethod(lambda *_: refuse())
+        return function
+
+    return [functions(factory, build=build_once)]

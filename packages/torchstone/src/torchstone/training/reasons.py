@@ -49,8 +49,9 @@ def _leaves(now: Sequence[Any], before: Sequence[Any]) -> list[str]:
 
 def _described(form: Any) -> str:
     match form:
-        case (shape, strides, dtype):
-            return f"{dtype} {list(shape)} with strides {list(strides)}"
+        case (shape, strides, dtype, requires_grad):
+            gradient = ", which requires a gradient" if requires_grad else ""
+            return f"{dtype} {list(shape)} with strides {list(strides)}{gradient}"
         case (_, text):
             return str(text)
     return "a number"

@@ -256,7 +256,7 @@ class _Leaves(Mapping[Any, Any]):
 def _form_of(leaf: Any) -> Any:
     """What a program depends on in a leaf of a batch."""
     if isinstance(leaf, torch.Tensor):
-        return leaf.shape, leaf.stride(), leaf.dtype
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad
     if isinstance(leaf, float):
         return float
     return type(leaf), repr(leaf)

@@ -195,6 +195,11 @@ def _kind_of(leaf: Any) -> Any:
     return float if isinstance(leaf, Number) else leaf
 
 
+def _like(leaf: Tensor, traced: Tensor) -> Tensor:
+    """``traced``, which requires a gradient if ``leaf`` does: for losses with a gradient in them."""
+    return traced.detach().requires_grad_() if leaf.requires_grad else traced
+
+
 class _Trace:
     """One run of the step on tensors of a trace."""
 
@@ -227,7 +232,7 @@ class _Trace:
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
             ]
-            leaves = [next(feed) if isinstance(leaf, torch.Tensor) else leaf for leaf in batch]
+            leaves = [_like(leaf, next(feed)) if isinstance(leaf, Tensor) else leaf for leaf in batch]
             return self._run(traced, iter(made), leaves, tree)
 
     def _own(self, entry: Entry, argument: Tensor) -> Tensor:
