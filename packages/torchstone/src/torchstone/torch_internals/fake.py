@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 
 from .patches import Patch, for_tracing_thread, functions
@@ -18,6 +19,7 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "PartialRule",
+    "VaryingRows",
     "detect_fake_mode",
     "fake_rules",
     "placed_rules",
@@ -33,6 +35,10 @@ DataDependentOutputException = Internal(
 DynamicOutputShapeException = Internal(
     "torch._subclasses.fake_tensor.DynamicOutputShapeException", "results whose shapes depend on values"
 )
+_SYMBOLS = "buckets of training steps"
+_ShapeEnv = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv", _SYMBOLS)
+_SymbolicContext = Internal("torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext", _SYMBOLS)
+_DimDynamic = Internal("torch.fx.experimental.symbolic_shapes.DimDynamic", _SYMBOLS)
 _rules = Internal("torch._subclasses.fake_impls.op_implementations_dict", "rules for fake tensors")
 _BypassDispatchCache = Internal(
     "torch._subclasses.fake_tensor._BypassDispatchCache", "rules for fake tensors"
@@ -48,6 +54,45 @@ class PartialRule:
 
     concerns: Callable[..., bool]
     rule: Callable[..., Any]
+
+
+class VaryingRows:
+    """Fake tensors of constant shapes, and such whose first dimension has any size from 2 up: one symbol.
+
+    :attr:`mode` is for what is computed with them.
+    """
+
+    def __init__(self) -> None:
+        self._env = _ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self._env, allow_non_fake_inputs=True)
+        self._symbol: Any = None
+
+    def constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.mode.from_tensor(tensor, static_shapes=True)
+
+    def varying(self, tensor: torch.Tensor) -> torch.Tensor:
+        kinds = _DimDynamic.get()
+        context = _SymbolicContext(dynamic_sizes=[kinds.DUCK, *[kinds.STATIC] * (tensor.dim() - 1)])
+        fake: Any = self.mode.from_tensor(tensor, symbolic_context=context)
+        self._symbol = fake.shape[0].node.expr
+        return fake
+
+    def depends(self, value: Any) -> bool:
+        """Whether a number follows from the symbol, or from values that nobody knows."""
+        symbolic = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        return symbolic and bool(value.node.expr.free_symbols)
+
+    def multiple(self, size: Any) -> int:
+        """How many times the symbol ``size`` is: 0 if it does not depend on it, -1 if it does otherwise."""
+        if not self.depends(size):
+            return 0
+        times = size.node.expr / self._symbol
+        return int(times) if times.is_Integer else -1
+
+    def allows(self, count: int) -> bool:
+        """Whether code that looked at the size would have done the same with ``count``."""
+        seen = {guard.expr for guard in self._env.guards}
+        return all(bool(one.subs(self._symbol, count)) for one in seen if one.free_symbols)
 
 
 def fake_rules() -> dict[Any, Callable[..., Any]]:

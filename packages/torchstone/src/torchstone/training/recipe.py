@@ -10,6 +10,9 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..errors import TrainingError
+from ..torch_internals import pytree
+from .buckets import Reduction, has_rows, reduced, with_loss
+from .numbers import Number
 
 NonFinite = Literal["update", "skip", "raise"]
 """What happens where the loss or a gradient is infinite or NaN."""
@@ -28,6 +31,8 @@ class Recipe:
     average: torch.optim.swa_utils.AveragedModel | None = None
     set_to_none: bool = True
     nonfinite: NonFinite = "update"
+    buckets: tuple[int, ...] = ()
+    reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
         kind = type(self.optimizer)
@@ -57,11 +62,13 @@ class Recipe:
         if isinstance(self.loss_fn, torch.nn.Module):
             yield self.loss_fn
 
-    def numbers(self) -> dict[str, float]:
+    def numbers(self, rows: int = 0) -> dict[str, float]:
         """Numbers beside the optimizer's that a program takes as arguments."""
-        given = {"clip_norm": self.clip_norm, "clip_value": self.clip_value}
+        given: dict[str, float | None] = {"clip_norm": self.clip_norm, "clip_value": self.clip_value}
         if self.scaler is not None:
             given |= {"growth": self.scaler.get_growth_factor(), "backoff": self.scaler.get_backoff_factor()}
+        if self.buckets:
+            given["rows"] = rows
         return {name: float(value) for name, value in given.items() if value is not None}
 
     def form(self) -> tuple[Any, ...]:
@@ -72,15 +79,22 @@ class Recipe:
             interval,
             self.set_to_none,
             self.nonfinite,
+            self.reduction,
             torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
         )
 
-    def forward(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
-        """The loss, and everything that ``loss_fn`` returned."""
+    def result(self, batch: tuple[Any, ...]) -> Any:
+        """What ``loss_fn`` returns."""
         if len(batch) == 1:
-            result = self.loss_fn(self.model, batch[0])
-        else:
-            result = self.loss_fn(_called(self.model, batch[0]), batch[1])
+            return self.loss_fn(self.model, batch[0])
+        return self.loss_fn(_called(self.model, batch[0]), batch[1])
+
+    def forward(self, batch: tuple[Any, ...], rows: Number | None) -> tuple[torch.Tensor, Any]:
+        """The loss, and what ``loss_fn`` returned; of a padded batch the loss of its first ``rows`` rows."""
+        result = self.result(batch)
+        if rows is not None:
+            size = next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if has_rows(leaf))
+            result = with_loss(result, reduced(loss_in(result), rows, size, self.reduction))
         return loss_of(result), result
 
 
@@ -90,7 +104,7 @@ def _called(model: torch.nn.Module, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
 
 
-def loss_of(result: Any) -> torch.Tensor:
+def loss_in(result: Any) -> torch.Tensor:
     """The loss among what ``loss_fn`` returned: the result itself, its first item, or its ``loss``."""
     loss = result
     if isinstance(result, Mapping):
@@ -102,6 +116,12 @@ def loss_of(result: Any) -> torch.Tensor:
             f"loss_fn returned {_named(result)}, in which there is no loss",
             hint='return the loss, a tuple that begins with it, or a dict with the key "loss"',
         )
+    return loss
+
+
+def loss_of(result: Any) -> torch.Tensor:
+    """The loss among what ``loss_fn`` returned, which is one that can be differentiated."""
+    loss = loss_in(result)
     if loss.numel() != 1 or loss.is_complex() or not loss.dtype.is_floating_point:
         raise TrainingError(
             f"the loss is a {loss.dtype} tensor of shape {list(loss.shape)}: a loss is one real number",

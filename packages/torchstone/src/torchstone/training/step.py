@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from ..torch_internals import pytree
 from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
+from .buckets import Reduction, checked, padded
 from .program import StepProgram, step_program
 from .recipe import NonFinite, Recipe
 from .residence import Residence
+from .rows import Rows, where_rows_are
 from .state import State, split_numbers
 from .trace import trace
 
@@ -38,6 +40,8 @@ def compile_step(
     average: torch.optim.swa_utils.AveragedModel | None = None,
     set_to_none: bool = True,
     nonfinite: NonFinite = "update",
+    buckets: Iterable[int] | None = None,
+    reduction: Reduction = "mean",
 ) -> CompiledStep:
     """Forward, backward and optimizer update as one program.
 
@@ -50,9 +54,24 @@ def compile_step(
     of zeros behind, as ``zero_grad`` with that argument. ``nonfinite`` says what happens where the
     loss or a gradient is infinite or NaN: ``"update"`` as in eager PyTorch, ``"skip"`` leaves the
     update out, and ``"raise"`` also raises :class:`~torchstone.errors.NotFinite`.
+    ``buckets`` are numbers of rows: a batch is padded to the next one, and each has one program for
+    batches of any size. ``loss_fn`` then returns a loss for each row, and ``reduction`` (``"mean"`` or
+    ``"sum"``) makes one of those of the batch's own rows. A model that mixes rows is refused.
     """
     return CompiledStep(
-        Recipe(model, optimizer, loss_fn, clip_norm, clip_value, scaler, average, set_to_none, nonfinite)
+        Recipe(
+            model,
+            optimizer,
+            loss_fn,
+            clip_norm,
+            clip_value,
+            scaler,
+            average,
+            set_to_none,
+            nonfinite,
+            checked(buckets, reduction),
+            reduction,
+        )
     )
 
 
@@ -117,9 +136,12 @@ class CompiledStep:
         with self._lock:
             state = self._current()
             leaves, tree = pytree.tree_flatten(batch)
+            rows = 0
+            if self._recipe.buckets:
+                leaves, rows = padded(leaves, self._recipe.buckets)
             numbers, rest = split_numbers(self._recipe.optimizer)
-            own = [*self._recipe.numbers().values(), *(leaf for leaf in leaves if isinstance(leaf, float))]
-            numbers = own + numbers
+            floats = [leaf for leaf in leaves if isinstance(leaf, float)]
+            numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
             form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
             key = (*form, tuple(map(_form_of, leaves)), tree)
             program = self._found(key, state, numbers)
@@ -127,7 +149,8 @@ class CompiledStep:
                 if self._programs:
                     spans.recompiled("training step", lambda: self._reason(key, state, numbers))
                 program = self._compiled(key, kind, state, numbers, leaves, tree)
-            return self._update(program, state, numbers, leaves)
+            result = self._update(program, state, numbers, leaves)
+            return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
 
     def _reason(self, key: Any, state: State, numbers: Sequence[float]) -> str:
         known = self._programs.get(key)
@@ -139,7 +162,9 @@ class CompiledStep:
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
     ) -> StepProgram:
         with spans.span("compile", "training step: trace"):
+            places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
             traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+            traced.rows = places
         program = step_program(traced, len(state.entries), self._residence.engine)
         self._programs.setdefault(key, []).append(program)
         while self.programs > MOST_PROGRAMS:
@@ -232,6 +257,16 @@ class CompiledStep:
             f"infinite or NaN: {'; '.join(parts)}. The update was left out",
             hint="lower the learning rate, clip gradients, or leave this batch out; nothing has changed",
         )
+
+
+def _cut(result: Any, places: Sequence[Rows | None], rows: int) -> Any:
+    """The result of a padded batch without the rows that are not the batch's own."""
+    leaves, tree = pytree.tree_flatten(result)
+    own = [
+        leaf if place is None else leaf.narrow(place.dim, 0, rows * place.each)
+        for leaf, place in zip_longest(leaves, places)
+    ]
+    return pytree.tree_unflatten(own, tree)
 
 
 class _Leaves(Mapping[Any, Any]):

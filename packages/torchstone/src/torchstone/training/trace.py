@@ -67,6 +67,8 @@ class Traced:
     tree: Any = None
     updates: bool = False
     """Whether the optimizer is part of it."""
+    rows: list[Any] = field(default_factory=list)
+    """Where each leaf of the result has rows, if the batch may be padded: see :mod:`.rows`."""
     watched: list[torch.Tensor] | None = None
     """The parameters whose gradients must be finite for an update, if an output says whether they are."""
 
@@ -96,7 +98,7 @@ def trace(
 
     with (
         tracing(),
-        _as_it_was(recipe),
+        as_it_was(recipe),
         patched(*_optimizer_modules(recipe.optimizer), *without_checkpointing()),
         standing_in(),
         factorization_checks(kept=config.check_values),
@@ -167,7 +169,7 @@ def _optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
 
 
 @contextmanager
-def _as_it_was(recipe: Recipe) -> Iterator[None]:
+def as_it_was(recipe: Recipe) -> Iterator[None]:
     """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
     roots = [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
     modules = [module for root in roots for module in root.modules()]
@@ -257,7 +259,7 @@ class _Trace:
         )
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
         with self.origins.forward():
-            loss, result = recipe.forward(batch)
+            loss, result = recipe.forward(batch, given.get("rows"))
         self._enter("backward")
         self._rebound(traced)
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
