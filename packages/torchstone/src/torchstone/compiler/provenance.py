@@ -7,9 +7,9 @@ eager PyTorch, and in the trace of a whole training step, whose nodes it marks t
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Literal
 
@@ -24,13 +24,21 @@ from .graphs import is_users_file, module_path, user_location
 Phase = Literal["forward", "backward", "optimizer"]
 
 
+LOSS, OPTIMIZER = "(loss)", "(optimizer)"
+"""Paths of what belongs to no module of a training step's model."""
+
+
 @dataclass(frozen=True)
 class Origin:
-    """Where a call of an operator comes from; ``module`` is a path with the module's type."""
+    """Where a call of an operator comes from.
+
+    ``path`` is that of the innermost module of the model, ``module`` the path with the module's type.
+    """
 
     phase: Phase
     place: tuple[str, int] | None = None
     module: str | None = None
+    path: str | None = None
 
     @property
     def line(self) -> str | None:
@@ -56,32 +64,31 @@ def _text(path: str, kind: Any) -> str:
 class Provenance(TorchDispatchMode):
     """Knows, while it is active, the origin of the operator that runs; :attr:`phase` is the caller's to set.
 
-    With ``marking`` the nodes of a graph that is being traced get it too.
+    An operator of a backward pass belongs to the module whose forward it differentiates, as autograd's
+    sequence numbers tell. With ``marking`` the nodes of a graph that is being traced get the module, inside
+    ``preserve_node_meta``; with ``lines`` the phase and the line too, which takes a walk over the stack each.
     """
 
-    def __init__(self, model: Any, *, marking: bool = False) -> None:
+    def __init__(self, model: Any, *, marking: bool = False, lines: bool = True) -> None:
         super().__init__()
         self.phase: Phase = "forward"
-        self._marking = marking
+        self._marking, self._lines = marking, lines
         self._active = ExitStack()
         self._modules: list[tuple[str, type]] = []
-        self._names = (
-            {id(module): path for path, module in model.named_modules()}
-            if isinstance(model, torch.nn.Module)
-            else {}
-        )
+        named = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+        self._names: dict[torch.nn.Module, str] = {module: path for path, module in named}
         self._of_derivatives: dict[int, Origin] = {}
         self._outermost: FrameType | None = None
+        self._thread = 0
 
     def __enter__(self) -> Any:
-        self._outermost = sys._getframe(1)
-        for register, hook in (
-            (register_module_forward_pre_hook, self._entered),
-            (register_module_forward_hook, self._left),
-        ):
-            options: Mapping[str, Any] = {"always_call": True} if hook == self._left else {}
-            handle = register(hook, **options)
-            self._active.callback(handle.remove)
+        self._outermost, self._thread = sys._getframe(1), threading.get_ident()
+        if not self._names:  # the modules that a function calls
+            self._active.callback(register_module_forward_pre_hook(self._entered).remove)
+            self._active.callback(register_module_forward_hook(self._left, always_call=True).remove)
+        for module in self._names:
+            self._active.callback(module.register_forward_pre_hook(self._entered).remove)
+            self._active.callback(module.register_forward_hook(self._left, always_call=True).remove)
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
@@ -90,10 +97,11 @@ class Provenance(TorchDispatchMode):
         self._outermost = None
 
     def _entered(self, module: torch.nn.Module, _: Any) -> None:
-        self._modules.append((self._names.get(id(module), ""), type(module)))
+        if threading.get_ident() == self._thread:
+            self._modules.append((self._names.get(module, ""), type(module)))
 
     def _left(self, module: torch.nn.Module, *_: Any) -> None:
-        if self._modules:
+        if self._modules and threading.get_ident() == self._thread:
             self._modules.pop()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -104,11 +112,13 @@ class Provenance(TorchDispatchMode):
     def now(self) -> Origin:
         """The origin of the operator that is being called."""
         if derivative_in_progress() is not None:
-            known = self._of_derivatives.get(sequence_number(in_backward=True))
-            return Origin("backward") if known is None else Origin("backward", known.place, known.module)
-        module = _text(*self._modules[-1]) if self._modules else None
-        found = Origin(self.phase, self._place(), module)
-        if self.phase == "forward":
+            known = self._of_derivatives.get(sequence_number(in_backward=True), Origin("forward"))
+            found = replace(known, phase="backward")
+        else:
+            path, kind = self._modules[-1] if self._modules else (None, None)
+            module = None if path is None else _text(path, kind)
+            found = Origin(self.phase, self._place() if self._lines else None, module, path)
+        if self.phase == "forward" and torch.is_grad_enabled():
             self._of_derivatives.setdefault(sequence_number(in_backward=False), found)
         return found
 
@@ -127,7 +137,12 @@ class Provenance(TorchDispatchMode):
 
     def _mark(self, origin: Origin) -> None:
         meta = traceback.get_current_meta()
-        meta["custom"] = {"phase": origin.phase, "module": origin.module}
-        meta["stack_trace"] = (
-            "" if origin.place is None else f'File "{origin.place[0]}", line {origin.place[1]}'
-        )
+        path = origin.path
+        if path is None:
+            path = OPTIMIZER if origin.phase == "optimizer" else LOSS
+        meta["nn_module_stack"] = {path: (path, None)}
+        if self._lines:
+            meta["custom"] = {"phase": origin.phase, "module": origin.module}
+            meta["stack_trace"] = (
+                "" if origin.place is None else f'File "{origin.place[0]}", line {origin.place[1]}'
+            )

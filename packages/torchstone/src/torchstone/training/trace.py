@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
-from ..compiler.provenance import Phase, Provenance
+from ..compiler.provenance import Provenance
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, TrainingError
 from ..torch_internals import pytree
@@ -37,7 +37,6 @@ from ..torch_internals.tensors import members
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .numbers import STAND_INS, Expression, Guards, Number, number
-from .origins import OPTIMIZER, Origins
 from .recipe import Recipe
 from .state import Entry, State
 from .tracing import Numbers, Substitution
@@ -80,11 +79,12 @@ def trace(
     numbers: Sequence[float],
     batch: Sequence[Any],
     tree: Any,
-    provenance: Provenance | None = None,
+    *,
+    lines: bool = False,
 ) -> Traced:
     """The step that ``recipe`` describes for one batch, given as leaves of ``tree``.
 
-    With ``provenance`` each node says which line and phase it comes from too.
+    Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
     Raises :class:`CaptureError` for a step that cannot be one program.
     """
     found = Traced(GraphModule({}, torch.fx.Graph()), Guards())
@@ -94,7 +94,7 @@ def trace(
     fakes = [mode.from_tensor(tensor.detach(), static_shapes=True) for tensor in tensors]
 
     def step(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        return _Trace(recipe, kind, state, numbers, found, provenance).run(arguments, batch, tree)
+        return _Trace(recipe, kind, state, numbers, found, lines).run(arguments, batch, tree)
 
     with (
         tracing(),
@@ -212,12 +212,11 @@ class _Trace:
         state: State,
         numbers: Sequence[float],
         found: Traced,
-        provenance: Provenance | None,
+        lines: bool,
     ) -> None:
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
-        self.origins = Origins(recipe.model)
-        self.provenance = provenance
+        self.provenance = Provenance(recipe.model, marking=True, lines=lines)
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
         entries = self.state.entries
@@ -229,7 +228,7 @@ class _Trace:
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
-        with self.provenance or nullcontext(), Substitution(traced), mode:
+        with self.provenance, Substitution(traced), mode:
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
@@ -258,13 +257,11 @@ class _Trace:
             [next(numbers) if isinstance(one, float) else one for one in leaves], tree
         )
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
-        with self.origins.forward():
-            loss, result = recipe.forward(batch, given.get("rows"))
-        self._enter("backward")
+        loss, result = recipe.forward(batch, given.get("rows"))
+        self.provenance.phase = "backward"
         self._rebound(traced)
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             grads = self._gradients(loss, traced)
-            self._enter("optimizer")
             if self.kind == "accumulate":
                 outputs = self._keep(grads, traced)
             else:
@@ -275,18 +272,13 @@ class _Trace:
             outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, Tensor)]
             return outputs
 
-    def _enter(self, phase: Phase) -> None:
-        if self.provenance is not None:
-            self.provenance.phase = phase
-
     def _gradients(self, loss: Tensor, traced: Mapping[int, Tensor]) -> dict[Tensor, Tensor]:
         """Those of the optimizer's parameters, with what was accumulated before."""
         parameters = [p for p in self.state.parameters if p.requires_grad]
         with torch.enable_grad():
             if self.recipe.scaler is not None:
                 loss = loss * self._scaler(traced)["scale"]
-            with self.origins.backward(loss):
-                fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
+            fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
         grads: dict[Tensor, Tensor] = {}
         for p, grad in zip(parameters, fresh, strict=True):
             before = self.state.gradients.get(p)
@@ -323,7 +315,7 @@ class _Trace:
     ) -> list[Tensor]:
         recipe, found = self.recipe, self.found
         found.updates = True
-        self.origins.enter(OPTIMIZER)
+        self.provenance.phase = "optimizer"
         if recipe.scaler is not None:
             unscale(grads, self._scaler(traced)["scale"])
         found.watched = [*grads] if recipe.scaler is not None or recipe.nonfinite != "update" else None

@@ -156,9 +156,7 @@ def step_road(subject: Subject, optimizer: torch.optim.Optimizer, loss: Loss) ->
     numbers, _ = split_numbers(optimizer)
     leaves, tree = pytree.tree_flatten(((subject.args, subject.kwargs),))
     batch = [one for one in leaves if isinstance(one, float)]
-    traced = trace(
-        recipe, "update", state, [*batch, *numbers], leaves, tree, Provenance(subject.model, marking=True)
-    )
+    traced = trace(recipe, "update", state, [*batch, *numbers], leaves, tree, lines=True)
     inputs = [entry.tensor.detach().clone() for entry in state.entries]
     inputs.append(torch.tensor([*batch, *numbers], dtype=torch.float64))
     inputs += [leaf.detach().clone() for leaf in leaves if isinstance(leaf, Tensor)]
