@@ -32,6 +32,9 @@ from .signature import (
 
 MODULE = "module.stablehlo"
 
+GENERATION = "generation.json"
+"""The member that only the file of a generator has (:mod:`torchstone.generation`)."""
+
 
 @dataclass
 class Artifact:
@@ -70,10 +73,15 @@ def load_artifact(path: str | Path) -> Artifact:
 
     Weights of some size are the file's own pages, mapped: they take memory only once, for all processes
     that read the file, and writing to them changes no file. Raises :class:`ArtifactVersionError` for a
-    newer format, and :class:`ArtifactError` for a file that is missing, truncated, altered, or no
-    artifact at all.
+    newer format, and :class:`ArtifactError` for a file that is missing, truncated, altered, a
+    generator's, or no artifact at all.
     """
     with reading(path) as reader:
+        if GENERATION in reader.members:
+            raise ArtifactError(
+                f"{path} is the file of a generator, not of one program",
+                hint="load it with torchstone.load_generation",
+            )
         reader.require_members((SIGNATURE, MODULE, WEIGHTS))
         description = parse_json(reader.read(SIGNATURE))
         checksums = get(description, "sha256", dict)

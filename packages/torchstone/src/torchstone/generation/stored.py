@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ..archive import WEIGHTS, reading, writing
-from ..artifact import Artifact
+from ..artifact import GENERATION, Artifact
 from ..dtypes import BOOL, FLOAT32, INT64, UINT64, DType
+from ..errors import ArtifactError
 from ..signature import (
+    SIGNATURE,
     OutputSpec,
     Signature,
     check_targets,
@@ -30,8 +32,6 @@ from ..signature import (
 from ..trees import unflatten
 
 FORMAT_VERSION = 1
-
-DESCRIPTION = "generation.json"
 
 GREEDY, SAMPLE = "greedy", "sample"
 """The two programs that decode."""
@@ -89,7 +89,7 @@ def save_generator(path: str | Path, stored: StoredGenerator) -> Path:
             "programs": {name: describe_program(one.signature) for name, one in stored.programs.items()},
             "weights": describe_weights(forms),
         }
-        writer.add(DESCRIPTION, json.dumps(description, indent=1).encode())
+        writer.add(GENERATION, json.dumps(description, indent=1).encode())
     return target
 
 
@@ -100,26 +100,29 @@ def load_stored(path: str | Path) -> StoredGenerator:
     that is not a whole, unaltered file of a generator.
     """
     with reading(path) as reader:
-        require(DESCRIPTION in reader.members, f"it has no {DESCRIPTION}: torchstone.load reads programs")
-        content = reader.read(DESCRIPTION)
+        if SIGNATURE in reader.members and GENERATION not in reader.members:
+            raise ArtifactError(
+                f"{path} is one program, not the file of a generator", hint="load it with torchstone.load"
+            )
+        require(GENERATION in reader.members, f"it has no {GENERATION}")
+        content = reader.read(GENERATION)
         what = ("generator", "model")
-        description, _ = versioned_json(content, DESCRIPTION, "generation_version", FORMAT_VERSION, what)
+        description, _ = versioned_json(content, GENERATION, "generation_version", FORMAT_VERSION, what)
         settings = _settings(get(description, "settings", dict))
         signatures = get(description, "programs", dict)
         require(set(signatures) == set(settings.programs), f"its programs are {sorted(signatures)}")
         members = [*map(_member, signatures), WEIGHTS]
-        reader.require_members([*members, DESCRIPTION])
+        reader.require_members([*members, GENERATION])
         checksums = get(description, "sha256", dict)
         for name in members:
             same = get(checksums, name, str) == reader.checksum(name)
-            require(same, f"{name} is not what {DESCRIPTION} says")
+            require(same, f"{name} is not what {GENERATION} says")
         weights = reader.weights(get(description, "weights", dict))
         programs = {}
         for name in signatures:
             signature = parse_signature(get(signatures, name, dict))
             check_targets(signature, weights)
             programs[name] = Artifact(reader.read(_member(name)), signature, weights)
-        _check_calls(settings, {name: one.signature for name, one in programs.items()})
         _check_calls(settings, {name: one.signature for name, one in programs.items()})
         return StoredGenerator(settings, programs, weights)
 
