@@ -40,6 +40,8 @@ def _forward(make: Make, pools: list[tuple[str, tuple[int, ...], list[int], list
     yield Sample(
         (ties(make, *shape), kernel, output, _draws(make, shape, len(kernel))), note="equal elements"
     )
+    more = _draws(make, (shape[0] + 2, *shape[1:]), len(kernel))
+    yield Sample((make(*shape), kernel, output, more), note="draws for more members")
     x = make(*shape)
     x[..., 1, 1], x[..., 2, 2], x[..., 3, 3] = float("nan"), float("nan"), float("inf")
     yield Sample((x, kernel, output, _draws(make, shape, len(kernel))), note="infinity and NaN")

@@ -54,6 +54,8 @@ def _fractional(
     rank = len(kernel)
     value = x if x.rank == rank + 2 else hlo.expand_dims(x, [0])
     place = places(value, rank)
+    if samples.shape[0] != value.shape[0]:  # PyTorch takes those of more members, and uses the first
+        samples = hlo.slice_axis(samples, 0, 0, value.shape[0])
     samples_of = [hlo.squeeze(hlo.slice_axis(samples, 2, axis, axis + 1), [2]) for axis in range(rank)]
     sizes = value.shape[2:]
     starts_of = [_starts(*given) for given in zip(samples_of, sizes, counts, kernel, strict=True)]
