@@ -34,6 +34,13 @@ def test_forms_of_specs(given: Any, spec: Any) -> None:
     assert MESH.spec(given, 2, "x") == spec
 
 
+def test_a_mesh_of_one_device(tmp_path: Path) -> None:
+    model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    program = torchstone.export(model, (x,), mesh=Mesh({"data": 1}), shardings={"input": ("data", None)})
+    loaded = torchstone.load(program.save(tmp_path / "one.stone"))
+    torch.testing.assert_close(loaded(x), model(x).detach())
+
+
 def test_parts_of_an_array() -> None:
     parts = list(MESH.slices((("model",), ("data",)), (6, 4)))
     assert [(rows.start, rows.stop, columns.start) for rows, columns in parts] == [

@@ -301,9 +301,11 @@ def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list
 
 def result_parts(executable: Any, shapes: Sequence[Sequence[int]]) -> list[list[tuple[slice, ...]]]:
     """Which part of each result of a partitioned program each device has, in the order of the devices."""
+    count = len(_need(executable, "local_devices")())
+    if count == 1:  # XLA partitions nothing then, and names no shardings
+        return [[tuple(slice(0, size) for size in shape)] for shape in shapes]
     found = _need(executable, "get_output_shardings")()
     of = _need(_need(xla_client, "HloSharding"), "from_proto")
-    count = len(_need(executable, "local_devices")())
     return [_parts(of(one), shape, count) for one, shape in zip(found, shapes, strict=True)]
 
 
