@@ -1,0 +1,128 @@
+"""Writes the artifacts that are kept of the released formats: ``python artifact_fixtures.py FOLDER``.
+
+Each is written once, when its format is new, and read for ever by ``test_formats.py``, which compares it
+with the model here. So a model that is here must not change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchstone
+
+Pair = namedtuple("Pair", ["scaled", "rest"])
+
+
+class Everything(torch.nn.Module):
+    """A symbolic batch, a mutated buffer and input, checks, a seed, odd dtypes, and nested results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.register_buffer("calls", torch.tensor(2))
+        self.register_buffer("turn", torch.tensor([1 + 2j, -1j], dtype=torch.complex128))
+        set_weights(self)
+
+    def forward(self, x: torch.Tensor, counts: torch.Tensor, rows: torch.Tensor, *, divisor: Any) -> Any:
+        self.calls.add_(1)
+        counts.add_(1)
+        drawn = torch.rand(x.shape[0])
+        scaled = self.layer(x)[:, rows] * self.calls
+        rest = {"quotient": counts // divisor, "turned": x[:, :2] * self.turn, "size": x.shape[0]}
+        return Pair(scaled, [rest, None, "text", (drawn >= 0) & (drawn < 1)])
+
+
+class Sharded(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+        set_weights(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).relu()
+
+
+class Tied(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+        self.other.weight = self.one.weight
+        set_weights(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.one(x))
+
+
+def set_weights(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for number, one in enumerate(model.parameters()):
+            one.copy_(torch.arange(one.numel()).reshape(one.shape) / 4 - number)
+
+
+def everything_given(batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    x = torch.arange(3.0 * batch).reshape(batch, 3)
+    counts = torch.arange(batch, dtype=torch.int32)
+    return (x, counts, torch.tensor([2, 0])), {"divisor": torch.tensor(2, dtype=torch.int32)}
+
+
+def _everything() -> Any:
+    args, kwargs = everything_given(2)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    sizes = {"x": {0: batch}, "counts": {0: batch}, "rows": None, "divisor": None}
+    with torchstone.config.override(check_indices=True, check_values=True):
+        return torchstone.export(Everything(), args, kwargs, dynamic_shapes=sizes)
+
+
+def _sharded() -> Any:
+    mesh = torchstone.Mesh({"data": 1})
+    return torchstone.export(Sharded(), (torch.ones(2, 3),), mesh=mesh, shardings={"x": ("data", None)})
+
+
+def _tied() -> Any:
+    return torchstone.export(Tied(), (torch.ones(2, 3),))
+
+
+def language_model() -> Any:
+    import transformers
+
+    torch.manual_seed(0)
+    options = transformers.LlamaConfig(
+        vocab_size=11,
+        hidden_size=4,
+        intermediate_size=4,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        max_position_embeddings=8,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = transformers.LlamaForCausalLM(options).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for one in model.parameters():
+            one.copy_(torch.randint(-8, 9, one.shape, generator=generator) / 8)
+    return model
+
+
+def _generator() -> Any:
+    return torchstone.export_generation(language_model(), max_length=8, buckets=(4,), tokens_per_call=2)
+
+
+WRITTEN: Mapping[str, Callable[[], Any]] = {
+    "format-1": _everything,
+    "format-2": _sharded,
+    "format-3": _tied,
+    "generator-1": _generator,
+}
+
+if __name__ == "__main__":
+    for name, make in WRITTEN.items():
+        path = Path(sys.argv[1]) / f"{name}.stone"
+        if not path.exists():
+            make().save(path)
