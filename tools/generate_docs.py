@@ -30,6 +30,7 @@ import engine_matrix  # noqa: E402
 import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
 import lowered_samples  # noqa: E402
+import parity_runs  # noqa: E402
 from markdown_tables import WRITTEN, code, table  # noqa: E402
 
 from optest import driver_settings  # noqa: E402
@@ -281,6 +282,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
     "docs/errors.md": ("errors", errors_table),
     "docs/optest/plans.md": ("plan", plan_reference),
+    "docs/parity.md": ("runs", parity_runs.section),
     "docs/passes.md": ("passes", passes_reference),
 }
 
