@@ -209,7 +209,7 @@ def test_shared_weights_are_the_memory_of_the_model(share: bool, tmp_path: Path)
         model[0].bias.add_(1)
     stored = load_artifact(program.save(tmp_path / "m.stone"))
     assert numpy.array_equal(stored.weights["0.bias"], model[0].bias.detach().numpy()) is share
-    assert stored.weights["2.weight"] is stored.weights["0.weight"]
+    assert stored.weights["2.bias"] is stored.weights["0.bias"]
 
 
 def test_tied_parameters_are_stored_once(tmp_path: Path) -> None:
