@@ -84,8 +84,9 @@ class Program:
         return _restored, (self._present(self._artifact), *self._where)
 
     def _present(self, artifact: Artifact) -> Artifact:
-        """``artifact`` with the weights as they are after the last call."""
-        now = {name: buffer.to_numpy() for name, buffer in self._state.items()}
+        """``artifact`` with the weights as they are after the last call, which changes buffers alone."""
+        mutated = {str(spec.target) for spec in self.signature.outputs if spec.kind == "buffer_mutation"}
+        now = {name: buffer.to_numpy() for name, buffer in self._state.items() if name in mutated}
         return replace(artifact, weights={**artifact.weights, **now})
 
     @property
