@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 import damaged_artifacts
+import database_modules
 import hand_called
 import hostile_commands
 import pytest
@@ -36,6 +38,31 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
         assert "agrees" in endings
     elif campaign != "scripts":  # each of which checks its own results
         assert len(endings) > 2  # or nothing was tried
+
+
+def test_modules_of_pytorch_compile_and_export() -> None:
+    """A few kinds of modules; ``campaign.py modules`` tries every input of all."""
+    kinds = ("nn.MultiLabelMarginLoss", "nn.TransformerEncoder", "nn.BatchNorm2d", "nn.GRUCell")
+    wanted = {f"{kind} in {mode} mode" for kind in kinds for mode in ("training", "evaluation")}
+    chosen: dict[str, int] = {}
+    for number, case in enumerate(database_modules.cases()):
+        if case.kind in wanted:
+            chosen[case.kind] = number  # the last input, which has the most options
+    assert chosen.keys() == wanted
+    outcomes = list(attempt("modules", 0, sorted(chosen.values())))
+    assert [one for one in outcomes if one.defect] == []
+    assert {one.ended for one in outcomes} == {"compiles and exports"}
+
+
+@pytest.mark.parametrize("part", ["values", "gradients", "buffers"])
+def test_a_module_that_computes_something_else_is_noticed(part: str) -> None:
+    case = next(one for one in database_modules.cases() if one.kind == "nn.BatchNorm2d in training mode")
+    eager = database_modules.run(case, lambda module: module, gradients=True)
+    other = copy.copy(eager)
+    setattr(other, part, [one * 1.01 + 0.01 for one in getattr(eager, part)])
+    database_modules.compare(case, eager, eager, lambda: eager)
+    with pytest.raises(AssertionError, match=part):
+        database_modules.compare(case, other, eager, lambda: eager)
 
 
 def test_a_fault_in_each_of_four_places_is_named() -> None:

@@ -41,7 +41,7 @@ TARGETS = torch.tensor([[3, 0, -1, 1], [-1, 2, 2, 2], [1, 2, 3, 0]])
 def _multilabel(make: Make) -> Iterator[Sample]:
     for reduction in REDUCTIONS:
         yield Sample((make(3, 4, low=-1, high=1), TARGETS, reduction))
-    yield Sample((make(4, low=-1, high=1), TARGETS[0], 1), note="one sample")
+        yield Sample((make(4, low=-1, high=1), TARGETS[0], reduction), note="one sample")
     yield Sample((make(2, 1), torch.tensor([[0], [-1]]), 0), note="size 1")
 
 

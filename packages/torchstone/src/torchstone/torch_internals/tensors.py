@@ -12,8 +12,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .probing import Internal
 
 __all__ = [
+    "DETECT_CAUSAL_MASK",
     "assert_async",
     "check",
+    "detect_causal_mask",
     "foreach_copy",
     "from_dlpack",
     "has_tangent",
@@ -51,6 +53,9 @@ pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences
 pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
 _forward_ad = Internal("torch.autograd.forward_ad", "forward-mode differentiation")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
+detect_causal_mask = Internal("torch.nn.modules.transformer._detect_is_causal_mask", "masks of transformers")
+DETECT_CAUSAL_MASK = (torch.nn.modules.transformer, "_detect_is_causal_mask")
+"""Where transformers look it up."""
 
 
 def is_zero_tensor(tensor: torch.Tensor) -> bool:

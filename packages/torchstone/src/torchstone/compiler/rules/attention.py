@@ -1,4 +1,4 @@
-"""Capture rule for multi-head attention, which PyTorch traces as the operators inside."""
+"""Capture rules for multi-head attention, which PyTorch traces as the operators inside, and for its masks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from ...lowering.own import own
+from ...torch_internals.tensors import DETECT_CAUSAL_MASK, detect_causal_mask
 from .registry import capture_rule
 
 Tensor = torch.Tensor
@@ -68,3 +69,10 @@ def multi_head_attention_forward(
         is_causal,
     )
     return output, weights[0] if weights else None
+
+
+@capture_rule(detect_causal_mask, in_dynamo=True)
+@capture_rule(DETECT_CAUSAL_MASK)
+def causal_mask(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """What the caller says. PyTorch looks at the mask's values, to know whether it may leave it away."""
+    return is_causal is True
