@@ -6,7 +6,7 @@
     python tests/campaigns/campaign.py scripts --count 75 --journal scripts.jsonl
     python tests/campaigns/campaign.py overloads --count 2000 --journal overloads.jsonl
     python tests/campaigns/campaign.py bisect --count 52 --journal bisect.jsonl
-    python tests/campaigns/campaign.py modules --count 2000 --journal modules.jsonl
+    python tests/campaigns/campaign.py modules --count 3618 --journal modules.jsonl
 
 The journal has one line per input: what it was and how it ended. A campaign that was interrupted goes on
 after the last line of its journal. The exit code is 1 if any input ended as none may: with a crash, a hang,

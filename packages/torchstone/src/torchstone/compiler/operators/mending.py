@@ -11,6 +11,7 @@ import torch
 
 from ...lowering import decomposes
 from ...torch_internals.dispatch import call_compiled, python_kernels
+from ...torch_internals.fake import PartialRule
 from ...torch_internals.operators import namespace
 from ...torch_internals.tracing import derivative_in_progress
 from .declaring import AUTOGRAD, COMPOSITE, declare
@@ -60,17 +61,19 @@ def kept_whole(overload: Any) -> dict[Any, Callable[..., Any]]:
     return {AUTOGRAD: partial(call_compiled, overload, AUTOGRAD)}
 
 
-def _margin_shapes(mode: Any, _: Any, self: Tensor, target: Tensor, reduction: int) -> Any:
-    """Without a reduction, one row has one loss, to which PyTorch gives the shape ``(1,)`` of a batch."""
-    if reduction != 0 or self.ndim != 1 or self.shape != target.shape:
-        return NotImplemented
+def _one_margin(self: Tensor, target: Tensor, reduction: int) -> bool:
+    """Whether one row is not reduced: to its loss PyTorch's metadata give the shape ``(1,)`` of a batch."""
+    return reduction == 0 and self.ndim == 1 and self.shape == target.shape
+
+
+def _margin_shapes(mode: Any, _: Any, self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     with mode:
         return self.new_empty(()), self.new_empty(target.shape)
 
 
 _MARGIN = aten.multilabel_margin_loss_forward.default
 # PyTorch's counts places behind the first -1 as targets (torch/_decomp/decompositions.py).
-declare(_MARGIN, mended=partial(kept_whole, _MARGIN), shapes=_margin_shapes)
+declare(_MARGIN, mended=partial(kept_whole, _MARGIN), shapes=PartialRule(_one_margin, _margin_shapes))
 _MULTI_MARGIN = aten.multi_margin_loss.default
 # PyTorch's takes an unknown reduction for none.
 declare(_MULTI_MARGIN, mended=partial(kept_whole, _MULTI_MARGIN))

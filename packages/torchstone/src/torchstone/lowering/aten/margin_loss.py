@@ -148,9 +148,8 @@ def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Spec
         marked = _marked(targets, scores)
         excess, counts = _pairs(scores, targets, marked)
         losses = hlo.reduce_sum(hlo.select(counts, excess, 0.0), [1, 2]) / float(scores.shape[1])
-        loss = out[0]
-        assert loss is not None
-        return hlo.reshape(reduced(losses, reduction), loss.shape), marked
+        loss = reduced(losses, reduction)
+        return loss if out[0] is None else hlo.reshape(loss, out[0].shape), marked
 
     attributes: dict[str, hlo.Attribute] = {"reduction": reduction_name(reduction)}
     return composed("multilabel_margin_loss", [self, target], kernel, out, attributes)
