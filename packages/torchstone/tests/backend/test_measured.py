@@ -189,7 +189,7 @@ def test_tangents_are_refused_as_by_the_program() -> None:
         compiled(torch.autograd.forward_ad.make_dual(torch.randn(3), torch.ones(3)))
 
 
-def test_threads_choose_once(eager: list[dict[str, Any]]) -> None:
+def test_threads_agree(eager: list[dict[str, Any]]) -> None:
     compiled = torch.compile(lambda x: x.sin() + 1, backend="torchstone")
     inputs = torch.randn(8, 5)
     compiled(inputs[0])

@@ -65,6 +65,12 @@ def test_the_default_stays_where_little_is_saved() -> None:
     assert ask(kept_in(None), candidates, handover_s=1.0).chosen == "default"
 
 
+@pytest.mark.parametrize(("gain", "chosen"), [(1.5, "other"), (1e9, "default")])
+def test_another_one_must_be_so_many_times_as_fast(gain: float, chosen: str) -> None:
+    candidates = Asked(default=SLOW, other=FAST).candidates()
+    assert ask(kept_in(None), candidates, handover_s=0.0, gain=gain).chosen == chosen
+
+
 def test_a_choice_is_made_once(tmp_path: Path) -> None:
     asked = Asked(default=SLOW, other=FAST)
     first = kept_in(tmp_path)

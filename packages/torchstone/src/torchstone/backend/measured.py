@@ -91,15 +91,14 @@ class MeasuredGraph:
         return self._run(inputs)
 
     def _choose(self, compiled: Run, eager: EagerGraph, inputs: list[Any]) -> None:
-        with torch.no_grad():
-            found = self._decisions.best(
-                self._question,
-                {_COMPILED: lambda: lambda: compiled(inputs), _EAGER: lambda: lambda: eager(inputs)},
-                agree=_agree,
-                handover_s=_HANDOVER_S,
-                gain=_GAIN,
-                budget_s=config.tuning_budget_s,
-            )
+        found = self._decisions.best(
+            self._question,
+            {_COMPILED: lambda: lambda: compiled(inputs), _EAGER: lambda: lambda: eager(inputs)},
+            agree=_agree,
+            handover_s=_HANDOVER_S,
+            gain=_GAIN,
+            budget_s=config.tuning_budget_s,
+        )
         self._record.in_eager += found.chosen == _EAGER
         self._run, self._candidates = (eager if found.chosen == _EAGER else compiled), None
 

@@ -26,7 +26,7 @@ def profile_model(
     calls: int = 10,
     peaks: Peaks | None = None,
 ) -> Profile:
-    """What compiling ``model`` takes, and ``calls`` calls of it after some that warm it up.
+    """What compiling ``model`` takes, and ``calls`` calls of its program after some that warm it up.
 
     With ``train``, a call is a whole step of :func:`torchstone.compile_step`: forward, backward and an
     update by SGD with momentum, of the mean square of all results. It changes the model. Raises what
@@ -48,7 +48,8 @@ def _inference(
 ) -> Callable[[], object]:
     if isinstance(model, torch.nn.Module):
         model.eval()
-    compiled = torch.compile(model, backend="torchstone")
+    # Without tuning: a graph that eager PyTorch runs has no program to look at.
+    compiled = torch.compile(model, backend="torchstone", options={"tuning": False})
 
     def call() -> object:
         with torch.no_grad():
