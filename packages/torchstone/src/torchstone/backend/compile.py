@@ -29,6 +29,7 @@ from ..torch_internals.dynamo import (
     min_cut_partition,
 )
 from ..torch_internals.patches import patched
+from .batched import Batchable
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
 from .part import Run
@@ -83,6 +84,7 @@ def _compile_part(
     record = GraphRecord(kind)
     started = time.perf_counter()
     region: Run
+    batchable = Batchable(module) if kind == "backward" else None
     metadata = _metadata(kind)
     aliasing = _aliasing(metadata)
     if is_symbolic(module):
@@ -95,6 +97,8 @@ def _compile_part(
     record.compile_s = time.perf_counter() - started
     publish(record)
 
+    if batchable is not None:
+        batchable.run, region = region, batchable
     region._boxed_call = True  # type: ignore[attr-defined]
     return region
 

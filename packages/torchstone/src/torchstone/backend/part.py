@@ -94,7 +94,7 @@ def refuse_tangents(inputs: Sequence[Any]) -> None:
     if has_tangent(inputs):
         raise UnsupportedLayout(
             "compiled code got a tensor with a tangent, and a compiled program computes no tangents",
-            hint="use torch.func.jvp, which runs the function in eager PyTorch, or differentiate "
+            hint="use torch.func.jvp or jacfwd, which run the function in eager PyTorch, or differentiate "
             "inside the compiled function",
         )
 

@@ -34,6 +34,7 @@ __all__ = [
     "storage_identity",
     "submodules",
     "to_dlpack",
+    "under_vmap",
     "version_of",
     "with_module_versions",
 ]
@@ -52,6 +53,8 @@ make_per_channel_quantized = Internal("torch._make_per_channel_quantized_tensor"
 pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences")
 pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
 _forward_ad = Internal("torch.autograd.forward_ad", "forward-mode differentiation")
+_enter_vmap = Internal("torch._C._vmapmode_increment_nesting", "gradients of a batch")
+_leave_vmap = Internal("torch._C._vmapmode_decrement_nesting", "gradients of a batch")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
 detect_causal_mask = Internal("torch.nn.modules.transformer._detect_is_causal_mask", "masks of transformers")
 DETECT_CAUSAL_MASK = (torch.nn.modules.transformer, "_detect_is_causal_mask")
@@ -70,6 +73,17 @@ def has_tangent(tensors: Iterable[Any]) -> bool:
         return False
     found = (one for one in tensors if isinstance(one, torch.Tensor))
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in found)
+
+
+def under_vmap() -> bool:
+    """Whether autograd's own ``vmap`` is active in this thread.
+
+    Entering it and leaving it at once is the fast way to learn how deep it is: the function that tells
+    parses the name of a dispatch key.
+    """
+    depth = _enter_vmap()
+    _leave_vmap()
+    return bool(depth > 1)
 
 
 def version_of(tensor: torch.Tensor) -> int:
