@@ -1,4 +1,4 @@
-"""Spans of time that profiles record: phases of compilation, and calls of programs.
+"""Spans of time that profiles record: phases of compilation, calls of programs, graphs in eager PyTorch.
 
 What records them registers here; where nothing does, code on the way of a call makes one check:
 ``if spans.recorders or spans.torch_records()``. Knows no clock and no format.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Literal, Protocol
 
-Kind = Literal["compile", "run"]
+Kind = Literal["compile", "run", "eager"]
 
 
 class Recorder(Protocol):

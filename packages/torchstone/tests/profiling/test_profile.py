@@ -14,8 +14,10 @@ from torch.profiler import ProfilerActivity
 
 import torchstone
 from torchstone import spans
+from torchstone.config import override
 from torchstone.errors import ProfilingError
-from torchstone.profiling import Peaks
+from torchstone.profiling import Peaks, chrome
+from torchstone.runtime.decisions import Decision, Decisions
 
 
 class Block(torch.nn.Module):
@@ -242,3 +244,33 @@ def test_the_text_has_every_table(recorded: Any) -> None:
     assert "aten.addmm.default" in shown
     assert "5 calls of programs took" in shown
     assert "peaks measured here: 100.0 GFLOP/s, 10.0 GB/s" in shown
+
+
+def test_graphs_that_eager_pytorch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no calls of programs: they have a table of their own, with number and time."""
+
+    def best(*_: Any, **__: Any) -> Decision:
+        return Decision("eager PyTorch")
+
+    monkeypatch.setattr(Decisions, "best", best)
+    model, x = Net(), torch.randn(4, 32)
+    compiled = torch.compile(model, backend="torchstone")
+
+    def step() -> None:
+        compiled(x).sum().backward()
+
+    with override(tuning=True), torchstone.profile() as found:
+        step()
+        found.settle()
+        for _ in range(3):
+            step()
+    data = found.to_dict()
+    assert data["programs"] == [] or not any(one["calls"] for one in data["programs"])
+    kinds = {one["name"].partition(" at ")[0]: one for one in data["in_eager"]}
+    assert {kind: one["count"] for kind, one in kinds.items()} == {"forward": 3, "backward": 3}
+    assert all(0 < one["seconds"] < found.end_ns - found.start_ns for one in kinds.values())
+    assert f"{__file__}:" in kinds["forward"]["name"]
+    assert "graphs that eager PyTorch runs" in str(found)
+    assert "6 calls of graphs ran in eager PyTorch" in str(found)
+    names = {event["name"] for event in chrome.trace(found)["traceEvents"] if event["cat"] == "eager"}
+    assert names == {one["name"] for one in kinds.values()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ..compiler.graphs import user_location
+from ..compiler.graphs import first_line
 from ..compiler.normalize import decompositions, factorization_checks
 from ..compiler.operators.changing_numbers import expanding
 from ..compiler.operators.onednn import choosing
@@ -57,7 +57,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         passing_value_checks(),
         mended_operators(),
         choosing(chooser(options)),
-        patched(*differentiable_once(partial(_refuse_second_derivative, _first_line(module)))),
+        patched(*differentiable_once(partial(_refuse_second_derivative, first_line(module)))),
     ):
         return compiler(module, example_inputs)
 
@@ -69,12 +69,6 @@ def _refuse_second_derivative(line: str) -> None:
         hint="do not compile what is differentiated twice, or compile all of it as one step: "
         "torchstone.compile_step takes torch.autograd.grad(…, create_graph=True) in its loss_fn",
     )
-
-
-def _first_line(module: GraphModule) -> str:
-    """Where a compiled function is in the user's code, as far as its graph knows."""
-    places = (user_location(node) for node in module.graph.nodes if node.op not in ("placeholder", "output"))
-    return next((f" at {file}:{line}" for file, line in filter(None, places)), "")
 
 
 def _compile_part(

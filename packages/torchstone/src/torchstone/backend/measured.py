@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
+from .. import spans
 from .._version import __version__
-from ..compiler.graphs import output_values
+from ..compiler.graphs import first_line, output_values
 from ..config import config
 from ..runtime import get_engine
 from ..runtime.cache import digest
@@ -112,6 +113,7 @@ class EagerGraph:
         self._module = GraphModule(region.module, graph)
         self._inputs = [_described(node.meta.get("val")) for node in graph.find_nodes(op="placeholder")]
         self._outputs = region.outputs
+        self._name = f"{region.record.kind}{first_line(region.module)}"
         promised = (node.meta["val"] for node in output_values(region.module))
         self._promised = [Layout(tuple(one.shape), one.stride(), dense=False) for one in promised]
 
@@ -122,7 +124,7 @@ class EagerGraph:
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         refuse_tangents(inputs)
-        with torch.no_grad():
+        with spans.span("eager", self._name), torch.no_grad():
             results = [
                 made if made.stride() == promised.stride else promised.of(made)
                 for made, promised in zip(self._module.forward(*inputs), self._promised, strict=True)

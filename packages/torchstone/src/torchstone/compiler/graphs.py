@@ -38,6 +38,12 @@ def user_location(node: Node) -> tuple[str, int] | None:
     return chosen[-1] if chosen else None
 
 
+def first_line(module: GraphModule) -> str:
+    """`` at file:line`` of the first operator in the user's code; empty where the graph knows none."""
+    places = (user_location(node) for node in module.graph.nodes if node.op not in ("placeholder", "output"))
+    return next((f" at {file}:{line}" for file, line in filter(None, places)), "")
+
+
 def is_users_file(file: str) -> bool:
     """Whether code of ``file`` is neither PyTorch's nor Torchstone's."""
     return not file.startswith(_NOT_THE_USERS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..runtime.counters import Copies, Stats
 from .attribution import Cost, Origin, costs
-from .session import Profile
+from .session import Profile, Span
 
 MODEL = "(model)"
 SAMPLES = 1000
@@ -49,6 +49,7 @@ def to_dict(profile: Profile) -> dict[str, Any]:
             {**asdict(Origin.of(one.name)), "program": program, **_figures(one, profile, found.whole)}
             for (program, _), one in found.nodes.items()
         ],
+        "in_eager": _totals(profile.eager_calls()),
         "phases": phases(profile),
         "copies": {
             "in": _copies(profile.before.copies_in, profile.after.copies_in),
@@ -70,12 +71,16 @@ def _figures(one: Cost, profile: Profile, whole: float) -> dict[str, Any]:
 
 def phases(profile: Profile) -> list[dict[str, Any]]:
     """Phases of compilation by name, in the order in which they first began."""
+    return _totals(span for span in profile.spans if span.kind == "compile")
+
+
+def _totals(spans: Iterable[Span]) -> list[dict[str, Any]]:
+    """Number and time by name, in the order in which they first began."""
     found: dict[str, dict[str, Any]] = {}
-    for span in sorted(profile.spans, key=lambda one: one.start_ns):
-        if span.kind == "compile":
-            phase = found.setdefault(span.name, {"name": span.name, "count": 0, "seconds": 0.0})
-            phase["count"] += 1
-            phase["seconds"] += span.seconds
+    for span in sorted(spans, key=lambda one: one.start_ns):
+        total = found.setdefault(span.name, {"name": span.name, "count": 0, "seconds": 0.0})
+        total["count"] += 1
+        total["seconds"] += span.seconds
     return list(found.values())
 
 
@@ -120,11 +125,8 @@ def tables(data: Mapping[str, Any], most: int = 15) -> list[Table]:
                 if one["calls"]
             ],
         ),
-        Table(
-            "phases of compilation",
-            ("phase", "count", "ms"),
-            [(one["name"], str(one["count"]), _ms(one["seconds"])) for one in data["phases"]],
-        ),
+        _totals_table("graphs that eager PyTorch runs", "graph", "calls", data["in_eager"]),
+        _totals_table("phases of compilation", "phase", "count", data["phases"]),
         Table(
             "recompilations",
             ("what", "reason", "where"),
@@ -150,6 +152,7 @@ def summary(data: Mapping[str, Any]) -> list[str]:
     stored = f"found in memory: {cache['memory_hits']}, on disk: {cache['disk_hits']}"
     lines = [
         f"{calls} calls of programs took {_ms(data['seconds'])} ms, {outside} ms of it outside kernels",
+        *_eager_line(data["in_eager"]),
         f"programs compiled: {cache['compiles']}, {stored}",
     ]
     if memory["peak_bytes"] is not None:
@@ -165,6 +168,13 @@ def summary(data: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"note: {note}" for note in data["notes"])]
 
 
+def _eager_line(totals: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not totals:
+        return []
+    calls, seconds = (sum(one[name] for one in totals) for name in ("count", "seconds"))
+    return [f"{calls} calls of graphs ran in eager PyTorch, measured to be faster there: {_ms(seconds)} ms"]
+
+
 def text(profile: Profile) -> str:
     """Tables and summary as plain text."""
     data, parts = to_dict(profile), []
@@ -174,6 +184,11 @@ def text(profile: Profile) -> str:
         shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         parts.append("\n".join([table.title, *shown]))
     return "\n\n".join([*parts, "\n".join(summary(data))])
+
+
+def _totals_table(title: str, what: str, counted: str, totals: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [(one["name"], str(one["count"]), _ms(one["seconds"])) for one in totals]
+    return Table(title, (what, counted, "ms"), rows)
 
 
 def _cost_table(title: str, what: str, costs_: Sequence[Mapping[str, Any]], most: int, placed: bool) -> Table:

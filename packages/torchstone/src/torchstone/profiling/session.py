@@ -21,9 +21,9 @@ from .roofline import Peaks
 
 @dataclass(frozen=True)
 class Span:
-    """A phase of a compilation, or one call of the program at ``program`` in :attr:`Profile.programs`.
+    """A phase of a compilation, or one call: of a program, or of a graph that eager PyTorch runs.
 
-    Times are nanoseconds since the epoch.
+    ``program`` is the program's place in :attr:`Profile.programs`. Times are nanoseconds since the epoch.
     """
 
     kind: spans.Kind
@@ -76,6 +76,10 @@ class Profile:
     def calls(self) -> list[Span]:
         """The calls of programs whose times count."""
         return [one for one in self.spans if one.kind == "run" and one.start_ns >= self.settled_ns]
+
+    def eager_calls(self) -> list[Span]:
+        """The calls of graphs that eager PyTorch runs, where they count."""
+        return [one for one in self.spans if one.kind == "eager" and one.start_ns >= self.settled_ns]
 
     def to_dict(self) -> dict[str, Any]:
         """All tables as JSON-able data."""
