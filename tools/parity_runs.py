@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +83,20 @@ def section(path: Path = RECORD) -> str:
     )
 
 
+def report_of(model: str, dtype: str) -> dict[str, Any]:
+    """What `torchstone parity` reports on one model; exits if it reports nothing."""
+    command = [sys.executable, "-m", "torchstone", "parity", model, "--dtype", dtype, "--json"]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        report: dict[str, Any] = json.loads(ran.stdout)
+    except json.JSONDecodeError:
+        raise SystemExit(
+            f"parity_runs: `{shlex.join(command[1:])}` printed no report (exit code {ran.returncode}); "
+            "what it says is above\n  next: mend that, then run this command again: it keeps what is recorded"
+        ) from None
+    return report
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Record `torchstone parity` for the documentation.")
     parser.add_argument("--fold", nargs="+", type=Path, metavar="REPORT", help="record these reports")
@@ -92,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {(run["model"], run["dtype"]) for run in read(RECORD)}
     for model, dtype in WANTED:
         if (model, dtype) not in known:
-            command = [sys.executable, "-m", "torchstone", "parity", model, "--dtype", dtype, "--json"]
-            ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-            keep(RECORD, [json.loads(ran.stdout)])
+            keep(RECORD, [report_of(model, dtype)])
     return 0 if all(run["passed"] for run in read(RECORD)) else 1
 
 

@@ -50,6 +50,7 @@ class Ran:
 
     def __init__(self, model: str, dtype: str) -> None:
         made = report(model, "differs" if model == "cnn" else "passed")
+        self.returncode = 1
         self.stdout = json.dumps({**made, "settings": {"dtype": dtype}})
 
 
@@ -70,3 +71,19 @@ def test_recording_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         parity_runs.main([])
     assert parity_runs.main([]) == 1  # the cnn differs
     assert asked == [*WANTED[:6], *WANTED[5:]]
+
+
+@pytest.mark.parametrize("printed", ["", "Traceback: …", '{"models": ['])
+def test_a_run_without_a_report_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str
+) -> None:
+    monkeypatch.setattr(parity_runs, "RECORD", tmp_path / "runs.json")
+    ran = Ran("mlp", "float32")
+    ran.stdout, ran.returncode = printed, -9
+    monkeypatch.setattr(parity_runs.subprocess, "run", lambda *_, **__: ran)
+    with pytest.raises(SystemExit) as ended:
+        parity_runs.main([])
+    text = str(ended.value)
+    assert "`-m torchstone parity mlp --dtype float32 --json` printed no report (exit code -9)" in text
+    assert "next: mend that" in text
+    assert not (tmp_path / "runs.json").exists()
