@@ -75,8 +75,8 @@ class Config:
     tuning: bool = _setting(
         True,
         "Let `torch.compile` and `compile_step` measure once which way to compute is the fastest, and "
-        "remember it in the compilation cache. So far, on the CPU: whole graphs (`torch.compile` alone) and "
-        "layers of LSTMs, compiled or in eager PyTorch.",
+        "remember it in the compilation cache. So far, on the CPU: whole functions (`torch.compile` alone) "
+        "and layers of LSTMs, compiled or in eager PyTorch.",
     )
     tuning_budget_s: float = _setting(
         5.0, "Seconds after which measuring for one choice ends; 0 measures nothing and compiles everything."

@@ -1,4 +1,4 @@
-"""Spans of time that profiles record: phases of compilation, calls of programs, graphs in eager PyTorch.
+"""Spans of time that profiles record: phases of compilation, calls of programs, functions in eager PyTorch.
 
 What records them registers here; where nothing does, code on the way of a call makes one check:
 ``if spans.recorders or spans.torch_records()``. Knows no clock and no format.

@@ -30,6 +30,7 @@ from ..torch_internals.dynamo import (
 )
 from ..torch_internals.patches import patched
 from .batched import Batchable
+from .measured import measured
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
 from .part import Run
@@ -44,10 +45,11 @@ from .specialize import SpecializingRegion, is_symbolic
 def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The function that ``torch.compile`` calls instead of ``module``."""
     compiling(options.passes)  # raises where the passes do not fit, before anything is traced
+    records: list[GraphRecord] = []
     compiler = aot_autograd(
-        fw_compiler=partial(_compile_part, "forward", options),
-        bw_compiler=partial(_compile_part, "backward", options),
-        inference_compiler=partial(_compile_part, "inference", options),
+        fw_compiler=partial(_compile_part, "forward", options, records),
+        bw_compiler=partial(_compile_part, "backward", options, records),
+        inference_compiler=partial(_compile_part, "inference", options, records),
         partition_fn=min_cut_partition.get(),
         decompositions=expanding(decompositions(training=True)),
         keep_inference_input_mutations=True,
@@ -59,7 +61,8 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         choosing(chooser(options)),
         patched(*differentiable_once(partial(_refuse_second_derivative, first_line(module)))),
     ):
-        return compiler(module, example_inputs)
+        compiled = compiler(module, example_inputs)
+    return measured(compiled, module, options, records)
 
 
 def _refuse_second_derivative(line: str) -> None:
@@ -72,10 +75,11 @@ def _refuse_second_derivative(line: str) -> None:
 
 
 def _compile_part(
-    kind: str, options: Options, module: GraphModule, inputs: Sequence[Any]
+    kind: str, options: Options, records: list[GraphRecord], module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """One graph that AOTAutograd hands over, as a boxed function over a list of its inputs."""
     record = GraphRecord(kind)
+    records.append(record)
     started = time.perf_counter()
     region: Run
     batchable = Batchable(module) if kind == "backward" else None

@@ -1,164 +1,258 @@
-"""Graphs that eager PyTorch runs as a whole: those for which it was measured to be faster than a program."""
+"""Captured functions that eager PyTorch runs: those for which it was measured to be faster than programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 
 from .. import spans
 from .._version import __version__
-from ..compiler.graphs import first_line, output_values
+from ..compiler.graphs import first_line
 from ..config import config
 from ..runtime import get_engine
 from ..runtime.cache import digest
-from ..runtime.decisions import Decisions
-from .fallback import MixedGraph
-from .layouts import Layout
-from .part import Run, refuse_tangents
-from .passes import Region
+from ..runtime.decisions import Candidate, Decisions
+from ..torch_internals import pytree
+from ..torch_internals.dispatch import without_modes
+from .options import Options
 from .records import GraphRecord
-from .watching import compile_part, is_watched
+from .specialize import form, is_symbolic
+from .watching import is_watched
+
+Function = Callable[..., Any]
+"""What Dynamo calls: from a graph's inputs to the tuple of its outputs, with autograd."""
 
 _COMPILED, _EAGER = "compiled", "eager PyTorch"
 _HANDOVER_S = 5e-6
-_GAIN = 1.05
-"""How many times as fast as the program eager PyTorch has to be."""
+_GAIN = 1.02
+"""How many times as fast as the programs eager PyTorch has to be."""
 _ROUNDINGS = 64
-"""Roundings of a graph's largest result that another result may differ by."""
+"""Roundings of the largest gradient that another gradient may differ by."""
+_TURNED = 0.05
+"""Share of a gradient's norm that numbers on the other side of a ReLU's or a maximum's edge may change."""
 _DIFFERENT = 1e-3
 """Share of integers that rounding may change: a position of a maximum, a comparison."""
 
 
-def compile_measured(region: Region, static: Iterable[int] = ()) -> Run:
-    """``region`` compiled, in parts where eager has to step in; its second call may choose how it runs.
+def measured(
+    compiled: Function, module: GraphModule, options: Options, records: Sequence[GraphRecord]
+) -> Function:
+    """``compiled``, which was made of ``module``; its second call may choose that eager PyTorch runs it.
 
-    The first call always runs what was compiled.
+    ``records`` are those of its graphs.
     """
-    decisions = None if is_watched() else _decisions(region)
-    eager = None if decisions is None else EagerGraph(region)  # before the region is changed
-    compiled = MixedGraph(region) if region.survey.eager else compile_part(region, static)
-    if decisions is None or eager is None:
+    if not options.fallback or not options.tuning or config.tuning_budget_s <= 0 or is_watched():
         return compiled
-    return MeasuredGraph(compiled, eager, region.record, decisions)
+    if options.check_indices or options.check_values or options.passes:
+        return compiled
+    if any(True for _ in module.parameters()) or any(True for _ in module.buffers()):
+        return compiled  # they are not among the inputs, so a trial could not keep them from being changed
+    decisions = getattr(get_engine(options.engine, options.device), "decisions", None)
+    if decisions is None:
+        return compiled
+    return MeasuredFunction(compiled, module, records, decisions, options.specializations)
 
 
-def _decisions(region: Region) -> Decisions | None:
-    """Where to ask; None if eager PyTorch may not run the graph, or would compute something else."""
-    options, survey = region.options, region.survey
-    if not options.fallback or not options.tuning or config.tuning_budget_s <= 0:
-        return None
-    if survey.seeded or options.check_indices or options.check_values or options.passes:
-        return None
-    outputs = output_values(region.module)
-    tensors = [node.meta.get("val") for node in region.module.graph.find_nodes(op="placeholder")]
-    tensors += [node.meta["val"] for node in outputs]
-    if not outputs or any(isinstance(one, torch.Tensor) and one.device.type != "cpu" for one in tensors):
-        return None
-    found: Decisions | None = getattr(get_engine(options.engine, options.device), "decisions", None)
-    return found
-
-
-class MeasuredGraph:
+class MeasuredFunction:
     """Runs what was compiled until its second call, which measures what runs from then on.
 
-    Nothing but time and rounding depends on the choice: the graph neither changes its inputs nor draws
-    random numbers. Safe from several threads.
+    Each set of sizes is measured by itself where sizes are symbolic. Nothing but time and rounding depends
+    on the choice: functions that draw random numbers always run what was compiled. Safe from several
+    threads.
     """
 
-    def __init__(self, compiled: Run, eager: EagerGraph, record: GraphRecord, decisions: Decisions) -> None:
-        self._run: Run = compiled
-        self._candidates: tuple[Run, EagerGraph] | None = (compiled, eager)
-        self._question = {
-            "what": "graph",
-            "graph": eager.digest,
-            "torchstone": __version__,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-        }
+    def __init__(
+        self,
+        compiled: Function,
+        module: GraphModule,
+        records: Sequence[GraphRecord],
+        decisions: Decisions,
+        most: int,
+    ) -> None:
+        self._compiled = compiled
+        self._module = module
+        self._records = records
         self._decisions = decisions
-        self._record = record
-        self._called = False
+        self._most = max(most, 1)
+        self._symbolic = is_symbolic(module)
+        self._states: OrderedDict[Any, Function | frozenset[int]] = OrderedDict()
+        """By sizes: what runs, or, after the first call, the places of the inputs that it wrote."""
+        self._lock = threading.Lock()  # for the dictionary alone
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
-        candidates = self._candidates
-        if candidates is not None:
-            if self._called:
-                self._choose(*candidates, inputs)
-            self._called = True
-        return self._run(inputs)
+    def __call__(self, *inputs: Any) -> Any:
+        key = tuple(map(form, inputs)) if self._symbolic else None
+        state = self._states.get(key)
+        if state is None:
+            return self._first(key, inputs)
+        if isinstance(state, frozenset):
+            state = self._chosen(key, state, inputs)
+        return state(*inputs)
 
-    def _choose(self, compiled: Run, eager: EagerGraph, inputs: list[Any]) -> None:
-        found = self._decisions.best(
-            self._question,
-            {_COMPILED: lambda: lambda: compiled(inputs), _EAGER: lambda: lambda: eager(inputs)},
-            agree=_agree,
-            handover_s=_HANDOVER_S,
-            gain=_GAIN,
-            budget_s=config.tuning_budget_s,
-        )
-        self._record.in_eager += found.chosen == _EAGER
-        self._run, self._candidates = (eager if found.chosen == _EAGER else compiled), None
+    def _first(self, key: Any, inputs: Sequence[Any]) -> Any:
+        """Run what was compiled, and find out which inputs it writes."""
+        before = [_version(one) for one in inputs]
+        results = self._compiled(*inputs)
+        written = frozenset(place for place, one in enumerate(inputs) if _version(one) != before[place])
+        draws = any(record.draws for record in self._records)
+        self._set(key, written if not draws and _can_be_tried(inputs, written) else self._compiled)
+        return results
+
+    def _chosen(self, key: Any, written: frozenset[int], inputs: Sequence[Any]) -> Function:
+        if not self._is_eager_faster(written, inputs):
+            self._set(key, self._compiled)
+            return self._compiled
+        eager = EagerFunction(self._module)
+        if isinstance(self._set(key, eager), frozenset):  # no other thread was first
+            for record in self._records:
+                record.in_eager += 1
+        return eager
+
+    def _set(self, key: Any, state: Function | frozenset[int]) -> Function | frozenset[int] | None:
+        """Keep ``state`` for ``key``; returns what was kept before."""
+        with self._lock:
+            before = self._states.get(key)
+            self._states[key] = state
+            while len(self._states) > self._most:
+                self._states.popitem(last=False)
+        return before
+
+    def _is_eager_faster(self, written: frozenset[int], inputs: Sequence[Any]) -> bool:
+        def candidate(function: Function) -> Candidate:
+            return lambda: lambda: _trial(function, inputs, written)
+
+        with without_modes(), torch.random.fork_rng(devices=[]):
+            found = self._decisions.best(
+                _question(self._module, inputs),
+                {_COMPILED: candidate(self._compiled), _EAGER: candidate(self._module.forward)},
+                agree=_agree,
+                handover_s=_HANDOVER_S,
+                gain=_GAIN,
+                budget_s=config.tuning_budget_s,
+            )
+        return found.chosen == _EAGER
 
 
-class EagerGraph:
-    """A functional graph in eager PyTorch, with outputs in the memory order that the graph promises."""
+class EagerFunction:
+    """A captured function in eager PyTorch, with PyTorch's own gradients."""
 
-    def __init__(self, region: Region) -> None:
-        graph = Graph()
-        graph.output(graph.graph_copy(region.module.graph, {}))
-        self._module = GraphModule(region.module, graph)
-        self._inputs = [_described(node.meta.get("val")) for node in graph.find_nodes(op="placeholder")]
-        self._outputs = region.outputs
-        self._name = f"{region.record.kind}{first_line(region.module)}"
-        promised = (node.meta["val"] for node in output_values(region.module))
-        self._promised = [Layout(tuple(one.shape), one.stride(), dense=False) for one in promised]
+    def __init__(self, module: GraphModule) -> None:
+        self._run = module.forward
+        self._name = f"function{first_line(module)}"
 
-    @cached_property
-    def digest(self) -> str:
-        """Of the operators, their arguments, and the inputs' dtypes, shapes and strides."""
-        return digest([self._module.code.encode(), *self._inputs])
+    def __call__(self, *inputs: Any) -> Any:
+        with spans.span("eager", self._name):
+            return self._run(*inputs)
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
-        refuse_tangents(inputs)
-        with spans.span("eager", self._name), torch.no_grad():
-            results = [
-                made if made.stride() == promised.stride else promised.of(made)
-                for made, promised in zip(self._module.forward(*inputs), self._promised, strict=True)
-            ]
-        return results if self._outputs.plain else self._outputs.assemble(inputs, results)
+
+def _version(value: Any) -> int | None:
+    """Changes with each write; None for what has none."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def _can_be_tried(inputs: Sequence[Any], written: Iterable[int]) -> bool:
+    """Whether copies of the ``written`` inputs are all that a trial needs to change nothing of the user's."""
+    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+    if not all(type(one) in _PLAIN and one.layout == torch.strided for one in tensors):
+        return False
+    if any(one.device.type != "cpu" for one in tensors):
+        return False
+    memory = [one.untyped_storage().data_ptr() for one in tensors]
+    changed = [inputs[place] for place in written]
+    return all(
+        not one.requires_grad and memory.count(one.untyped_storage().data_ptr()) == 1 for one in changed
+    )
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _trial(
+    function: Function, inputs: Sequence[Any], written: Iterable[int]
+) -> tuple[list[Any], Sequence[Any]]:
+    """One call of ``function`` and, where it has gradients, of its backward pass; results and gradients.
+
+    Each gradient is read after that, in eager PyTorch, as by an optimizer: what that costs depends on the
+    threads that a backward pass leaves behind.
+    """
+    given = [_detached(one, place in written) for place, one in enumerate(inputs)]
+    outputs = [one for one in pytree.tree_leaves(function(*given)) if isinstance(one, torch.Tensor)]
+    results = [one.detach() for one in outputs] + [given[place] for place in sorted(written)]
+    ends = [one for one in outputs if one.requires_grad]
+    leaves = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]
+    if not ends or not leaves:
+        return results, []
+    gradients = torch.autograd.grad(
+        ends, leaves, [one.detach() for one in ends], allow_unused=True, materialize_grads=True
+    )
+    for one in gradients:
+        one.sum()
+    return results, gradients
+
+
+def _detached(value: Any, written: bool) -> Any:
+    """``value`` without its history, and in memory of its own if it is ``written``."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    alone = value.detach()
+    return (alone.clone() if written or value.is_inference() else alone).requires_grad_(value.requires_grad)
+
+
+def _question(module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The operators, the inputs' dtypes, shapes and strides, and what else the time depends on."""
+    codes = [part.code.encode() for part in module.modules() if isinstance(part, GraphModule)]
+    return {
+        "what": "function",
+        "function": digest([*codes, *map(_described, inputs)]),
+        "gradient": torch.is_grad_enabled(),
+        "autocast": str(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else None,
+        "torchstone": __version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _described(value: Any) -> bytes:
     if not isinstance(value, torch.Tensor):
         return repr(value).encode()
-    return f"{value.dtype} {list(value.shape)} {value.stride()}".encode()
+    return f"{value.dtype} {list(value.shape)} {value.stride()} {value.requires_grad}".encode()
 
 
-def _agree(expected: Sequence[Any], found: Sequence[Any]) -> bool:
-    """Equal but for rounding.
+def _agree(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> bool:
+    """Equal but for rounding: results element by element, gradients as a whole.
 
-    A gradient that is zero but for rounding has no digit in common with another way to compute it. So what
-    is small beside the largest result may differ by roundings of that one.
+    Rounding decides whether a ReLU passes a number next to zero, and which of two almost equal numbers is
+    the maximum; a gradient then has other elements. One that is zero but for rounding has no digit in
+    common with another way to compute it. So what is small beside the largest gradient may differ by
+    roundings of that one.
     """
-    pairs = [
-        (one, other)
-        for one, other in zip(expected, found, strict=True)
-        if isinstance(one, torch.Tensor) and one.numel()
-    ]
-    largest = max((_largest(one) for one, _ in pairs if _rounds(one)), default=0.0)
-    return all(_alike(one, other, largest) for one, other in pairs)
+    (results, gradients), (others, other_gradients) = expected, found
+    largest = max(map(_largest, gradients), default=0.0)
+    return all(map(_alike, results, others)) and all(
+        _norm(one - other) <= _TURNED * _norm(one) + _ROUNDINGS * _eps(one) * largest * one.numel() ** 0.5
+        for one, other in zip(gradients, other_gradients, strict=True)
+    )
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor, largest: float) -> bool:
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if not one.numel():
+        return True
     if not _rounds(one):
         return int((one != other).count_nonzero()) <= _DIFFERENT * one.numel()
-    eps = torch.finfo(one.dtype).eps
-    atol = eps**0.5 * _largest(one) + _ROUNDINGS * eps * largest
-    return torch.allclose(one, other, rtol=eps**0.5, atol=atol, equal_nan=True)
+    tolerance = _eps(one) ** 0.5
+    return torch.allclose(one, other, rtol=tolerance, atol=tolerance * _largest(one), equal_nan=True)
+
+
+def _eps(tensor: torch.Tensor) -> float:
+    return torch.finfo(tensor.dtype).eps
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.abs(), dtype=torch.float64))
 
 
 def _rounds(tensor: torch.Tensor) -> bool:
@@ -166,4 +260,4 @@ def _rounds(tensor: torch.Tensor) -> bool:
 
 
 def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().nan_to_num(0, 0, 0).max())
+    return float(tensor.abs().nan_to_num(0, 0, 0).max()) if tensor.numel() else 0.0

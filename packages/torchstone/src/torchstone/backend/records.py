@@ -19,8 +19,8 @@ class GraphRecord:
     ``kind`` is forward, backward, inference or step; ``native`` counts the calls of
     each overload that were compiled; ``fallbacks`` lists what runs in eager for want of a lowering, and
     ``preferred`` what does because it was measured to be faster there; ``in_eager`` counts the shapes
-    for which the whole graph does;
-    ``seconds`` has what each pass took, all parts and specializations together.
+    for which the whole function does that the graph is of; ``draws`` says whether programs draw random
+    numbers; ``seconds`` has what each pass took, all parts and specializations together.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class GraphRecord:
     fallbacks: list[UnsupportedNode] = field(default_factory=list)
     preferred: list[UnsupportedNode] = field(default_factory=list)
     in_eager: int = 0
+    draws: bool = False
     compile_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 

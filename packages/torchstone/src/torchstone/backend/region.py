@@ -11,12 +11,13 @@ from torch.fx import GraphModule
 
 from ..errors import FallbackRefused, FallbackWarning, UnsupportedNode
 from ..torch_internals.tensors import foreach_copy
-from .measured import compile_measured
+from .fallback import MixedGraph
 from .options import Options
 from .outputs import Aliasing
 from .part import Run
 from .passes import DIVIDING, Region
 from .records import GraphRecord
+from .watching import compile_part
 
 
 def compile_region(
@@ -40,7 +41,8 @@ def compile_region(
     record.preferred.extend(region.survey.preferred)
     if unsupported:
         _report_fallback(unsupported, options, record)
-    run = compile_measured(region, static)
+    record.draws |= region.survey.seeded
+    run = MixedGraph(region) if region.survey.eager else compile_part(region, static)
     return _Mutating(run, list(region.mutated)) if region.mutated else run
 
 

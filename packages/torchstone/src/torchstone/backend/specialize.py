@@ -42,7 +42,7 @@ _KEPT = (
 def is_symbolic(module: GraphModule) -> bool:
     """True if a placeholder is a symbolic number or has a symbolic dimension."""
     for node in module.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
+        value = node.meta.get("val", node.meta.get("example_value"))  # Dynamo's name for it
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return True
         if isinstance(value, torch.Tensor) and any(
@@ -66,7 +66,7 @@ class SpecializingRegion:
         self._lock = threading.Lock()  # for the dictionary alone: nothing else happens while it is held
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        key = tuple(map(_form, inputs))
+        key = tuple(map(form, inputs))
         region = self._found(key)
         if region is None:
             with tracing():  # the lock that a caller which traces has already: there is no other to wait for
@@ -92,7 +92,7 @@ class SpecializingRegion:
         return region
 
 
-def _form(value: Any) -> Any:
+def form(value: Any) -> Any:
     """What a region is specialized to.
 
     Numbers that compare equal may differ: 1, 1.0 and True; 0.0 and -0.0.

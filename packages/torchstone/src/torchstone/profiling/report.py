@@ -125,7 +125,7 @@ def tables(data: Mapping[str, Any], most: int = 15) -> list[Table]:
                 if one["calls"]
             ],
         ),
-        _totals_table("graphs that eager PyTorch runs", "graph", "calls", data["in_eager"]),
+        _totals_table("functions that eager PyTorch runs", "function", "calls", data["in_eager"]),
         _totals_table("phases of compilation", "phase", "count", data["phases"]),
         Table(
             "recompilations",
@@ -172,7 +172,8 @@ def _eager_line(totals: Sequence[Mapping[str, Any]]) -> list[str]:
     if not totals:
         return []
     calls, seconds = (sum(one[name] for one in totals) for name in ("count", "seconds"))
-    return [f"{calls} calls of graphs ran in eager PyTorch, measured to be faster there: {_ms(seconds)} ms"]
+    took = f"{_ms(seconds)} ms"
+    return [f"{calls} calls of functions ran in eager PyTorch, measured to be faster there: {took}"]
 
 
 def text(profile: Profile) -> str:

@@ -21,7 +21,7 @@ from .roofline import Peaks
 
 @dataclass(frozen=True)
 class Span:
-    """A phase of a compilation, or one call: of a program, or of a graph that eager PyTorch runs.
+    """A phase of a compilation, or one call: of a program, or of a function that eager PyTorch runs.
 
     ``program`` is the program's place in :attr:`Profile.programs`. Times are nanoseconds since the epoch.
     """
@@ -78,7 +78,7 @@ class Profile:
         return [one for one in self.spans if one.kind == "run" and one.start_ns >= self.settled_ns]
 
     def eager_calls(self) -> list[Span]:
-        """The calls of graphs that eager PyTorch runs, where they count."""
+        """The calls of functions that eager PyTorch runs, where they count."""
         return [one for one in self.spans if one.kind == "eager" and one.start_ns >= self.settled_ns]
 
     def to_dict(self) -> dict[str, Any]:
