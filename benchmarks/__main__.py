@@ -1,6 +1,7 @@
 """``python -m benchmarks``: run the suites and print one table each; ``--json FILE`` keeps the figures.
 
-``speed`` measures whole models into a folder of JSON files, ``compare`` and ``page`` read such folders.
+``speed`` measures whole models into a folder of JSON files, ``compare`` and ``page`` read such folders;
+``memory`` measures the peak memory of training steps.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from . import (
     figure,
     generation,
     growth,
+    memory,
     optest_overhead,
     redirect_overhead,
     speed,
@@ -46,7 +48,8 @@ SUITES = {
 
 
 def main() -> int:
-    command = {"speed": _speed, "compare": _compare, "page": _page}.get(*sys.argv[1:2] or [""])
+    commands = {"speed": _speed, "compare": _compare, "page": _page, "memory": memory.main}
+    command = commands.get(*sys.argv[1:2] or [""])
     return command(sys.argv[2:]) if command is not None else _suites()
 
 

@@ -58,7 +58,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
             failed[name] = "leaves recurrent networks to eager PyTorch"
             continue
         own = copy.deepcopy(network)
-        call = _training(name, own, args) if mode == "training" else _inference(name, own, args)
+        call = training(name, own, args, sgd(own)) if mode == "training" else _inference(name, own, args)
         started = time.perf_counter()
         try:
             call()
@@ -144,8 +144,15 @@ def _inference(name: str, network: torch.nn.Module, args: tuple[Any, ...]) -> Ca
     return call
 
 
-def _training(name: str, network: torch.nn.Module, args: tuple[Any, ...]) -> Callable[[], object]:
-    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+def sgd(network: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of all candidates."""
+    return torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+
+
+def training(
+    name: str, network: torch.nn.Module, args: tuple[Any, ...], optimizer: torch.optim.Optimizer
+) -> Callable[[], object]:
+    """A function that does one step as the candidate ``name`` does it."""
     if name == "step":
         whole = torchstone.compile_step(network, optimizer, lambda model, batch: _loss(model(*batch)))
         return lambda: whole(args)
