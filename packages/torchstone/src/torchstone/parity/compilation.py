@@ -1,4 +1,4 @@
-"""``torch.compile`` under observation: no fallback, and counts of graphs, breaks and operators.
+"""Observe ``torch.compile``: allow no fallback, and count graphs, graph breaks and operators.
 
 Shared by demo and verify. Dynamo's counters belong to the process. Watching resets
 Dynamo, so that everything counted was compiled inside the block.

@@ -1,4 +1,4 @@
-"""When a tensor counts as equal to eager PyTorch's.
+"""Decide whether a tensor counts as equal to eager PyTorch's.
 
 By the tolerance of its dtype, or by what rounding alone does to eager's own result: runs of eager with
 other roundings (:mod:`.roundings`) show it. The value is compared with whatever is nearest to it: the
@@ -27,7 +27,7 @@ from .verification import DType
 Array = numpy.ndarray[Any, Any]
 
 RUNS = 8
-"""How often eager is run with other roundings."""
+"""The number of eager runs with other roundings."""
 _AROUND = 2 / 3
 """The share of eager's runs that measure: where a rounding decides, the others decided otherwise."""
 _LARGEST_SCALE = 2.0**100
@@ -37,7 +37,7 @@ SIXTEEN_BITS = ("bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Judge:
-    """The comparison that a dtype and the user's tolerances ask for."""
+    """Compares tensors of a dtype, with the user's tolerances if there are any."""
 
     dtype: DType
     rtol: float | None
@@ -45,7 +45,7 @@ class Judge:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the user's tolerance decides, whatever rounding explains."""
+        """Whether only the user's tolerance decides, and rounding is no excuse."""
         return self.rtol is not None or self.atol is not None
 
     def verdicts(

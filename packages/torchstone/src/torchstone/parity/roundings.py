@@ -82,7 +82,7 @@ class OtherRoundings(TorchDispatchMode):
 
 
 def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T]) -> list[T]:
-    """What ``run`` makes of fresh copies, each with other roundings."""
+    """The results of ``run`` on fresh copies, each with other roundings."""
     found = []
     for seed in range(count):
         roundings = OtherRoundings(seed)

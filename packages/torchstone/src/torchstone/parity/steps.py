@@ -1,4 +1,4 @@
-"""Training steps against eager PyTorch's: every gradient, losses over some steps, and what they leave behind.
+"""Compare training steps with eager PyTorch's: gradients, the losses of several steps, and the final state.
 
 Two roads: ``torch.compile`` with PyTorch's own optimizer, and whole steps of
 :func:`torchstone.compile_step`. Both start from copies of one model and see the same batch.
@@ -21,10 +21,10 @@ OPTIMIZERS: Mapping[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
 }
-"""What a suite trains with, by name."""
+"""The optimizers that a suite can use, by name."""
 
 UPDATE = "update of "
-"""Begins the name of what a parameter changed by."""
+"""The prefix of the name of a parameter's change."""
 
 Trainer = Callable[[], torch.Tensor]
 """One update; returns the loss before it."""
@@ -33,7 +33,7 @@ Trainer = Callable[[], torch.Tensor]
 def eager_values(
     subject: Subject, optimizer: str, steps: int, autocast: AbstractContextManager[Any] | None = None
 ) -> dict[str, torch.Tensor]:
-    """What ``steps`` steps in eager PyTorch give, by name; without ``autocast`` in the model's own dtype."""
+    """The values of ``steps`` eager steps, by name; without ``autocast``, in the model's own dtype."""
     return _trained(subject, optimizer, steps, autocast or nullcontext(), lambda own: own)
 
 
@@ -113,7 +113,7 @@ def _losses(losses: list[torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _copied(subject: Subject) -> dict[str, torch.Tensor]:
-    """The parameters as they are."""
+    """Copies of the current parameters."""
     assert isinstance(subject.model, torch.nn.Module)
     return {name: p.detach().clone() for name, p in subject.model.named_parameters()}
 

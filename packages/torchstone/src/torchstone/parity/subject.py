@@ -30,7 +30,7 @@ class Subject:
         return tensors(self.result())
 
     def result(self) -> Any:
-        """What one call returns."""
+        """The result of one call."""
         return self.model(*self.args, **self.kwargs)
 
     def copy(self, *, training: bool) -> Subject:
@@ -62,7 +62,7 @@ class Subject:
         return tensors((self.args, self.kwargs))
 
     def leaves(self) -> dict[str, torch.Tensor]:
-        """What gradients are taken of: the parameters; without any, the floating-point inputs."""
+        """The tensors to differentiate by: the parameters, or the floating-point inputs if there are none."""
         if isinstance(self.model, torch.nn.Module):
             parameters: dict[str, torch.Tensor] = {
                 name: p for name, p in self.model.named_parameters() if p.requires_grad

@@ -1,4 +1,4 @@
-"""A suite of models compared with eager PyTorch, and the report of it.
+"""Compare a suite of models with eager PyTorch, and report the results.
 
 Each model goes through :func:`~.verify.verify`, training steps included. One that fails, whatever it
 raises, does not stop the others.
@@ -37,12 +37,12 @@ SUITE: dict[str, Callable[[], tuple[torch.nn.Module, tuple[Any, ...]]]] = {
 }
 """One model of each family, small enough for a run over all of them."""
 QUICK = ("mlp", "cnn")
-"""What a quick job compares."""
+"""The models of a quick run."""
 
 
 @dataclass(frozen=True)
 class HotSpot:
-    """Something of a model that differs; ``source`` is the user's line that it comes from, if it is known."""
+    """A tensor that differs; ``source`` is the line of user code that it comes from, if known."""
 
     model: str
     check: Check
@@ -83,7 +83,7 @@ class Entry:
 
 @dataclass
 class SuiteReport:
-    """What :func:`run_suite` found, in the order of the models."""
+    """The results of :func:`run_suite`, in the order of the models."""
 
     settings: dict[str, Any]
     entries: list[Entry] = field(default_factory=list)
@@ -94,7 +94,7 @@ class SuiteReport:
 
     @property
     def hot_spots(self) -> list[HotSpot]:
-        """What differs most comes first."""
+        """The tensors that differ, the largest difference first."""
         found = [spot for entry in self.entries for spot in entry.hot_spots]
         return sorted(found, key=lambda spot: -_badness(spot.check))
 
@@ -173,7 +173,7 @@ def load(name: str) -> Model:
 
 
 def names_of(chosen: Iterable[str], *, quick: bool = False, inventory: bool = False) -> list[str]:
-    """What to run: what was asked for by name, else the suite, and with ``inventory`` its models too.
+    """The models to run: the chosen names, else the suite; with ``inventory``, its models too.
 
     Raises :class:`~torchstone.errors.ModelError` for a name that leads nowhere, before a long run begins.
     """
@@ -186,7 +186,7 @@ def names_of(chosen: Iterable[str], *, quick: bool = False, inventory: bool = Fa
 
 
 def source_of(model: Any, check: Check) -> str:
-    """``file:line`` of the user's ``forward`` that a tensor belongs to; empty if it is PyTorch's alone."""
+    """``file:line`` of the user's ``forward`` that a tensor belongs to; empty if there is none."""
     path = check.name.rpartition(" ")[2]  # of "gradient of a.b.weight", "buffer a.c"
     owners = [model]
     for part in path.split("."):

@@ -1,4 +1,4 @@
-"""What a verification of a model found: a verdict on each tensor, by stage.
+"""The result of verifying a model: a verdict on each tensor, by stage.
 
 Nothing here decides anything: :mod:`.verify` fills these records in.
 """
@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True)
 class StageSummary:
-    """A stage in short: the largest difference from eager, and how many tensors float64 had to judge."""
+    """A summary of a stage: the largest difference from eager, and how many tensors rounding explains."""
 
     stage: Stage
     tensors: int
@@ -48,7 +48,7 @@ class StageSummary:
 
 @dataclass
 class Verification:
-    """Everything that :func:`verify` found.
+    """The results of :func:`verify`.
 
     ``errors`` holds, by stage, why a stage could not be finished; ``notes`` what
     was done otherwise than usual; ``in_eager`` the overloads that may run in eager PyTorch;
@@ -76,7 +76,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Every stage compared something, and all of it agrees, without fallback."""
+        """Whether every stage compared at least one tensor, all agree, and nothing fell back to eager."""
         compared = {check.stage for check in self.checks}
         return (
             not self.errors

@@ -345,7 +345,7 @@ def _check_gradients(work: _Work) -> None:
             work.record("gradients", name, to_numpy(got), want, truth.get(name), partial(_named, name, runs))
         elif want is not got:
             where = "eager PyTorch" if got is None else "the compiled model"
-            raise _OneSided(f"{name} has a gradient in {where} only")
+            raise _OneSided(f"{name} has a gradient only in {where}")
     if not any(check.stage == "gradients" for check in work.result.checks):
         work.without(
             "no result depends on a parameter or input differentiably", "gradients", *TRAINING_STAGES
@@ -353,7 +353,7 @@ def _check_gradients(work: _Work) -> None:
 
 
 class _OneSided(TorchstoneError):
-    """A parameter has a gradient in one of eager and compiled only."""
+    """A value exists only in eager PyTorch or only in the compiled model."""
 
 
 def _step(
@@ -400,7 +400,7 @@ def _compare_steps(work: _Work, stage: Stage, run: Callable[[Subject], dict[str,
     found = run(work.subject.copy(training=work.training))
     if one_sided := sorted(expected.keys() ^ found.keys()):
         where = "eager PyTorch" if one_sided[0] in expected else "the compiled model"
-        raise _OneSided(f"{one_sided[0]} is there in {where} only")
+        raise _OneSided(f"{one_sided[0]} exists only in {where}")
     for name, want in expected.items():
         if work.judge.is_fixed and name.startswith(UPDATE):
             continue  # mostly the rounding of the parameter: a tolerance for values does not suit it
