@@ -1,4 +1,4 @@
-"""Parity notices faults of a realistic size in whatever it compares, in float32 and in bfloat16."""
+"""Parity notices wrong and missing terms of a realistic size in all that it compares, in both precisions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from torchstone import hlo
 from torchstone.lowering import load
 from torchstone.parity import steps, verify
 from torchstone.parity.faults import Fault
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.model import Model
+from torchstone.parity.subject import Subject
 from torchstone.parity.verification import DType, Verification
 
 
@@ -98,6 +100,20 @@ def test_a_lowering_that_is_off_by_a_little(
         assert noticed(verify.verify(make(), dtype=dtype, steps=2)) >= expected
 
 
+def without_first(x: hlo.Value) -> hlo.Value:
+    """``x`` with zeros in its first row."""
+    return hlo.pad_axis(hlo.slice_axis(x, 0, 1, x.shape[0]), 0, 0, 1, 0)
+
+
+def test_a_sum_that_lacks_the_first_sample() -> None:
+    """The gradient of a bias lacks one of eight summands."""
+    fault = Fault("lacks", "", operand=without_first, concerns=lambda one: one.dtype.is_floating)
+    lowering = next(one for one in load() if one.name == "aten.sum.dim_IntList")
+    with in_place(lowering, fault):
+        found = noticed(verify.verify(convolutions(), steps=2))
+    assert found >= {"gradients", "gradient", "update", "optimizer's"}
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("dtype", "kind", "factor"),
@@ -126,3 +142,93 @@ def test_a_value_of_training_that_is_off_by_a_little(
     for name in right:
         monkeypatch.setattr(verify, name, wrong(name))
     assert noticed(verify.verify(convolutions(), dtype=dtype, steps=2)) == {kind}
+
+
+class Lacking(nn.Module):
+    """Uses one weight eight times and has a small second result; ``lacks`` names what is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lacks = ""
+        self.shared, self.small = nn.Linear(16, 16, bias=False), nn.Linear(16, 4)
+        self.norm = nn.BatchNorm1d(16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = x
+        for turn in range(8):
+            weight = self.shared.weight
+            if turn == 0 and self.lacks == "summand":
+                weight = weight.detach()
+            h = h + 0.2 * torch.tanh(h @ weight)
+        norm = self.norm
+        if self.lacks == "buffer" and self.training:
+            y = nn.functional.batch_norm(h, None, None, norm.weight, norm.bias, training=True)
+        else:
+            y = norm(h)
+        small = 0.3 * self.small(h)
+        return y, small.detach() if self.lacks == "term" else small
+
+
+def lacking() -> Model:
+    torch.manual_seed(0)
+    return Model("lacking", Lacking(), (torch.randn(32, 16),))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("lacks", "expected"),
+    [
+        ("", set()),
+        ("summand", {"gradients", "gradient", "update", "optimizer's"}),
+        ("buffer", {"buffer"}),
+        ("term", {"error"}),
+    ],
+)
+def test_a_part_of_training_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, lacks: str, expected: set[str]
+) -> None:
+    """One of eight summands of a gradient, the update of a buffer, one of two terms of the loss."""
+    _compile_without(monkeypatch, lacks)
+    found = verify.verify(lacking(), steps=2)
+    assert found.passed == (not lacks)
+    if expected == {"error"}:  # a parameter has no gradient
+        assert set(found.errors) == {"gradients", "training", "step"}
+        assert all("small.bias" in text or "small.weight" in text for text in found.errors.values())
+    else:
+        assert noticed(found) >= expected
+
+
+def _compile_without(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    """Compiled models lack it, in all ways to compile."""
+
+    def lacking(subject: Subject) -> Subject:
+        assert isinstance(subject.model, Lacking)
+        subject.model.lacks = lacks
+        return subject
+
+    through_compile, step_values = Subject.compiled, steps.step_values
+    monkeypatch.setattr(Subject, "compiled", lambda own, **options: through_compile(lacking(own), **options))
+    monkeypatch.setattr(verify, "step_values", lambda own, *rest: step_values(lacking(own), *rest))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", ["optimizer's", "buffer", "parameter", "loss"])
+def test_a_value_of_training_that_is_stale(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """What the last step should have written is what the step before wrote."""
+
+    def stale(name: str) -> Callable[..., dict[str, torch.Tensor]]:
+        right = getattr(steps, name)
+
+        def values(subject: Subject, optimizer: str, count: int, *rest: Any) -> dict[str, torch.Tensor]:
+            before = right(subject.copy(training=True), optimizer, count - 1, *rest)
+            found = right(subject, optimizer, count, *rest)
+            last = {f"loss {count - 1}": before.get(f"loss {count - 2}")} if kind == "loss" else before
+            return {**found, **{name: one for name, one in last.items() if name.startswith(kind)}}
+
+        return values
+
+    for name in ("compiled_values", "step_values"):
+        monkeypatch.setattr(verify, name, stale(name))
+    monkeypatch.setattr(verify, "STAGES", ())  # those without training show none of this
+    found = verify.verify(lacking(), steps=3)
+    assert noticed(found) == {kind}
