@@ -445,6 +445,62 @@ def test_parameters_of_batch_norm_have_any_shape() -> None:
     )
 
 
+LOSSES: list[tuple[Any, tuple[float, ...]]] = [
+    (aten.mse_loss_backward, ()),
+    (aten.smooth_l1_loss_backward, (1.0,)),
+    (aten.huber_loss_backward, (1.0,)),
+    (aten.soft_margin_loss_backward, ()),
+]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize(("operator", "options"), LOSSES, ids=str)
+def test_the_mean_of_a_broadcast_loss_divides_by_the_elements_of_its_input(
+    operator: Any, options: tuple[float, ...]
+) -> None:
+    def function(grad: torch.Tensor, *tensors: torch.Tensor) -> Any:
+        pairs = zip(tensors[::2], tensors[1::2], strict=True)
+        return [operator(grad, x, y, reduction, *options) for x, y in pairs for reduction in range(3)]
+
+    shapes = [(3,), (2, 3), (2, 1), (1, 3), (2, 3), ()]
+    agrees(function, torch.tensor(2.0), *map(torch.randn, shapes))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize(("operator", "options"), LOSSES[:3], ids=str)
+def test_the_gradient_of_a_loss_may_be_larger_than_its_input(
+    operator: Any, options: tuple[float, ...]
+) -> None:
+    function = lambda grad, x, y: [operator(grad, x, y, reduction, *options) for reduction in range(3)]  # noqa: E731
+    agrees(function, torch.randn(2, 3), torch.randn(3), torch.randn(3))
+    agrees(function, torch.randn(1), torch.randn(()), torch.randn(()))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_compiled_loss_of_a_broadcast_input_trains() -> None:
+    x, y = torch.randn(3, requires_grad=True), torch.randn(2, 3)
+    (expected,) = torch.autograd.grad(aten.mse_loss(x, y), x)
+    torch._dynamo.reset()
+    for dynamic in (False, True):
+        compiled = torch.compile(lambda x, y: aten.mse_loss(x, y), backend="torchstone", dynamic=dynamic)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x, y), x)[0], expected)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_margin_that_is_nan_is_no_violation(p: int) -> None:
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[inf, nan, 1.0, inf], [nan, nan, -inf, 2.0], [-inf, -inf, 3.0, 4.0]])
+    agrees(
+        lambda grad, x, target: (
+            aten.multi_margin_loss(x, target, p, 0.5, None, 0),
+            aten.multi_margin_loss_backward(grad, x, target, p, 0.5, None, 0),
+        ),
+        torch.ones(3),
+        x,
+        torch.tensor([0, 2, 1]),
+    )
+
+
 def test_gradient_of_smooth_l1_loss_with_a_beta_of_nan() -> None:
     x = torch.randn(3)
     agrees(lambda x: aten.smooth_l1_loss_backward(x, x, -x, 0, float("nan")), x)
@@ -489,6 +545,40 @@ MEANINGLESS: dict[str, tuple[Callable[[], Any], str]] = {
             torch.ones(2, 3), 0.0, 3, -128, 127, torch.int8
         ),
         "division by zero",
+    ),
+    "quantize to an empty range": (
+        lambda: torch.ops.quantized_decomposed.quantize_per_tensor(
+            torch.ones(2, 3), 0.5, 3, 0, -1, torch.uint8
+        ),
+        "quant_min must not exceed quant_max, got 0 and -1",
+    ),
+    "more weights than a network has": (
+        lambda: torch.ops.torchstone.lstm(
+            *(torch.ones(1, 2, 3), [torch.ones(1, 2, 5)] * 2),
+            *([torch.ones(20, 3), torch.ones(20, 5), torch.ones(20), torch.ones(20)], False),
+            *(1, 0.0, False, False, False),
+        ),
+        "Expected 2 weights, got 4",
+    ),
+    "more weights than a packed network has": (
+        lambda: torch.ops.torchstone.gru_packed(
+            *(torch.ones(2, 3), torch.ones(1, dtype=torch.int64) * 2, torch.ones(1, 2, 5)),
+            *([torch.ones(15, 3), torch.ones(15, 5), torch.ones(15), torch.ones(15)], False),
+            *(1, 0.0, False, False),
+        ),
+        "Expected 2 weights, got 4",
+    ),
+    "places in a vector": (
+        lambda: torch.ops.torchstone.sparse_sampled_mm(
+            torch.zeros(1, 5, dtype=torch.int64), torch.ones(4, 3), torch.ones(3, 6)
+        ),
+        r"indices has shape \[1, 5\]; expected \[2, n\]",
+    ),
+    "fewer places than values": (
+        lambda: torch.ops.torchstone.semi_structured_to_dense(
+            torch.ones(2, 2), torch.zeros(1, 2, dtype=torch.int8)
+        ),
+        r"places has shape \[1, 2\]; expected \[2, 2\]",
     ),
 }
 

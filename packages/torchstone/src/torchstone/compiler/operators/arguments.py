@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...dtypes import scalar_type
+from ...lowering.own import STAND_INS, own
 from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
 from .declaring import declare
@@ -145,6 +146,34 @@ def _parameters_of_tokens(given: Arguments) -> str | None:
     return None
 
 
+def _quantized_range(given: Arguments) -> str | None:
+    """Not in PyTorch, which converts numbers that the dtype may not hold."""
+    low, high = given["quant_min"], given["quant_max"]
+    return None if low <= high else f"quant_min must not exceed quant_max, got {low} and {high}"
+
+
+def _places_of_matrix(given: Arguments) -> str | None:
+    indices = given["indices"].shape
+    return (
+        None
+        if len(indices) == 2 and indices[0] == 2
+        else f"indices has shape {list(indices)}; expected [2, n]"
+    )
+
+
+def _places_of_values(given: Arguments) -> str | None:
+    return _differs("places", given["places"].shape, given["values"].shape)
+
+
+def _weights(given: Arguments) -> str | None:
+    """Not in PyTorch, whose networks leave out weights that are too many."""
+    hx, count = given["hx"], len(given["params"])
+    directions = given["num_layers"] * (2 if given["bidirectional"] else 1)
+    projected = not isinstance(hx, torch.Tensor) and hx[0].shape[-1] != hx[-1].shape[-1]
+    wanted = directions * (2 + 2 * given["has_biases"] + projected)
+    return None if count == wanted else f"Expected {wanted} weights, got {count}"
+
+
 def _repeats(given: Arguments) -> str | None:
     size = given["output_size"]
     if not _has_none(given["repeats"]) or not isinstance(size, int) or size == 0:
@@ -257,6 +286,10 @@ declare(aten.multinomial, arguments=_multinomial)
 declare(aten.native_batch_norm_backward, aten.native_layer_norm_backward, arguments=_whole_gradient)
 declare(aten.reflection_pad3d_backward, aten.replication_pad3d_backward, arguments=_padded_gradient)
 declare(decomposed.dequantize_per_tensor, decomposed.dequantize_per_channel, arguments=_dequantized)
+declare(decomposed.quantize_per_tensor, decomposed.quantize_per_channel, arguments=_quantized_range)
+declare(own.sparse_sampled_mm, own.sparse_sampled_addmm, arguments=_places_of_matrix)
+declare(own.semi_structured_to_dense, arguments=_places_of_values)
+declare(*STAND_INS.values(), arguments=_weights)
 declare(aten.repeat_interleave.Tensor, arguments=_repeats)
 declare(decomposed.quantize_per_token, decomposed.dequantize_per_token, arguments=_parameters_of_tokens)
 declare(aten.sub, aten.sub_, aten.rsub, arguments=_subtraction)

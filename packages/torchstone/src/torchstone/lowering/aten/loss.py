@@ -50,12 +50,15 @@ def reduced(losses: Value, reduction: int) -> Value:
     return hlo.reduce_sum(losses, axes) if reduction == Reduction.SUM else losses
 
 
-def spread(grad: Value, shape: hlo.Shape, reduction: int) -> Value:
-    """Gradient of :func:`reduced`: the share of ``grad`` for each of the losses of ``shape``."""
+def spread(grad: Value, shape: hlo.Shape, reduction: int, divisor: Value | None = None) -> Value:
+    """Gradient of :func:`reduced`: the share of ``grad`` for each of the losses of ``shape``.
+
+    A mean divides by their number, or by ``divisor``, a 0-d value.
+    """
     grad = hlo.broadcast_to(grad, shape)
-    if reduction == Reduction.MEAN:
-        grad = grad / fill(count_of(grad, range(grad.rank), grad.dtype), shape)
-    return grad
+    if reduction != Reduction.MEAN:
+        return grad
+    return grad / fill(count_of(grad, range(grad.rank), grad.dtype) if divisor is None else divisor, shape)
 
 
 def reduction_name(reduction: int) -> str:
@@ -90,10 +93,15 @@ def _gradient(
     out: Spec,
     **attributes: float,
 ) -> list[Optional]:
-    """Gradient of :func:`_loss` in its first input; ``slope(*inputs)`` is the elementwise derivative."""
+    """Gradient of :func:`_loss` in its first input; ``slope(*inputs)`` is the elementwise derivative.
 
-    def kernel(grad: Value, *values: Optional) -> Value:
-        return spread(grad, out.shape, reduction) * slope(*_broadcast(values))
+    Of a mean, PyTorch divides it by the number of elements of that input, whatever it is broadcast to.
+    """
+
+    def kernel(grad: Value, x: Value, *rest: Optional) -> Value:
+        number = count_of(x, range(x.rank), grad.dtype)
+        slopes = hlo.broadcast_to(slope(*_broadcast([x, *rest])), out.shape)
+        return spread(grad, out.shape, reduction, number) * slopes
 
     return composed(
         name, [grad, *inputs], kernel, out, {"reduction": reduction_name(reduction), **attributes}

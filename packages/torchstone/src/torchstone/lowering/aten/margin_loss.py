@@ -38,9 +38,9 @@ def _violations(scores: Value, target: Value, weight: Optional, margin: float) -
     """How far each class comes within ``margin`` of the target, whether it is the target, and row weights."""
     here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
     own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
-    excess = hlo.maximum(scores - restore(own, scores.shape, [1]) + margin, 0.0)
+    excess = scores - restore(own, scores.shape, [1]) + margin
     factor = hlo.full(own.shape, 1, own.dtype) if weight is None else hlo.take(weight, target, 0)
-    return hlo.select(here, 0.0, excess), here, factor
+    return hlo.select(~here & (excess > 0.0), excess, 0.0), here, factor  # NaN is no violation
 
 
 @lowers(aten.multi_margin_loss.default, dtypes=WIDE, indices=IndexRule("target", classes, NO_CLASS))
