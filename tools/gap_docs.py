@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markdown_tables import WRITTEN
 
-from torchstone.gaps.analysis import analyse
+from torchstone.gaps.analysis import analyze
 from torchstone.gaps.render import to_history, to_markdown
 
 TITLE = """\
@@ -25,7 +25,7 @@ for other devices and providers.
 def pages(root: Path) -> dict[str, str]:
     """Text by path below the repository's root."""
     history = root / "docs" / "gap-log.json"
-    log = analyse("redirect", previous=history if history.exists() else None)
+    log = analyze("redirect", previous=history if history.exists() else None)
     return {
         "docs/gap-log.md": f"{WRITTEN}\n{TITLE}{to_markdown(log)}",
         "docs/gap-log.json": to_history(log),

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from torchstone.errors import GapsError
-from torchstone.gaps.analysis import analyse
+from torchstone.gaps.analysis import analyze
 from torchstone.gaps.answers import GapKind
 from torchstone.gaps.decisions import Severity
 from torchstone.gaps.log import Entry, Log, identify
@@ -187,7 +187,7 @@ def failures_of_scaffolds(log: Log, tmp_path: Path) -> dict[str, bool]:
 
 @pytest.mark.usefixtures("shop")
 def test_every_scaffold_fails_with_the_provider_that_it_was_written_for(tmp_path: Path) -> None:
-    found = failures_of_scaffolds(analyse(MIRROR), tmp_path)
+    found = failures_of_scaffolds(analyze(MIRROR), tmp_path)
     assert set(found.values()) == {True}
     assert {"torch.linalg.cross behaviour", "torch.linalg.cross signature", "torch.linalg.lu unpatched"} <= (
         found.keys()
@@ -195,7 +195,7 @@ def test_every_scaffold_fails_with_the_provider_that_it_was_written_for(tmp_path
 
 
 def test_every_scaffold_of_an_explained_gap_of_the_redirection_fails(tmp_path: Path) -> None:
-    found = failures_of_scaffolds(analyse("redirect", namespaces=["torch.cuda"]), tmp_path)
+    found = failures_of_scaffolds(analyze("redirect", namespaces=["torch.cuda"]), tmp_path)
     assert len(found) > 50
     assert [name for name, fails in found.items() if not fails] == []
 

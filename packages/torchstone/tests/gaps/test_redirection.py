@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.gaps.analysis import analyse
+from torchstone.gaps.analysis import analyze
 from torchstone.gaps.answers import GapKind, Status
 from torchstone.gaps.compare import compare, signature_differences
 from torchstone.gaps.decisions import shipped_decisions
@@ -31,7 +31,7 @@ MOST_ABSENT = 0.15
 def log() -> Log:
     """In a process of its own: the device that other tests register adds names to PyTorch."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(analyse, "redirect").result()
+        return pool.submit(analyze, "redirect").result()
 
 
 def test_no_gap_is_unexplained_and_no_decision_is_stale(log: Log) -> None:
@@ -173,8 +173,8 @@ TESTDEV_DIFFERS = {
 def test_redirected_to_another_device_nothing_else_differs() -> None:
     program = (
         "import json; from redirect.device import register; register()\n"
-        "from torchstone.gaps.analysis import analyse\n"
-        "log = analyse('redirect:testdev')\n"
+        "from torchstone.gaps.analysis import analyze\n"
+        "log = analyze('redirect:testdev')\n"
         "print(json.dumps([one.api for one in log.entries if one.status == 'open']))\n"
     )
     done = subprocess.run(

@@ -65,12 +65,12 @@ def _compared(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
-def _analyse(provider: str, namespaces: tuple[str, ...], **options: Any) -> Log:
+def _analyze(provider: str, namespaces: tuple[str, ...], **options: Any) -> Log:
     with progress() as stage:
         stage("loading PyTorch")
-        from ..gaps.analysis import analyse
+        from ..gaps.analysis import analyze
 
-        return analyse(provider, namespaces=namespaces, stage=stage, **options)
+        return analyze(provider, namespaces=namespaces, stage=stage, **options)
 
 
 def _counts(found: Log) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _diff(old: Path, new: Path, as_json: bool) -> int:
 def _log(output: Path, form: str, as_json: bool, **options: Any) -> int:
     """Write the gap log: every difference, with what was decided about it."""
     with data_on(output):
-        found = _analyse(**options)
+        found = _analyze(**options)
     from ..gaps.render import FORMATS
 
     write_whole(output, FORMATS["json" if as_json else form](found).encode())
@@ -165,7 +165,7 @@ def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
 
     Exits with 1 then.
     """
-    found = _analyse(**options)
+    found = _analyze(**options)
     if as_json:
         listed = {"not_called": list(found.not_called)} if uncalled else {}
         print_json(
@@ -191,7 +191,7 @@ def _check(uncalled: bool, as_json: bool, **options: Any) -> int:
 @click.option("--limit", type=click.IntRange(1), help="Show the first ones only.")
 def _plan(limit: int | None, as_json: bool, **options: Any) -> int:
     """Show what is left to do, most urgent first: silent before loud, used before unused."""
-    found = _analyse(**options)
+    found = _analyze(**options)
     left = found.plan()[:limit]
     if as_json:
         print_json(
@@ -215,7 +215,7 @@ def _scaffold(gap_id: str, output: Path, as_json: bool, **options: Any) -> int:
     For the redirection it checks the four settings that redirected code meets.
     """
     with data_on(output):
-        found = _analyse(**options)
+        found = _analyze(**options)
     entry = found.find(gap_id)
     from ..gaps.scaffold import scaffold
 

@@ -16,7 +16,7 @@ from .surface import read_surface, without_aliases
 from .usage import Usage, scan_usage
 
 
-def analyse(
+def analyze(
     provider: str,
     *,
     namespaces: Sequence[str] = (),

@@ -14,7 +14,7 @@ class Status(StrEnum):
     """What becomes of one of PyTorch's APIs."""
 
     MATCH = "match"
-    """Nothing has to be done, and nothing is: the same object, the same behaviour."""
+    """Nothing has to be done, and nothing is: the same object, the same behavior."""
     WRAPS = "wraps"
     """The original is called, with arguments or results mapped."""
     MODIFIED = "modified"

@@ -1,4 +1,4 @@
-"""Holds a provider against a surface: signatures exactly, behaviour by trial; what is left are gaps."""
+"""Compares a provider with a surface: signatures exactly, behavior by trial. The differences are gaps."""
 
 from __future__ import annotations
 

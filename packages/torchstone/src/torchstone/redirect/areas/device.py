@@ -176,7 +176,7 @@ def _get_sync_debug_mode(scope: Scope) -> int:
 
 
 def _init(scope: Scope) -> None:
-    scope.target  # noqa: B018  (reads CUDA_VISIBLE_DEVICES, as CUDA's initialisation does)
+    scope.target  # noqa: B018  (reads CUDA_VISIBLE_DEVICES, as CUDA's initialization does)
 
 
 def _check_error(scope: Scope, res: int) -> None:
@@ -191,7 +191,7 @@ _BY_CALLER: dict[str, tuple[str, str, Implementation]] = {
         _is_available,
     ),
     "torch.cuda.device_count": ("modified", "the target's devices", _device_count),
-    "torch.cuda.is_initialized": ("constant", "the target needs no initialisation: true", lambda scope: True),
+    "torch.cuda.is_initialized": ("constant", "the target needs no initialization: true", lambda scope: True),
     "torch.cuda.get_device_properties": ("modified", "the target's own properties", _get_device_properties),
     "torch.cuda.get_device_name": ("modified", "the target's own name", _get_device_name),
     "torch.cuda.get_device_capability": ("modified", "(0, 0), by policy", _get_device_capability),
@@ -214,8 +214,8 @@ _FOR_ALL: dict[str, tuple[str, str, Implementation]] = {
     "torch.cuda.current_device": ("wraps", "the target's current device", _current_device),
     "torch.cuda.set_device": ("wraps", "selects the target's device", _set_device),
     "torch.cuda.synchronize": ("wraps", "waits for the target", _synchronize),
-    "torch.cuda.init": ("noop", "the target needs no initialisation", _init),
-    LAZY_INIT: ("noop", "the target needs no initialisation", _init),
+    "torch.cuda.init": ("noop", "the target needs no initialization", _init),
+    LAZY_INIT: ("noop", "the target needs no initialization", _init),
     "torch.cuda.ipc_collect": ("noop", "the target has no CUDA IPC memory", lambda scope: None),
     "torch.cuda.check_error": ("modified", "any code but 0 is an error", _check_error),
     "torch.cuda.set_sync_debug_mode": (
