@@ -128,6 +128,55 @@ def test_a_tensors_value_as_a_number(function: Callable[..., Any]) -> None:
     assert "compute with the tensor itself: index_select, torch.where" in str(raised.value)
 
 
+def bounded(use: Callable[..., Any], low: int = 0) -> Callable[..., Any]:
+    """``use(x, n)`` with a number that comes from a tensor and lies within bounds."""
+
+    def function(x: torch.Tensor, n: torch.Tensor) -> Any:
+        number = n.item()
+        torch._check(number >= low)
+        torch._check(number <= 3)
+        return use(x, number)
+
+    return function
+
+
+UNKNOWN: dict[str, Callable[..., Any]] = {
+    "a slice": bounded(lambda x, n: x[:n]),
+    "a row": bounded(lambda x, n: x[n]),
+    "a new tensor": bounded(lambda x, n: torch.full((n, 2), 1.0) @ torch.ones(2, 3)),
+    "a range": bounded(lambda x, n: torch.arange(n)),
+    "an expansion": bounded(lambda x, n: x[:1].expand(n), low=2),
+    "parts": bounded(lambda x, n: x.split([n, 4 - n])),
+    "a factor": bounded(lambda x, n: x * n, low=-3),
+    "one bound": lambda x, n: (torch._check(n.item() >= 0), x + 1)[1],
+    "the other bound": lambda x, n: (torch._check(n.item() < 9, lambda: "too large"), x + 1)[1],
+    "a float": lambda x, n: (torch._check(x.sum().item() > 0), x + 1)[1],
+    "a mask's size": lambda x, n: (lambda y: (torch._check(y.shape[0] <= 4), y.sum())[1])(x[x > 0]),
+    "as many as are not zero": lambda x, n: torch.zeros(x.nonzero().shape[0]),
+}
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_bounds_of_numbers_that_only_a_call_knows(name: str, dynamic: bool) -> None:
+    """``torch._check`` makes symbols with bounds of them, some of which are infinite."""
+    shapes = ({0: torch.export.Dim.AUTO}, None) if dynamic else None
+    with pytest.raises(UnsupportedOperators, match=r"value into a Python number|depends on the values"):
+        torchstone.export(UNKNOWN[name], (torch.ones(4), torch.tensor(2)), dynamic_shapes=shapes)
+
+
+def test_a_bound_on_a_size_is_checked() -> None:
+    program = torchstone.export(
+        lambda x: (torch._check(x.shape[0] > 2), x + 1)[1],
+        (torch.ones(4),),
+        dynamic_shapes=({0: torch.export.Dim("n", min=3)},),
+    )
+    assert program(torch.ones(3)).tolist() == [2, 2, 2]
+    with pytest.raises(TorchstoneError):
+        program(torch.ones(2))
+
+
 class Counting(torch.nn.Module):
     """Counts its calls, draws random numbers, and writes into its second input."""
 

@@ -363,6 +363,57 @@ def test_a_script_with_threads_of_its_own_leaves_no_scope(write: Write) -> None:
     assert threading.Thread.start is start
 
 
+def test_two_ranks_train_on_two_devices(write: Write, command: Command, autoload: str) -> None:
+    """``DistributedDataParallel``. Ranks end at once: docs/redirect.md says what Gloo's threads may do."""
+    path = write(
+        "train.py",
+        """\
+        import os, pathlib, sys
+        import torch
+        import torch.distributed as dist
+
+        def work(rank, folder):
+            store = f"file://{folder}/store"
+            dist.init_process_group("nccl", init_method=store, rank=rank, world_size=2)
+            torch.cuda.set_device(rank)
+            torch.manual_seed(rank)
+            layer = torch.nn.Linear(3, 2).cuda()
+            model = torch.nn.parallel.DistributedDataParallel(layer, device_ids=[rank])
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            x = torch.arange(12.0).view(2, 2, 3)[rank].cuda()
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(x).pow(2).mean().backward()
+                optimizer.step()
+            place = torch.device("cuda", rank)
+            assert layer.weight.device == layer.weight.grad.device == model(x).device == place
+            torch.save((layer.weight.detach().cpu(), layer.weight.grad.cpu()), f"{folder}/{rank}.pt")
+            os._exit(0)
+
+        if __name__ == "__main__":
+            torch.multiprocessing.spawn(work, args=(os.getcwd(),), nprocs=torch.cuda.device_count())
+            torch.manual_seed(0)
+            layer = torch.nn.Linear(3, 2)
+            optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+            for _ in range(2):
+                optimizer.zero_grad()
+                layer(torch.arange(12.0).view(4, 3)).pow(2).mean().backward()
+                optimizer.step()
+            for rank in range(2):
+                found = torch.load(f"{rank}.pt")
+                torch.testing.assert_close(found, (layer.weight.detach(), layer.weight.grad))
+            print("ranks", torch.cuda.device_count())
+        """,
+    )
+    done = command(
+        *("-m", "torchstone.redirect", "--target", "cpu", "--devices", 2, path),
+        PYTHONPATH=autoload,
+        OMP_NUM_THREADS="1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ranks 2\n"
+
+
 @pytest.mark.parametrize(
     "child",
     [
