@@ -116,6 +116,24 @@ def test_results_are_where_their_inputs_are() -> None:
     assert (torch.zeros(3) + 1).device == HOST
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", 1, torch.device("cuda", 1)], ids=str)
+def test_a_module_moves_wherever_its_device_is_written(device: Any) -> None:
+    place = torch.empty(0, device=device).device
+    moved = [
+        torch.nn.Conv2d(2, 3, 2).to(device),
+        torch.nn.Conv2d(2, 3, 2).to(device=device),
+        torch.nn.Conv2d(2, 3, 2).to(device=device, dtype=torch.float64, non_blocking=True),
+        torch.nn.Conv2d(2, 3, 2).to(device, memory_format=torch.channels_last),
+        torch.nn.Conv2d(2, 3, 2).to(device=device, memory_format=torch.channels_last),
+    ]
+    assert {parameter.device for model in moved for parameter in model.parameters()} == {place}
+    assert moved[2].weight.dtype == torch.float64
+    assert moved[4].weight.is_contiguous(memory_format=torch.channels_last)
+    assert {parameter.device for parameter in moved[1].to(device="cpu").parameters()} == {HOST}
+    packed = pack_padded_sequence(torch.ones(4, 2, 3), torch.tensor([4, 2]))
+    assert packed.to(device=device).data.device == packed.to(device).data.device == place
+
+
 def test_models_optimizers_and_gradients() -> None:
     model = torch.nn.Sequential(torch.nn.LSTM(4, 4, batch_first=True)).to("cuda:1")
     optimizer = torch.optim.AdamW(model.parameters())
@@ -226,6 +244,13 @@ def test_what_may_be_mixed_is() -> None:
     x[torch.tensor([0])] = torch.tensor(3.0)
     packed = pack_padded_sequence(torch.ones(4, 2, 3, device="cuda"), torch.tensor([4, 2]))
     assert torch.nn.LSTM(3, 3).cuda()(packed)[0].data.device == ZERO
+    scores = torch.randn(10, 2, 5).log_softmax(2).cuda().requires_grad_()
+    targets, lengths = (
+        torch.tensor([[1, 2], [3, 4]], device="cuda"),
+        (torch.tensor([10, 9]), torch.tensor([2, 1])),
+    )
+    torch.nn.functional.ctc_loss(scores, targets, *lengths).backward()
+    assert scores.grad.device == ZERO
     torch.autograd.backward([x.requires_grad_().sum(), y.requires_grad_().sum()])
     assert (x.grad.device, y.grad.device) == (ZERO, HOST)
 
@@ -287,6 +312,15 @@ def test_data_parallel_runs_on_every_device() -> None:
     for ours, theirs in zip(parallel.parameters(), plain.parameters(), strict=True):
         assert ours.grad.device == ZERO
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_data_parallel_under_autocast_gathers_what_its_replicas_return() -> None:
+    """PyTorch's replicas have autocast's default dtype, whatever the caller's is."""
+    parallel = torch.nn.DataParallel(torch.nn.Linear(4, 2).cuda())
+    with torch.autocast("cuda", dtype=torch.float16):
+        y = parallel(torch.ones(6, 4))
+    assert (y.device, y.shape, y.dtype) == (ZERO, (6, 2), torch.get_autocast_dtype("cuda"))
+    y.float().sum().backward()
 
 
 def test_communication_between_devices() -> None:

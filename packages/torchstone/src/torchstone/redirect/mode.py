@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..torch_internals import dispatch, redirection
@@ -148,6 +149,27 @@ def _pack(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         places.put(data, place)
         places.put(lengths, places.HOST)
     return data, lengths
+
+
+def _ctc(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The lengths of a CTC loss may be on any device: CUDA's code fetches them itself."""
+    place = places.place_of(args[0]) if args and scope.tracks else None
+
+    def there(value: Any) -> Any:
+        return value if place is None or not isinstance(value, torch.Tensor) else transfer(value, place)
+
+    args = (*args[:2], *map(there, args[2:4]), *args[4:])
+    kwargs |= {name: there(kwargs[name]) for name in ("input_lengths", "target_lengths") if name in kwargs}
+    return dispatched(scope, func, args, kwargs)
+
+
+def _parsed_for_module(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The arguments of ``Module.to``, read in C: its device is mapped when the tensors are moved."""
+    if args and type(args[0]) is int:
+        args = (places.cuda(args[0]), *args[1:])
+    if type(kwargs.get("device")) is int:
+        kwargs["device"] = places.cuda(kwargs["device"])
+    return func(*args, **kwargs)
 
 
 def _type_as(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -354,6 +376,10 @@ TABLE: tuple[Dispatched, ...] = (
     Dispatched("torch.Tensor.cpu", torch.Tensor.cpu, _moves("cpu"), "copies what the script put on CUDA"),
     Dispatched("torch.as_tensor", torch.as_tensor, _as_tensor, "the device is mapped; a copy onto CUDA"),
     *(
+        Dispatched(f"torch.{name}", function, _ctc, "lengths may be on any device")
+        for name, function in (("ctc_loss", torch.ctc_loss), ("nn.functional.ctc_loss", F.ctc_loss))
+    ),
+    *(
         Dispatched(
             f"torch.nn.utils.rnn.{name}", one.get(), _pack, "lengths are the CPU's; others are refused"
         )
@@ -408,6 +434,10 @@ _UNTRACKED: tuple[Any, ...] = (
 _DISPATCHED = {one.function: one for one in TABLE} | {
     function: Dispatched("", function, _untracked, "takes tensors of any devices") for function in _UNTRACKED
 }
+_PARSE_TO = redirection.parse_to.get()
+_DISPATCHED[_PARSE_TO] = Dispatched(
+    "torch.nn.Module.to", _PARSE_TO, _parsed_for_module, "the device is mapped"
+)
 
 _ASKS_ONLY = frozenset(
     {

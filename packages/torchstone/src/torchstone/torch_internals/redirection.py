@@ -45,6 +45,7 @@ packing = {
     for name in ("pack_padded_sequence", "pad_packed_sequence")
 }
 set_grad_enabled = Internal("torch._C._set_grad_enabled", _FEATURE)
+parse_to = Internal("torch._C._nn._parse_to", _FEATURE)
 without_subclasses = Internal("torch._C.DisableTorchFunctionSubclass", _FEATURE)
 _object_by_index = Internal(
     "torch._dynamo.graph_bytecode_inputs.get_external_object_by_index", "streams in compiled code"

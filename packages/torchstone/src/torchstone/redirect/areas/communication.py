@@ -81,7 +81,8 @@ def _gather(
         return out
     to_host = destination == -1 or str(destination) == "cpu"
     device = "cpu" if to_host else scope.place(scope.ordinal(destination))
-    return torch.cat([tensor.to(device) for tensor in tensors], dim)
+    with torch.autocast(scope.target.type, enabled=False):  # as in CUDA's C++
+        return torch.cat([tensor.to(device) for tensor in tensors], dim)
 
 
 _NOTE = "copies between the redirected devices"
