@@ -165,11 +165,8 @@ def _ctc(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _parsed_for_module(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The arguments of ``Module.to``, read in C: its device is mapped when the tensors are moved."""
-    if args and type(args[0]) is int:
-        args = (places.cuda(args[0]), *args[1:])
-    if type(kwargs.get("device")) is int:
-        kwargs["device"] = places.cuda(kwargs["device"])
-    return func(*args, **kwargs)
+    given = {name: places.cuda(one) if type(one) is int else one for name, one in kwargs.items()}
+    return func(*(places.cuda(one) if type(one) is int else one for one in args), **given)
 
 
 def _type_as(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -441,11 +438,9 @@ _DISPATCHED[_PARSE_TO] = Dispatched(
 
 _ASKS_ONLY = frozenset(
     {
-        *(
-            _getter(name)
-            for name in ("shape", "dtype", "requires_grad", "is_leaf", "layout", "ndim", "grad_fn")
-        ),
-        *(_getter(name) for name in ("is_sparse", "is_quantized", "is_meta", "is_nested", "_version")),
+        *(_getter(name) for name in ("shape", "dtype", "requires_grad", "is_leaf", "layout", "ndim")),
+        *(_getter(name) for name in ("grad_fn", "is_sparse", "is_quantized", "is_meta", "is_nested")),
+        _getter("_version"),
         *(getattr(torch.Tensor, name) for name in ("size", "dim", "stride", "numel", "data_ptr", "item")),
         *(getattr(torch.Tensor, name) for name in ("__len__", "__bool__", "tolist", "is_contiguous")),
         *(torch.is_tensor, torch.is_floating_point, torch.numel, redirection.set_grad_enabled.get()),
