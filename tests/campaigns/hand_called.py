@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import random
 import sys
@@ -108,17 +109,34 @@ def _calls(samples: SampleSet, chance: random.Random) -> Iterator[Sample]:
 
 
 def _is_defined(overload: OpOverload, call: Sample) -> bool:
-    """Whether PyTorch says what the call returns.
+    """Whether PyTorch says what the call returns, and computes it.
 
-    ``topk`` need not sort. The polynomials read memory that nothing wrote where a number is NaN, and
-    resampling writes outside its result where the inverse of a scale is beyond int64.
+    ``topk`` need not sort, and a float that an integer dtype cannot hold becomes any integer. The
+    polynomials read memory that nothing wrote where a number is NaN or a degree is beyond int64, and
+    resampling writes outside its result where the inverse of a scale is. A batch norm's gradient has the
+    input's even where ``output_mask`` leaves it out, says PyTorch's shape rule, and its kernel does not.
+    Large complex numbers overflow in eager's sigmoid, and infinite ones become NaN in its products.
     """
+    name, values = str(overload), [*call.args, *call.kwargs.values()]
+    numbers = [one for one in values if type(one) is float]
+    tensors = [one for one in call.tensors() if one.dtype.is_floating_point or one.dtype.is_complex]
     if overload == torch.ops.aten.topk.default:
         return not ((len(call.args) > 4 and call.args[4] is False) or call.kwargs.get("sorted") is False)
-    numbers = [one for one in call.args if type(one) is float]
-    if "_polynomial_" in str(overload):
-        return not any(one != one for one in numbers)
-    return "upsample" not in str(overload) or not any(0 < one < 1e-9 for one in numbers)
+    if "_polynomial_" in name:
+        largest = max((one.double().abs().max().item() for one in call.tensors() if one.numel()), default=0)
+        return not any(one != one for one in (*numbers, largest)) and largest < 2**62
+    if "upsample" in name:
+        return not any(0 < one < 1e-9 for one in numbers)
+    if "space.default" in name:
+        return not any(isinstance(one, torch.dtype) and not one.is_floating_point for one in values) or all(
+            math.isfinite(one) for one in numbers
+        )
+    if overload == torch.ops.aten.native_batch_norm_backward.default:
+        return bool(call.args[-1][0])
+    if any(one.dtype.is_complex for one in tensors):
+        bound = 50 if any(cell in name for cell in ("lstm", "gru", "rnn")) else math.inf
+        return all(bool((one.abs() < bound).all()) for one in tensors)
+    return True
 
 
 def _changed(overload: OpOverload, call: Sample, chance: random.Random) -> Sample:
