@@ -5,7 +5,10 @@
     python tools/compat.py --page            # write the page from what is recorded
 
 An environment takes several GB. It is made in ``.compat/VERSION``, and what was found there is recorded
-beside it. Interpreters are looked for on the PATH. The page is ``docs/compatibility.md``.
+beside it. Interpreters are looked for on the PATH. One that is not installed for the whole system will do:
+Debian's packages of another release, for example, unpacked into a folder (``dpkg-deb -x``) with the C library
+that they need, and told where it is (``patchelf --set-interpreter``, ``--set-rpath``). The page is
+``docs/compatibility.md``.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ def checks() -> Iterator[Check]:
     operators = (f"{TESTS}/lowering/test_operators.py", "-k", "test_forward")
     yield Check("sample of the operator database", (*pytest, f"{TESTS}/parity/test_opinfo.py"), reported=True)
     yield Check("operators", (*pytest, *operators), reported=True)
-    suite = ("--suite", "builtin", "--backend", "torchstone", "--ledger", "none")
+    suite = ("--suite", "builtin", "--backend", "torchstone", "--ledger", "none", "--resume")
     yield Check("builtin suite", ("optest", "run", *suite))
 
 
@@ -118,7 +121,8 @@ class Environment:
             return
         self.place.mkdir(parents=True, exist_ok=True)
         if not self.program.exists():
-            subprocess.run([str(self.interpreter), "-m", "venv", str(self.place / "venv")], check=True)
+            words = [str(self.interpreter), "-m", "venv", "--without-pip", str(self.place / "venv")]
+            subprocess.run(words, check=True)
         constraints = self.place / "constraints.txt"
         constraints.write_text(constraints_for(self.version), "utf-8")
         packages = (
@@ -130,9 +134,9 @@ class Environment:
         )
         tests = ("pytest", "pytest-timeout", "pytest-xdist", "packaging")
         types = ("mypy", "types-jsonschema", "types-PyYAML")
-        words = ["-m", "pip", "install", "-c", str(constraints), f"torch=={self.version}", *packages]
-        words += [*tests, *types]
-        subprocess.run([str(self.program), *words], cwd=ROOT, check=True)
+        pip = (sys.executable, "-m", "pip", "--python", str(self.program))
+        words = ("install", "-c", str(constraints), f"torch=={self.version}", *packages, *tests, *types)
+        subprocess.run([*pip, *words], cwd=ROOT, check=True)
         stamp.touch()
 
     def results(self) -> dict[str, Outcome]:
@@ -160,7 +164,8 @@ class Environment:
         program = str(self.program.with_name(check.words[0]))
         words = [program, *check.words[1:], *((f"--junitxml={report}",) if check.reported else ())]
         log = self.place / f"{check.name.replace(' ', '-')}.log"
-        variables = os.environ | {"TORCHSTONE_CACHE_DIR": str(self.place / "cache")}
+        places = {"TORCHSTONE_CACHE_DIR": "cache", "OPTEST_HOME": "optest"}
+        variables = os.environ | {name: str(self.place / folder) for name, folder in places.items()}
         started = time.monotonic()
         with log.open("w", encoding="utf-8") as output:
             done = subprocess.run(

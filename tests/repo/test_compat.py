@@ -17,6 +17,7 @@ REPORT = """<testsuites><testsuite>
 
 SCRIPT = """#!/bin/sh
 echo run >> {place}/calls
+echo "$OPTEST_HOME" >> {place}/homes
 echo closing line
 test -e {place}/again || {{ touch {place}/again; exit 1; }}
 """
@@ -91,6 +92,9 @@ def test_what_passed_is_not_run_again(
     assert "two" not in capsys.readouterr().out
     calls = [(compat.PLACE / version / "calls").read_text() for version in compat.tested_versions()]
     assert calls == ["run\n" * 3] * 2
+    for version in compat.tested_versions():  # what one version has passed, no other one resumes from
+        homes = (compat.PLACE / version / "homes").read_text().splitlines()
+        assert set(homes) == {str(compat.PLACE / version / "optest")}
     assert "| one | passes | passes |" in " ".join(compat.PAGE.read_text().split())
 
 
@@ -119,3 +123,18 @@ def test_another_python_checks_its_own_types(compat: ModuleType) -> None:
     assert (environment.name, environment.title) == ("3.12", "Python 3.12")
     (types,) = (check for check in environment.checks if check.name == "types")
     assert "3.12" in types.words
+
+
+def test_an_interpreter_without_pip_gets_an_environment(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(compat.subprocess, "run", lambda words, **_: called.append(words))
+    environment = compat.Environment("2.13.0", "3.14")
+    environment.install()
+    made, installed = called
+    assert made[1:4] == ["-m", "venv", "--without-pip"]
+    assert installed[:5] == [sys.executable, "-m", "pip", "--python", str(environment.program)]
+    assert "torch==2.13.0" in installed
+    environment.install()
+    assert len(called) == 2
