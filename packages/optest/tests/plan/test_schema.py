@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import jsonschema
 import pytest
 import yaml
@@ -7,25 +9,7 @@ import yaml
 from optest.core.tolerance import EXACT
 from optest.plan.schema import CASE_FIELDS, PLAN_SCHEMA, TOLERANCE_FIELDS
 
-SEED_PLAN = """
-cases:
-  - op: relu
-    shapes:
-      input0: [8, 2048]
-      output0: [8, 2048]
-    backend_config:
-      ascend:
-        workdir: /path/to/add_custom
-        command: ["bash", "run.sh", "-r", "cpu", "-v", "Ascend910B"]
-        inputs:
-          - tensor: input0
-            path: input/input_x.bin
-            dtype: float16
-        outputs:
-          - tensor: output0
-            path: output/output_z.bin
-            dtype: float16
-"""
+SHIPPED_PLAN = Path(__file__).parents[1] / "artifacts/ascend_backend/optest_plan.yaml"
 
 
 def test_the_schema_is_one() -> None:
@@ -33,7 +17,7 @@ def test_the_schema_is_one() -> None:
 
 
 def test_a_plan_of_the_guide_fits() -> None:
-    jsonschema.validate(yaml.safe_load(SEED_PLAN), PLAN_SCHEMA)
+    jsonschema.validate(yaml.safe_load(SHIPPED_PLAN.read_text("utf-8")), PLAN_SCHEMA)
 
 
 @pytest.mark.parametrize("shapes", [{"input0": []}, {"input0": [[], [2]]}, [[2], []], [{"input0": [2]}]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,13 +21,7 @@ from torchstone.runtime.decisions import Decision, Decisions
 COMPILED, EAGER = "compiled", "eager PyTorch"
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with override(tuning=True):
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("tuning")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,14 +34,9 @@ class Network(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def every_layer(monkeypatch: pytest.MonkeyPatch, tuning: None) -> None:
     """Every layer is large enough to be measured."""
     monkeypatch.setattr(recurrent_layers, "_SMALL", 0)
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with override(tuning=True):
-        yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

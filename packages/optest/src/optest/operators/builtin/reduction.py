@@ -161,27 +161,19 @@ OPERATORS = (
         attributes=_CORRECTION,
     ),
     reduction("std", "The square root of the variance.", setups=_VARIANCE_SETUPS, attributes=_CORRECTION),
-    reduction(
-        "argmax",
-        "Where the largest is: the first of equal ones, the first NaN if there is one.",
-        REAL,
-        setups=_setups(several=False, empty=False),
-        types=gives("int64"),
-        shapes=_one_dim_shape,
-        dim=_OPTIONAL_DIM,
-        domain=_PEAK,
-        tags=("edge:nan", "index"),
-    ),
-    reduction(
-        "argmin",
-        "Where the smallest is: the first of equal ones, the first NaN if there is one.",
-        REAL,
-        setups=_setups(several=False, empty=False),
-        types=gives("int64"),
-        shapes=_one_dim_shape,
-        dim=_OPTIONAL_DIM,
-        domain=_PEAK,
-        tags=("edge:nan", "index"),
+    *(
+        reduction(
+            name,
+            f"Where the {kind} is: the first of equal ones, the first NaN if there is one.",
+            REAL,
+            setups=_setups(several=False, empty=False),
+            types=gives("int64"),
+            shapes=_one_dim_shape,
+            dim=_OPTIONAL_DIM,
+            domain=_PEAK,
+            tags=("edge:nan", "index"),
+        )
+        for name, kind in (("argmax", "largest"), ("argmin", "smallest"))
     ),
     reduction(
         "any",

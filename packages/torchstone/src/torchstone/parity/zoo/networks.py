@@ -61,14 +61,7 @@ def bert(layers: int = 4, width: int = 512) -> tuple[nn.Module, tuple[Any, ...]]
     """BERT's encoder on token ids ``[2, 64]``."""
     transformers = transformers_or_missing()
     torch.manual_seed(0)
-    config = transformers.BertConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    config = transformers.BertConfig(**_encoder(layers, width))
     return transformers.BertModel(config).eval(), (torch.randint(0, config.vocab_size, (2, 64)),)
 
 
@@ -92,16 +85,7 @@ def vit(layers: int = 4, width: int = 192) -> tuple[nn.Module, tuple[Any, ...]]:
     """ViT as an image classifier on ``[2, 3, 96, 96]``."""
     transformers = transformers_or_missing()
     torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        image_size=96,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        num_labels=10,
-    )
+    config = transformers.ViTConfig(image_size=96, num_labels=10, **_encoder(layers, width))
     return transformers.ViTForImageClassification(config).eval(), (torch.randn(2, 3, 96, 96),)
 
 
@@ -123,3 +107,15 @@ def transformers_or_missing() -> Any:
     except ImportError as error:
         raise MissingExtra("this model needs Hugging Face transformers", extra="models") from error
     return transformers
+
+
+def _encoder(layers: int, width: int) -> dict[str, Any]:
+    """Sizes of an encoder with heads of 64, and no dropout."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // 64,
+        "intermediate_size": 4 * width,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
