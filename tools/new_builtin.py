@@ -27,7 +27,7 @@ SPOTS = Path("packages/optest/tests/operators/spot_values")
 _DESCRIPTOR = """    operator(
         "{name}",
         "{category}",
-        "Say in one line what it computes.",
+        "Describe the result in one line.",
         dtypes=alike({inputs}, FLOATS),
         setups=(
 {setups}

@@ -26,7 +26,7 @@ SAMPLES = Path("packages/torchstone/tests/operator_samples")
 TOO_LONG = 400
 """Lines of a family's module that leave no room."""
 
-_NEW_LOWERINGS = '''"""{family}: say what lives here, and what does not."""
+_NEW_LOWERINGS = '''"""{family}: describe what belongs here and what does not."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _LOWERING = '''
 
 @lowers({overload}, dtypes={dtypes})
 def {function}({parameters}) -> {result}:
-    """Say in one line what it computes."""
-    raise NotImplementedError(f"say in terms of hlo what {name} makes of {{{uses}}}")
+    """Describe the result in one line."""
+    raise NotImplementedError(f"express {name} in terms of hlo, given {{{uses}}}")
 '''
 _SAMPLES = """
 

@@ -87,10 +87,10 @@ def test_a_lowering_takes_two_files_and_one_body(repo: Path, copy: Copy) -> None
     assert "@lowers(aten.hardsigmoid.default, dtypes=FLOATING)" in lowering.read_text("utf-8")
     empty = run_printed(done.stdout, root, "torchstone")
     assert empty.returncode == 1
-    assert "say in terms of hlo what aten.hardsigmoid.default makes of" in empty.stdout
+    assert "express aten.hardsigmoid.default in terms of hlo, given" in empty.stdout
     fill(
         lowering,
-        ("Say in one line what it computes.", "``min(max(self + 3, 0), 6) / 6``."),
+        ("Describe the result in one line.", "``min(max(self + 3, 0), 6) / 6``."),
         body="    wide = hlo.convert(self, opmath(self.dtype))\n"
         "    return hlo.convert(hlo.clamp(0, wide + 3, 6) / 6, self.dtype)\n",
     )
@@ -112,7 +112,7 @@ def test_a_built_in_takes_two_bodies_and_a_point(repo: Path, copy: Copy) -> None
     empty = run_printed(done.stdout, root, "optest")
     assert empty.returncode == 1
     assert "write rad2deg as it is defined" in empty.stdout
-    fill(descriptor, ("Say in one line what it computes.", "x * 180 / pi."))
+    fill(descriptor, ("Describe the result in one line.", "x * 180 / pi."))
     fill(
         reference,
         ("from .wide import Array", "from .wide import PI, Array"),

@@ -15,7 +15,7 @@ from .names import listing, near_misses
 
 
 def text_of(error: BaseException) -> str:
-    """The message of an exception of somebody else's code, whose ``__str__`` may itself raise."""
+    """The message of an exception from foreign code; its ``__str__`` may raise, too."""
     try:
         return str(error)
     except BaseException as worse:  # noqa: BLE001  # how it failed is all there is to say

@@ -100,7 +100,7 @@ def run_tasks(
     terminal: bool,
     color: bool,
 ) -> Outcome:
-    """Run planned ``tasks``, report and record: the road of every suite.
+    """Run planned ``tasks``, report and record them; every suite runs through here.
 
     ``source`` says where the tasks come from: there is one journal for each, so that
     ``--resume`` finds its own. ``complete``: the tasks are all there is of it, so that an

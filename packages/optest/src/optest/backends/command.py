@@ -176,7 +176,7 @@ def _fields(case: TestCase, files: Sequence[TensorFile], workdir: Path, descript
 
 
 def _place(one: TensorFile, workdir: Path, fields: Mapping[str, str]) -> Path:
-    """Where a tensor's file is; :class:`UsageError` outside ``workdir``, whose files alone are replaced."""
+    """The path of a tensor's file. Raises :class:`UsageError` outside ``workdir``: files are replaced."""
     path = workdir / _filled(one.path, fields)
     if real_path(workdir) not in real_path(path).parents:
         raise UsageError(

@@ -83,7 +83,7 @@ class Answer:
 
     @property
     def error_text(self) -> str:
-        """Why there are no outputs, for a record."""
+        """The reason for a record without outputs."""
         return told(self.error).strip() if self.error else "the driver gave neither outputs nor an error"
 
     @property
@@ -131,7 +131,7 @@ class BackendDriver(ABC):
         """Called after a crash or hang, before the next case: bring the device back to a known state."""
 
     def check(self, case: TestCase) -> None:  # noqa: B027  # optional
-        """Raise :class:`UsageError` for a case whose settings cannot be used; asked before any case runs."""
+        """Raise :class:`UsageError` if the case has unusable settings; called before any case runs."""
 
     def supports(self, case: TestCase) -> str | None:
         """Why ``case`` cannot run here; None if it can. Asked before inputs are made; must be cheap."""

@@ -1,4 +1,4 @@
-"""Which drivers there are, and which one a run gets."""
+"""The known drivers, and which of them a run uses."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _die_with_parent() -> None:
 
 
 def _children() -> frozenset[int]:
-    """The processes whose parent we are, as Linux lists them."""
+    """The child processes of this one, as Linux lists them."""
     found: set[int] = set()
     for file in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):

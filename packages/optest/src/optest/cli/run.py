@@ -199,7 +199,7 @@ _FLAGS = {"numbers": "sample", "filters": "filter"}
 
 
 def told(outcome: Outcome, as_json: bool, failed_plugins: list[dict[str, str]]) -> int:
-    """Print what reporters have not said of a run; its exit code."""
+    """Print what the reporters have not printed; returns the exit code of the run."""
     if as_json:
         print_json(outcome.to_dict() | {"failed_plugins": failed_plugins})
     else:

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 def copies(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Each array in memory of its own, with its order of dimensions."""
+    """Copies of the arrays, with the same order of dimensions in memory."""
     return tuple(one.copy(order="K") for one in arrays)
 
 

@@ -65,7 +65,7 @@ _DEFAULTS = {
 
 @cache
 def default_tolerance(dtype: np.dtype[Any] | str) -> Tolerance:
-    """The tolerance of ``dtype`` where nothing else is said.
+    """The default tolerance of ``dtype``.
 
     float16, bfloat16, float32 and float64 have those of ``torch.testing.assert_close``,
     complex dtypes that of their parts. PyTorch has none for 8-bit formats: here they
@@ -153,11 +153,11 @@ class ToleranceTable:
         return replace(tolerance, **changes)
 
     def with_operator(self, name: str, dtype: str = ANY_DTYPE, **changes: float | bool) -> ToleranceTable:
-        """A copy in which ``changes`` are added for one operator."""
+        """A copy with ``changes`` for one operator."""
         return replace(self, operators=_merged(self.operators, name, dtype, changes))
 
     def with_category(self, name: str, dtype: str = ANY_DTYPE, **changes: float | bool) -> ToleranceTable:
-        """A copy in which ``changes`` are added for one category."""
+        """A copy with ``changes`` for one category."""
         return replace(self, categories=_merged(self.categories, name, dtype, changes))
 
 

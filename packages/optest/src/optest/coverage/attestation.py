@@ -1,4 +1,4 @@
-"""Evidence for what no result can show: a command, when it ran, the hash of what it printed.
+"""Evidence for items that no result can show: a command, when it ran, and a hash of its output.
 
     [[attestation]]
     id = "security-audit"

@@ -146,7 +146,7 @@ class OperatorEvidence:
 
 @dataclass
 class OverloadEvidence:
-    """What is recorded of the cases for which eager PyTorch calls an overload.
+    """The records of the cases in which eager PyTorch calls an overload.
 
     ``operators`` are those whose cases they are, ``tallies`` by phase and dtype.
     """

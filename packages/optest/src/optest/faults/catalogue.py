@@ -1,4 +1,4 @@
-"""The faults: what a broken kernel might do, each a function around a right one.
+"""The faults: each wraps a correct kernel and does what a broken one might do.
 
 Not here: to which operators a fault applies (``rules``), the driver (``driver``) and the
 mutation test that asks whether the suite notices (``campaign``).

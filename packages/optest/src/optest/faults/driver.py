@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FaultyDriver(BackendDriver):
-    """Runs each case on another driver and spoils what it gives."""
+    """Runs each case on another driver and corrupts the results."""
 
     kind = "faulty"
     isolated = False

@@ -65,7 +65,7 @@ def specials_for(case: TestCase, one: Input) -> tuple[float, ...]:
 
 
 def draw_input_indices(one: Input, rng: np.random.Generator) -> Array:
-    """Valid indices for an input whose domain asks for them."""
+    """Valid indices, for an input whose domain says that it holds indices."""
     assert one.index is not None
     size, axis = one.index
     domain = one.domain

@@ -115,7 +115,7 @@ def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:
 
 
 def _accuracy(connection: Connection, run_a: str, run_b: str) -> Iterator[Change]:
-    """Outputs whose largest errors or mismatches changed, the largest factor first."""
+    """Outputs whose largest error or number of mismatches changed, by factor, largest first."""
     a, b = CASES.alias("a"), CASES.alias("b")
     old, new = METRICS.alias("old"), METRICS.alias("new")
     query = (

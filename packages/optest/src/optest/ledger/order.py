@@ -1,4 +1,4 @@
-"""Which of two runs is newer, as far as their dates can say it.
+"""Which of two runs is newer, judged by their dates.
 
 A run whose date is yet to come was recorded with a wrong clock. It would be the newest one until that
 day, and hide every run after it; so it counts as the oldest.
@@ -28,7 +28,7 @@ def newest_first() -> tuple[ColumnElement[str], ...]:
 
 
 def undated(runs: list[RunInfo]) -> list[str]:
-    """A warning for each run whose date cannot be right."""
+    """A warning for each run with an impossible date."""
     return [
         f"run {one.run_id} is dated in the future ({one.started}): it counts as the oldest"
         for one in runs

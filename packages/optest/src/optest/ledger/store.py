@@ -110,7 +110,7 @@ class Ledger:
             self._insert_run(connection, run, None)
 
     def append(self, run_id: str, results: Sequence[CaseResult]) -> None:
-        """Add results to a run, all or none of them."""
+        """Add results to a run: all of them, or none if one fails."""
         with self._told("written"), self._engine.begin() as connection:
             rows = [case_row(run_id, one) for one in results]
             metrics = (metric_rows(0, one) for one in results)

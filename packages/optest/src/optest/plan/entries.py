@@ -114,7 +114,7 @@ class Entry:
         )
 
     def with_config(self, config: Mapping[str, Any]) -> Entry:
-        """This entry with drivers' settings on top of its own, key by key."""
+        """This entry, with further driver settings merged over its own by key."""
         if not config:
             return self
         merged = merge_config(self.fields.get("backend_config", {}), config)

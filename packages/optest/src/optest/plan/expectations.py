@@ -212,7 +212,7 @@ def _gap(file: Path, line: int, entry: Any) -> Gap:
 
 
 def _check_names(entry: Mapping[str, Any], fail: Any) -> None:
-    """A pattern that no registered operator, or none of its dtypes, can ever match is a typo."""
+    """A pattern is a typo if no registered operator or none of the dtypes can match it."""
     from ..operators.registry import operator_registry
 
     operators = [one for one in operator_registry if fnmatchcase(one.name, entry["operator"])]

@@ -65,7 +65,7 @@ class Filter:
 
 
 def nothing_matched(filters: Iterable[Filter], source: str) -> UsageError:
-    """The error for a run in which ``filters`` leave no case of ``source``."""
+    """The error for ``filters`` that leave no case of ``source``."""
     lines = []
     for one in filters:
         near = one.near()

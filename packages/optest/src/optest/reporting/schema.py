@@ -125,7 +125,7 @@ class OriginRecord(_Model):
 
 
 class CaseRecord(_Model):
-    """One case and what it came to."""
+    """One case and its result."""
 
     case_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     op: str

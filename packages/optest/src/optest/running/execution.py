@@ -60,7 +60,7 @@ def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> C
 
 
 def run_case(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | None = None) -> CaseResult:
-    """Run ``case`` on ``driver`` and judge what it gives; whatever goes wrong is in the record.
+    """Run ``case`` on ``driver`` and judge the outputs; the record says what went wrong, if anything.
 
     ``inputs`` instead of generated ones must have the case's shapes and dtypes.
     """

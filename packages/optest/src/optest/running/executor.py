@@ -1,4 +1,4 @@
-"""``IsolatedExecutor``: a ``concurrent.futures.Executor`` whose tasks may crash or hang.
+"""``IsolatedExecutor``: a ``concurrent.futures.Executor`` for tasks that may crash or hang.
 
 A task that kills its process, or takes too long, costs itself alone: its future gets
 :class:`WorkerDied` or :class:`TaskTimedOut`, and a new process takes over. Processes are
@@ -121,7 +121,7 @@ class IsolatedExecutor(Executor):
         self._end(wait)
 
     def kill(self) -> None:
-        """End now: tasks that have not finished are cancelled, processes killed."""
+        """Stop now: cancel unfinished tasks and kill the processes."""
         with self._lock:
             self._closed = self._killed = True
             self._cancel_waiting()

@@ -184,7 +184,7 @@ class RayExecutor(Executor):
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """Let drivers be torn down, unless there is no time for that."""
+        """Tear down the drivers, if there is time."""
         closing = [] if self._killed else [one.actor.close.remote() for one in self._workers if one.there]
         if closing:
             self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_S)
@@ -265,7 +265,7 @@ class RayExecutor(Executor):
         return self._broken
 
     def _lose(self, worker: _Remote) -> None:
-        """The worker's node is gone: what it held runs again, first of all."""
+        """The worker's node is lost: its tasks run again, before all others."""
         self._workers.remove(worker)
         for task in reversed(worker.held.values()):
             task.losses += 1

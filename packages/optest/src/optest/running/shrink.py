@@ -32,7 +32,7 @@ _SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A case with inputs of its own, and what it comes to."""
+    """A case with explicit inputs, and its result."""
 
     case: TestCase
     inputs: Arrays

@@ -51,7 +51,7 @@ class Task(ABC):
 
     @abstractmethod
     def record(self, status: Status, reason: str, **fields: Any) -> CaseResult:
-        """The record of a task that came to none of its own; ``fields`` are those of :class:`CaseResult`."""
+        """The record of a task that ended without one; ``fields`` are fields of :class:`CaseResult`."""
 
     @abstractmethod
     def rerun(self, result: CaseResult) -> str:

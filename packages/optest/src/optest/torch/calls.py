@@ -40,7 +40,7 @@ def find_function(name: str) -> Call:
 
 
 def call_of(case: TestCase) -> Callable[..., Tensors]:
-    """A function of the case's inputs that gives its outputs; the attributes are bound in.
+    """A function from the case's inputs to its outputs, with the attributes bound.
 
     Raises ``NotImplementedError`` where there is no such function.
     """

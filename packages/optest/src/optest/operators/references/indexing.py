@@ -93,7 +93,7 @@ def index_select_reference(values: Array, index: Array, *, dim: int) -> Array:
 
 
 def _updated(values: Array, index: Array, source: Array | None, dim: int, combine: Any) -> Array:
-    """A copy of ``values`` in which each slice named is combined with one of ``source``."""
+    """A copy of ``values`` with each named slice combined with a slice of ``source``."""
     lines = np.moveaxis(values.copy(), dim, 0)
     for i, position in enumerate(index):
         lines[position] = combine(lines[position], None if source is None else np.moveaxis(source, dim, 0)[i])

@@ -1,4 +1,4 @@
-"""The wider types in which references compute.
+"""The wider types that references compute in.
 
 float16, bfloat16, float32 and 8-bit floats become float64, float64 becomes
 longdouble, and likewise for complex types. Integers become int64, whose arithmetic
@@ -21,7 +21,7 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
 def widened(values: Array) -> Array:
-    """``values`` in the type in which references compute."""
+    """``values`` converted to the type that references compute in."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "b":
         return values

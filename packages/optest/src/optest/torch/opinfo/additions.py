@@ -1,4 +1,4 @@
-"""Samples that PyTorch's database lacks: for arguments that none of its own gives another value.
+"""Samples that PyTorch's database lacks: they vary arguments that its own samples never vary.
 
 They come after the database's samples, whose numbers stay what they are.
 """

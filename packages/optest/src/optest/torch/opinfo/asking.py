@@ -14,7 +14,7 @@ from .calls import Call, copied, written
 
 
 def asked(driver: CallDriver, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
-    """The driver's answers; what it raises, and what it must not do, is the answer of each call concerned."""
+    """The driver's answers. An exception, or a broken rule, becomes the answer of each call concerned."""
     if not calls:
         return []
     kept = [call.map(copied) for call in calls]

@@ -1,4 +1,4 @@
-"""Bounded forms: what is compared of an entry whose result has no fixed size, or is a Python value.
+"""Bounded forms: how to compare results that have no fixed size or are Python values.
 
 A result whose size depends on values is compared as its values padded to a declared
 bound, with their count. Each form is a function of the entry's arguments in PyTorch's own

@@ -255,7 +255,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """A strided tensor's bits, another one's values, on the CPU."""
+    """On the CPU: the bits of a strided tensor, or the values of any other."""
     plain = (tensor.int_repr() if tensor.is_quantized else dense(tensor)).detach().cpu()
     flat = torch.empty(plain.numel(), dtype=plain.dtype)  # a lone element has any stride in its tensor
     return flat.copy_(plain.reshape(-1)).view(torch.uint8)

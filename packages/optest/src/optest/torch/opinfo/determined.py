@@ -1,4 +1,4 @@
-"""Determined forms: what is compared of an entry of which only a part is determined.
+"""Determined forms: how to compare results that are only partly determined.
 
 A factorisation, whose vectors have free phases, a sort that is not stable and a selection
 among equal values are compared as what they determine. Each form is a function of the
@@ -76,7 +76,7 @@ def _of_eig(result: Any) -> list[Tensor]:
 
 
 def _powers(values: Tensor) -> Tensor:
-    """Along the last dimension but one the powers of the values, from the first to as many as there are."""
+    """The powers of the values, from the first up to their number, along the second-to-last dimension."""
     size = values.shape[-1]
     return values.unsqueeze(-2).expand(*values.shape[:-1], size, size).cumprod(-2)
 

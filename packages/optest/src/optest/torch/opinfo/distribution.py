@@ -1,4 +1,4 @@
-"""The verdict on random answers: many repeats of a call beside as many of eager PyTorch's.
+"""Judges random results: many repeats of a call against the same number by eager PyTorch.
 
 Repeats are pooled over all elements. Every threshold is six standard errors or a
 probability of 1e-6, so that a right backend fails one run in a million.
@@ -111,7 +111,7 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
 
 
 def _first_that_differs(driver: CallDriver, calls: Sequence[Call]) -> int | None:
-    """The first call whose answers differ although the seed is the same."""
+    """The first call that gives different results for the same seed."""
     found = []
     for _ in range(2):
         torch.manual_seed(5)

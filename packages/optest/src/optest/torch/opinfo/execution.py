@@ -238,7 +238,7 @@ _LOOSE = ("random", "determined")
 
 
 def _repeated(runs: Sequence[Sequence[Any]], kind: str) -> Fields:
-    """What more runs add: they must give the first one's bits; its values, where no bits are determined."""
+    """Checks further runs: they must repeat the bits of the first, or its values where bits may differ."""
     for number, other in enumerate(runs[1:], 2):
         for place, (one, two) in enumerate(zip(runs[0], other, strict=True)):
             first, again = array_of(one), array_of(two)

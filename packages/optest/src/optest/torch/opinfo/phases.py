@@ -255,7 +255,7 @@ def _forward(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
 
 
 def _batched(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
-    """Samples whose first tensor could be a smaller batch: a size of 1 is another program, it broadcasts."""
+    """Samples whose first tensor can be a smaller batch of two or more: size 1 would broadcast."""
     return (one for one in _forward(info, dtype) if _batch_size(one[0].tensors) >= 3)
 
 

@@ -35,7 +35,7 @@ from optest.torch.opinfo.groups import Group
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A sample on tensors of its own, and what it comes to."""
+    """A sample with explicit tensors, and its result."""
 
     request: Request
     result: CaseResult

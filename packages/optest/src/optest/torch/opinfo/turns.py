@@ -67,7 +67,7 @@ def _candidates(cases: Sequence[Case]) -> Iterator[Case]:
 
 
 def _sizes(case: Case) -> tuple[Any, ...]:
-    """What symbols stand for: the sizes of tensors; the numbers, where there is no tensor with a size."""
+    """What symbols stand for: sizes of tensors or, if no tensor has a size, numbers."""
     shapes = tuple(tuple(one.shape) for one in case.call.tensors)
     return shapes if any(shapes) else tuple(leaf for leaf in case.bound.leaves if _is_number(leaf))
 
