@@ -179,7 +179,6 @@ _SCALAR_TYPES = {
     "complex64": "ComplexFloat",
     "complex128": "ComplexDouble",
 }
-_QUANTIZED_STORAGE = {"qint8": INT8, "quint8": UINT8, "qint32": INT32}
 
 
 def by_name(name: str) -> DType:
@@ -212,18 +211,6 @@ def scalar_type(dtype: torch.dtype) -> str:
 def from_numpy(dtype: Any) -> DType:
     """The dtype of a NumPy (or ml_dtypes) dtype; raises :class:`UnsupportedDtype`."""
     return by_name(str(getattr(dtype, "name", dtype)))
-
-
-def quantized_storage(dtype: torch.dtype) -> DType:
-    """The integer dtype that stores a quantized ``torch.dtype`` (qint8, quint8, qint32).
-
-    Scale and zero point are parameters of the operator or tensor, not of the dtype.
-    """
-    name = str(dtype).removeprefix("torch.")
-    try:
-        return _QUANTIZED_STORAGE[name]
-    except KeyError:
-        raise unsupported(name) from None
 
 
 def unsupported(name: str) -> UnsupportedDtype:

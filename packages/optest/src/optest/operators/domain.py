@@ -42,6 +42,5 @@ class Domain:
 
 ANY = Domain()
 """Any value of the dtype: what an input without an entry has."""
-UNIT_INTERVAL = Domain(low=0.0, high=1.0)
 POSITIVE = Domain(positive=True)
 NONZERO = Domain(nonzero=True)

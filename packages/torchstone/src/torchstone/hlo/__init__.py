@@ -86,8 +86,6 @@ from .reduction import (
     reduce_min,
     reduce_or,
     reduce_sum,
-    reduce_window,
-    select_and_scatter,
     sort,
 )
 from .scan import associative_scan

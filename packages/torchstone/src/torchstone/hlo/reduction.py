@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import numpy
-
 from ..dtypes import DType
-from ._mlir import ir, stablehlo
+from ._mlir import stablehlo
 from .control import Body, build_region, results
 from .elementwise import maximum, minimum, optimization_barrier
 from .shape import reshape
-from .sizes import require_addressable
-from .value import Dim, Number, Value, is_static, plain, scalar, static_dim, tensor_type
+from .value import Dim, Number, Value, is_static, scalar, static_dim, tensor_type
 
 Reducer = Callable[[Value, Value], Value]
 
@@ -115,81 +112,6 @@ def highest(dtype: DType) -> Number:
     if dtype.is_floating:
         return float("inf")
     return True if dtype.is_bool else (1 << (dtype.bits - (dtype.kind == "int"))) - 1
-
-
-def reduce_window(
-    values: Sequence[Value],
-    inits: Sequence[Value | Number],
-    window: Sequence[int],
-    body: Body,
-    *,
-    strides: Sequence[int] | None = None,
-    padding: Sequence[tuple[int, int]] | None = None,
-    base_dilations: Sequence[int] | None = None,
-    window_dilations: Sequence[int] | None = None,
-) -> list[Value]:
-    """Fold every window of ``values`` (equal shapes); all lists have one entry per axis.
-
-    Padding is filled with the init values.
-    """
-    rank = values[0].rank
-    strides = list(strides or [1] * rank)
-    padding = list(padding or [(0, 0)] * rank)
-    base = list(base_dilations or [1] * rank)
-    dilations = list(window_dilations or [1] * rank)
-    shape: list[Dim] = []
-    padded: list[Dim] = []
-    for axis, size in enumerate(values[0].shape):
-        dilated = (size - 1) * base[axis] + 1 if base[axis] != 1 and size != 0 else size
-        reach = (window[axis] - 1) * dilations[axis] + 1
-        padded.append(dilated + sum(padding[axis]))
-        span = padded[-1] - reach
-        count = span // strides[axis] + 1
-        shape.append(max(count, 0) if isinstance(count, int) else count)
-    for value in values:
-        require_addressable(plain(padded), value.dtype)
-    out = plain(shape)
-    starts = [i if isinstance(i, Value) else scalar(i, v.dtype) for i, v in zip(inits, values, strict=True)]
-    operation = stablehlo.ReduceWindowOp(
-        [tensor_type(out, value.dtype) for value in values],
-        [value.ir for value in values],
-        [start.ir for start in starts],
-        list(window),
-        window_strides=strides,
-        base_dilations=base,
-        window_dilations=dilations,
-        padding=ir.DenseIntElementsAttr.get(numpy.asarray(padding, dtype=numpy.int64).reshape(rank, 2)),
-    )
-    build_region(operation.regions[0], [((), value.dtype) for value in values] * 2, body)
-    return results(operation, [(out, value.dtype) for value in values])
-
-
-def select_and_scatter(
-    operand: Value,
-    source: Value,
-    init: Value | Number,
-    select: Callable[[Value, Value], Value],
-    scatter: Reducer,
-    *,
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-) -> Value:
-    """Add each element of ``source`` to the element of its window that ``select`` prefers."""
-    start = init if isinstance(init, Value) else scalar(init, operand.dtype)
-    operation = stablehlo.SelectAndScatterOp(
-        operand.ir.type,
-        operand.ir,
-        source.ir,
-        start.ir,
-        window_dimensions=list(window),
-        window_strides=list(strides),
-        padding=ir.DenseIntElementsAttr.get(numpy.asarray(padding, dtype=numpy.int64).reshape(-1, 2)),
-    )
-    pair = [((), operand.dtype)] * 2
-    build_region(operation.regions[0], pair, select)
-    build_region(operation.regions[1], pair, scatter)
-    return Value(operation.result, operand.shape, operand.dtype)
 
 
 def sort(

@@ -1,4 +1,4 @@
-"""Shardy's annotations: the mesh of a module, how its arguments and results lie on it, and constraints."""
+"""Shardy's annotations: the mesh of a module, and how its arguments and results lie on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from ..sharding import Mesh, Spec
 from ._mlir import sdy
-from .value import Value, scope
+from .value import scope
 
 _MESH = "mesh"
 """The name of a module's mesh."""
@@ -24,12 +24,6 @@ def attribute(spec: Spec) -> Any:
         _MESH,
         [sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(a) for a in axes], True) for axes in spec],
     )
-
-
-def constrain(value: Value, spec: Spec) -> Value:
-    """``value``, which lies on the module's mesh as ``spec`` says from here on."""
-    made = sdy.ShardingConstraintOp(value.ir, attribute(spec), results=[value.ir.type])
-    return Value(made.result, value.shape, value.dtype)
 
 
 def mesh() -> Mesh | None:

@@ -113,11 +113,6 @@ def _compiled(function: Callable[..., Any], example: Example) -> Callable[..., A
     return torch.compile(captured, backend="torchstone", options=options)
 
 
-def eager_outputs(example: Example) -> Tensors:
-    """The results of eager PyTorch."""
-    return _eager(example, example.args)
-
-
 def eager_gradients(example: Example) -> dict[str, torch.Tensor]:
     """Eager's gradients; raises :class:`RuntimeError` if it differentiates nothing."""
     return _gradients(example, lambda function, _: function)

@@ -15,7 +15,6 @@ from .probing import Internal
 _COMPILE = "torch.compile"
 TRACE_RULES = "torch._dynamo.trace_rules"
 CONTEXT_MANAGER_LOGGER = "torch._dynamo.variables.ctx_manager"
-TENSOR_IS_CUDA = "torch._dynamo.variables.tensor.TensorVariable.method_attr_is_cuda"
 
 aot_autograd = Internal("torch._dynamo.backends.common.aot_autograd", _COMPILE)
 min_cut_partition = Internal(
