@@ -4,11 +4,14 @@
     python tools/compat.py --only 2.14.1     # one version of PyTorch; --only 3.12: one of Python
     python tools/compat.py --page            # write the page from what is recorded
 
-An environment takes several GB. It is made in ``.compat/VERSION``, and what was found there is recorded
-beside it. Interpreters are looked for on the PATH. One that is not installed for the whole system will do:
-Debian's packages of another release, for example, unpacked into a folder (``dpkg-deb -x``) with the C library
-that they need, and told where it is (``patchelf --set-interpreter``, ``--set-rpath``). The page is
-``docs/compatibility.md``.
+An environment takes several GB. It is made in ``.compat/VERSION``, with the results, from which a later run
+goes on. ``docs/compatibility.json`` keeps the newest result of every check, on whichever machine it ran, and
+``docs/compatibility.md`` is the page of it.
+
+Interpreters are looked for on the PATH; ``PYENV_VERSION=3.11.7:3.12.1`` puts some of pyenv's there. Others
+need not be installed: packages of another Debian release will do, unpacked into a folder with their C library
+(``apt-get download``, ``dpkg-deb -x``). Then tell the program where that library is:
+``patchelf --set-interpreter LIB/ld-linux-x86-64.so.2 --force-rpath --set-rpath LIB PYTHON``.
 """
 
 from __future__ import annotations
@@ -25,11 +28,12 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from markdown_tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACE, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.md"
+PLACE, RECORD, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.json", ROOT / "docs/compatibility.md"
 VERSIONS = ROOT / "packages/torchstone/src/torchstone/torch_internals/versions.py"
 MODELS = ("mlp", "cnn", "resnet18", "bert", "gpt2", "vit")
 PYTHONS = ("3.12", "3.13", "3.14")
@@ -46,8 +50,8 @@ INTRODUCTION = """\
 `make compat` makes an environment for each version of PyTorch that is supported and runs the checks
 below in it. The packages declare these versions. Any other version warns once: operators that it has
 changed [are left out](adr/013-versions-of-pytorch.md), and `torchstone doctor` lists them. Each version of
-Python beside 3.11 for which there is an interpreter has fewer checks, with one version of PyTorch. This page
-is written by `tools/compat.py`.
+Python other than 3.11 gets fewer checks, with one version of PyTorch. This page is written by
+`tools/compat.py`.
 """
 
 
@@ -85,14 +89,14 @@ def checks() -> Iterator[Check]:
 
 
 def python_checks(python: str) -> Iterator[Check]:
-    names = ("doctor", "demo", f"verify {MODELS[0]}", "sample of the operator database", "operators")
-    yield from (check for check in checks() if check.name in names)
     sources = ("packages/optest/src", "packages/torchstone/src")
     yield Check("types", ("python", "-m", "mypy", "--python-version", python, *sources))
     pure = [
         f"packages/optest/tests/{part}" for part in ("core", "coverage", "faults", "generators", "operators")
     ]
     yield Check("tests of optest", ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *pure), True)
+    names = ("doctor", "demo", f"verify {MODELS[0]}", "sample of the operator database", "operators")
+    yield from (check for check in checks() if check.name in names)
 
 
 def tested_versions() -> tuple[str, ...]:
@@ -109,7 +113,7 @@ class Environment:
         self.version, self.python, self.name = version, python, python or version
         self.title = f"Python {python}" if python else f"PyTorch {version}"
         self.checks = tuple(python_checks(python) if python else checks())
-        self.interpreter = shutil.which(f"python{python}") if python else sys.executable
+        self.interpreter = interpreter(python) if python else sys.executable
         self.place = PLACE / self.name
         self.program = self.place / "venv/bin/python"
         self._record = self.place / "results.json"
@@ -140,20 +144,22 @@ class Environment:
         stamp.touch()
 
     def results(self) -> dict[str, Outcome]:
-        """What is recorded, by check."""
-        if not self._record.exists():
-            return {}
-        found = json.loads(self._record.read_text("utf-8"))
-        return {name: Outcome(**{**one, "failed": tuple(one["failed"])}) for name, one in found.items()}
+        """What was found on this machine, by check."""
+        return outcomes(json.loads(self._record.read_text("utf-8"))) if self._record.exists() else {}
+
+    def recorded(self) -> dict[str, Outcome]:
+        """The newest result of each check: this machine's, else the one that is kept for the page."""
+        kept = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+        return {**outcomes(kept.get(self.name, {})), **self.results()}
 
     def shown(self, check: str) -> str:
         """A cell of the page."""
-        found = self.results().get(check)
+        found = self.recorded().get(check)
         return "no interpreter" if found is None and self.interpreter is None else shown(check, found)
 
     def passed(self) -> bool:
         """Whether every check passed, or none could be run."""
-        found = self.results()
+        found = self.recorded()
         names = [check.name for check in self.checks] if self.interpreter or found else []
         return all(name in found and passes(name, found[name]) for name in names)
 
@@ -201,6 +207,28 @@ def passes(check: str, outcome: Outcome) -> bool:
     return outcome.code == 0
 
 
+def interpreter(python: str) -> str | None:
+    """``pythonX.Y`` on the PATH, if it runs: for inactive versions, pyenv has a script that fails."""
+    found = shutil.which(f"python{python}")
+    if found is None:
+        return None
+    words = (found, "-c", "import sys; print(sys.executable)")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def outcomes(recorded: dict[str, Any]) -> dict[str, Outcome]:
+    """Results as they are in a file."""
+    return {name: Outcome(**{**one, "failed": tuple(one["failed"])}) for name, one in recorded.items()}
+
+
+def write(environments: Sequence[Environment]) -> None:
+    """Keep what was found, and write the page of it."""
+    kept = {one.name: {name: asdict(found) for name, found in one.recorded().items()} for one in environments}
+    RECORD.write_text(json.dumps({name: one for name, one in kept.items() if one}, indent=1) + "\n", "utf-8")
+    PAGE.write_text(page(environments), "utf-8")
+
+
 def page(environments: Sequence[Environment]) -> str:
     """The compatibility page: a row per check, a column per version, then what does not work by name."""
     of_torch, of_python = (
@@ -210,7 +238,7 @@ def page(environments: Sequence[Environment]) -> str:
     if of_python:
         parts += [f"With PyTorch {of_python[0].version}:\n", _results(of_python)]
     for one in environments:
-        failed = [f"- {name}: `{test}`" for name, found in one.results().items() for test in found.failed]
+        failed = [f"- {name}: `{test}`" for name, found in one.recorded().items() for test in found.failed]
         if failed:
             parts.append("\n".join([f"## What does not work with {one.title}\n", *failed, ""]))
     return "\n".join(parts)
@@ -260,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.write(
                     f"{one.name} {check.name}: {shown(check.name, outcome)}, {outcome.closing}\n"
                 )
-    PAGE.write_text(page(environments), "utf-8")
+    write(environments)
     return 0 if all(one.passed() for one in environments) else 1
 
 

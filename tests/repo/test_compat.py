@@ -38,6 +38,7 @@ def compat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     monkeypatch.setitem(sys.modules, "compat", module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "PLACE", tmp_path / "compat")
+    monkeypatch.setattr(module, "RECORD", tmp_path / "record.json")
     monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
     return module
 
@@ -129,8 +130,8 @@ def test_an_interpreter_without_pip_gets_an_environment(
     compat: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(compat.subprocess, "run", lambda words, **_: called.append(words))
     environment = compat.Environment("2.13.0", "3.14")
+    monkeypatch.setattr(compat.subprocess, "run", lambda words, **_: called.append(words))
     environment.install()
     made, installed = called
     assert made[1:4] == ["-m", "venv", "--without-pip"]
@@ -138,3 +139,35 @@ def test_an_interpreter_without_pip_gets_an_environment(
     assert "torch==2.13.0" in installed
     environment.install()
     assert len(called) == 2
+
+
+def test_results_of_another_machine_stay_on_the_page(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compat, "PYTHONS", ())
+    place = compat.PLACE / "2.14.1"
+    place.mkdir(parents=True)
+    (place / "results.json").write_text(RECORD)
+    compat.main(["--page"])
+    (place / "results.json").unlink()
+    compat.main(["--page"])
+    assert "passes: 699 of 700" in compat.PAGE.read_text()
+    (place / "results.json").write_text(RECORD.replace('["test_forward[aten.x]"]', "[]"))
+    compat.main(["--page"])
+    assert "passes: 700 of 700" in compat.PAGE.read_text()
+    assert compat.Environment("2.14.1").results().keys() == {"operators"}  # what is kept is run again
+    (place / "results.json").unlink()
+    assert compat.Environment("2.14.1").results() == {}
+
+
+def test_a_script_in_place_of_an_interpreter_is_none(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "python3.99"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compat.interpreter("3.99") is None
+    script.write_text("#!/bin/sh\necho not active >&2\nexit 127\n")
+    script.chmod(0o755)
+    assert compat.interpreter("3.99") is None
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    assert compat.interpreter("3.99") == sys.executable
