@@ -125,14 +125,14 @@ class Environment:
             return
         self.place.mkdir(parents=True, exist_ok=True)
         if not self.program.exists():
-            words = [str(self.interpreter), "-m", "venv", "--without-pip", str(self.place / "venv")]
-            subprocess.run(words, check=True)
+            place = str(self.place / "venv")
+            subprocess.run([str(self.interpreter), "-m", "venv", "--without-pip", place], check=True)
         constraints = self.place / "constraints.txt"
         constraints.write_text(constraints_for(self.version), "utf-8")
         packages = (
             "-e",
             "packages/optest",
-            "./packages/optest-full[torch]",
+            "./packages/optest-full[dashboard,torch]",
             "-e",
             "packages/torchstone[demo,models,proof]",
         )
