@@ -244,6 +244,16 @@ def test_out_is_written_through_its_view_and_resized() -> None:
     mirrored(run, **EXACT)
 
 
+def test_writing_a_view_of_nothing_that_starts_behind_the_end_changes_no_storage() -> None:
+    def run(device: str) -> Any:
+        x = torch.empty(0, 6, device=device)
+        x[..., 3:].copy_(torch.empty(0, 3, device=device))
+        x[..., 2:].add_(1)
+        return x, x + 1, x.untyped_storage().nbytes()
+
+    mirrored(run, **EXACT)
+
+
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(st.data())
 def test_any_geometry_is_read_and_written_as_on_the_cpu(data: st.DataObject) -> None:

@@ -66,11 +66,12 @@ class TorchDriver(CallDriver):
         for call in calls:
             started = time.perf_counter()
             try:
-                outputs = []
+                outputs, home = [], {self.device.partition(":")[0]}
                 for _ in range(repeats):
                     given = call.map(partial(placed, device=self.device))
-                    with made_on(self.device):
+                    with made_on(self.device) as moved_away:
                         outputs += evaluate(given.run)
+                    home |= {"cpu"} if moved_away() else set()
                     require_unwritten(f"the call on {self.device}", given, call)
             except NotImplementedError as error:
                 answers.append(Answer(unsupported=_first_line(error), error=error))
@@ -79,9 +80,7 @@ class TorchDriver(CallDriver):
                     raise
                 answers.append(Answer(error=error))
             else:
-                elsewhere = {
-                    str(one.device) for one in outputs if one.device.type != self.device.partition(":")[0]
-                }
+                elsewhere = {str(one.device) for one in outputs if one.device.type not in home}
                 seconds = {"running": time.perf_counter() - started}
                 answers.append(
                     Answer(outputs, fallback=tuple(sorted(elsewhere)), form="native", seconds=seconds)

@@ -11,11 +11,12 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Elsewhere(TorchFunctionMode):
-    """Replaces ``device="cpu"`` in calls that get no tensor."""
+    """Replaces ``device="cpu"`` in calls without tensors; ``left``: one with tensors asked for the CPU."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
         self._device = device
+        self.left = False
 
     def __torch_function__(
         self,
@@ -29,14 +30,23 @@ class _Elsewhere(TorchFunctionMode):
         alone = not any(isinstance(one, torch.Tensor) for one in args)
         if alone and named is not None and torch.device(named).type == "cpu":
             given["device"] = self._device
+        elif any(map(_is_cpu, (*args, named))):
+            self.left = True
         return function(*args, **given)
 
 
+def _is_cpu(value: Any) -> bool:
+    return isinstance(value, (str, torch.device)) and str(value).partition(":")[0] == "cpu"
+
+
 @contextmanager
-def made_on(device: str) -> Iterator[None]:
-    """Inside, tensors are made on ``device`` by default, and where the CPU is named."""
+def made_on(device: str) -> Iterator[Callable[[], bool]]:
+    """Inside, tensors are made on ``device`` by default, and where the CPU is named.
+
+    Gives a function that says whether a call moved a tensor to the CPU because it named the CPU.
+    """
     if torch.device(device).type == "cpu":
-        yield
+        yield lambda: False
         return
-    with torch.device(device), _Elsewhere(device):
-        yield
+    with torch.device(device), _Elsewhere(device) as placing:
+        yield lambda: placing.left

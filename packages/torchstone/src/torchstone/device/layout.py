@@ -34,9 +34,9 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """The first address behind the view."""
+        """The first address behind the view; 0 if it is empty, wherever PyTorch says that it starts."""
         if not self.numel:
-            return self.offset
+            return 0
         return self.offset + 1 + sum((n - 1) * step for n, step in zip(self.size, self.stride, strict=True))
 
     @property
@@ -53,7 +53,7 @@ class Layout:
     @property
     def is_dense(self) -> bool:
         """Whether the view covers its part of the memory, each element once."""
-        return self.end - self.offset == self.numel and (self.numel == 0 or _nested(self) is not None)
+        return not self.numel or (self.end - self.offset == self.numel and _nested(self) is not None)
 
     def covers(self, length: int) -> bool:
         """Whether the view is all of a storage of ``length`` elements."""
