@@ -149,3 +149,75 @@ def test_checkpointing_draws_the_same_numbers_again() -> None:
     assert x.grad is not None
     assert torch.equal(x.grad, y.detach() * 2)
     assert 20 < int((y == 0).sum()) < 80
+
+
+SHAPES = (0.1, 0.7, 1.0, 3.0, 40.0)
+RATES = (0.0, 0.3, 4.0, 9.5, 10.5, 200.0)
+TRIALS = ((0.0, 0.5), (9.0, 0.0), (9.0, 1.0), (12.0, 0.3), (50.0, 0.9), (100.0, 0.5), (1000.0, 0.02))
+
+
+def assert_moments(samples: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> None:
+    """Mean and variance of each column are within five standard errors."""
+    samples = samples.double().cpu()
+    count = len(samples)
+    error = 5 * (variance / count).sqrt() + 1e-12
+    assert ((samples.mean(0) - mean).abs() <= error).all()
+    # What distributions with heavier tails than the normal one have is in the factor.
+    spread = 5 * (2 / count) ** 0.5 * (1 + 3 / mean.clamp_min(0.05)).sqrt()
+    assert ((samples.var(0) - variance).abs() <= spread * variance + 1e-12).all()
+
+
+def test_distributions_that_are_drawn_by_rejection() -> None:
+    torch.manual_seed(5)
+    shapes, rates = torch.tensor(SHAPES, dtype=torch.float64), torch.tensor(RATES, dtype=torch.float64)
+    trials, chances = torch.tensor(TRIALS, dtype=torch.float64).unbind(1)
+    count = 4000
+
+    def drawn(*given: torch.Tensor) -> list[torch.Tensor]:
+        return [one.float().expand(count, -1).contiguous().to(DEVICE) for one in given]
+
+    gamma = torch._standard_gamma(*drawn(shapes))
+    assert (gamma.dtype, gamma.device.type, bool((gamma > 0).all())) == (torch.float32, DEVICE, True)
+    assert_moments(gamma, shapes, shapes)
+    numbers = torch.poisson(*drawn(rates))
+    assert bool((numbers == numbers.floor()).all())
+    assert_moments(numbers, rates, rates)
+    successes = torch.binomial(*drawn(trials, chances))
+    assert bool(((successes >= 0) & (successes <= trials.float().to(DEVICE))).all())
+    assert_moments(successes, trials * chances, trials * chances * (1 - chances))
+    parts = torch._sample_dirichlet(*drawn(shapes))
+    torch.testing.assert_close(parts.sum(-1).cpu(), torch.ones(count))
+    share = shapes / shapes.sum()
+    assert_moments(parts, share, share * (1 - share) / (1 + shapes.sum()))
+
+
+def test_a_generator_and_a_seed_repeat_what_is_drawn_by_rejection() -> None:
+    rates = torch.full((8,), 30.0, device=DEVICE)
+
+    def one(seed: int) -> list[float]:
+        return torch.poisson(rates, generator=torch.Generator(DEVICE).manual_seed(seed)).tolist()
+
+    assert one(1) == one(1) != one(2)
+    torch.manual_seed(0)
+    first = torch._standard_gamma(rates)
+    torch.manual_seed(0)
+    assert torch._standard_gamma(rates).equal(first)
+
+
+def test_what_no_distribution_has() -> None:
+    with pytest.raises(RuntimeError, match="expected rate to be non-negative"):
+        torch.poisson(torch.tensor([1.0, -1.0]).to(DEVICE))
+    assert torch._standard_gamma(torch.tensor([0.0, float("nan")]).to(DEVICE))[1].isnan()
+    assert torch.poisson(torch.empty(0, device=DEVICE)).shape == (0,)
+
+
+def test_samples_move_with_their_shape_as_on_the_cpu() -> None:
+    shapes = torch.tensor([0.3, 0.9, 2.0, 7.0, 9.0, 50.0]).repeat_interleave(4)
+    samples = torch.tensor([0.05, 0.6, 1.02, 1.7]).repeat(6) * shapes
+    expected = torch._standard_gamma_grad(shapes, samples)
+    found = torch._standard_gamma_grad(shapes.to(DEVICE), samples.to(DEVICE))
+    torch.testing.assert_close(found.cpu(), expected)
+    concentration = shapes.to(DEVICE).requires_grad_()
+    torch.distributions.Gamma(concentration, 1.0).rsample().sum().backward()
+    assert concentration.grad is not None
+    assert bool((concentration.grad > 0).all())

@@ -16,6 +16,8 @@ from .mirrored import DEVICE, EXACT, mirrored, refusals
 
 VALUES = torch.tensor([[0.5, -1.0, 0.0, 2.0], [3.0, 0.0, -0.5, 0.5], [-2.0, 0.5, 1.0, float("nan")]])
 
+REPEATED = torch.tensor([[1, 2, 1, 2], [0, 5, 0, 5], [0, 5, 0, 5], [1, 2, 1, 2], [-1, 9, -1, 3]])
+
 
 def _assigned(x: Tensor, where: Any, value: Any) -> Tensor:
     changed = x.clone()
@@ -46,6 +48,14 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "unique of nothing": lambda x: x[:0].unique(return_counts=True),
     "unique_consecutive": lambda x: (
         x.flatten().sign().unique_consecutive(return_inverse=True, return_counts=True)
+    ),
+    "unique rows": lambda x: REPEATED.to(x.device).unique(dim=0, return_inverse=True, return_counts=True),
+    "unique columns": lambda x: REPEATED.to(x.device).unique(dim=-1, return_inverse=True),
+    "unique slices": lambda x: REPEATED.to(x.device).view(5, 2, 2).unique(dim=1, return_counts=True),
+    "unique of one axis": lambda x: REPEATED.to(x.device)[:, 1].unique(dim=0, return_counts=True),
+    "unique rows of none": lambda x: x[:0].unique(dim=0, return_inverse=True, return_counts=True),
+    "unique_consecutive rows": lambda x: REPEATED.to(x.device).unique_consecutive(
+        dim=0, return_inverse=True, return_counts=True
     ),
     "bincount": lambda x: (x[:2] * 2 + 2).long().flatten().bincount(minlength=12),
     "bincount with weights": lambda x: (x[0] * 2 + 2).long().bincount(x[1]),

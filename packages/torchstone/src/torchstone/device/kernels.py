@@ -11,7 +11,7 @@ import torch
 from ..torch_internals import private_device
 from ..torch_internals.operators import namespace
 from ..torch_internals.private_device import redispatched
-from . import optimizers, scaling, selection
+from . import optimizers, sampling, scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
 from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor, put_on
@@ -241,6 +241,7 @@ KERNELS: dict[str, Kernel] = {
     "is_pinned": _not_pinned,
     "_nested_tensor_from_mask_left_aligned": _never_nested,
     **{name: _all_here(Operator(name)) for name in ("_ctc_loss.Tensor", "_ctc_loss_backward.Tensor")},
+    **sampling.KERNELS,
     **selection.KERNELS,
     **scaling.KERNELS,
     **optimizers.KERNELS,

@@ -65,7 +65,9 @@ def unique_consecutive(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The first of each run of equal elements."""
     if dim is not None and not (self.dim() == 1 and dim in (0, -1)):
-        return _unique_consecutive(self, return_inverse, return_counts, dim)
+        if not self.numel():
+            return _unique_consecutive(self, return_inverse, return_counts, dim)
+        return _distinct(self, self.movedim(dim, 0), dim)
     values, group, counts = _runs(self.reshape(-1))
     empty = self.new_empty(0, dtype=torch.int64)
     return values, group.view(self.shape) if return_inverse else empty, counts if return_counts else empty
@@ -74,16 +76,53 @@ def unique_consecutive(
 _unique_consecutive = Operator("unique_consecutive")
 
 
+def unique_dim(
+    self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct slices along ``dim``, in the order of their elements."""
+    if not self.numel():
+        return _unique_dim(self, dim, sorted, return_inverse, return_counts)
+    slices = self.movedim(dim, 0)
+    columns = slices.reshape(len(slices), -1)
+    order = torch.arange(len(slices), device=self.device)
+    for column in range(columns.shape[1] - 1, -1, -1):
+        # Its number is a value, so that one program serves all columns.
+        keys = columns.index_select(1, torch.tensor([column]).to(self.device)).view(-1)
+        order = order.index_select(0, keys.index_select(0, order).sort(stable=True).indices)
+    values, group, counts = _distinct(self, slices.index_select(0, order), dim)
+    return values, torch.empty_like(group).scatter_(0, order, group), counts
+
+
+_unique_dim = Operator("unique_dim")
+
+
+def _distinct(self: Tensor, slices: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`_runs` of slices; the first of each run, along ``dim`` again."""
+    starts = torch.ones(len(slices), dtype=torch.bool, device=self.device)
+    if len(slices) > 1:
+        starts[1:] = (slices[1:] != slices[:-1]).reshape(len(slices) - 1, -1).any(1)
+    places, count, group, counts = _groups(starts)
+    return slices.index_select(0, places)[:count].movedim(0, dim), group, counts
+
+
 def _runs(flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of a 1-d tensor: the first element of each run, the number of each element's run, lengths of runs."""
     total = flat.numel()
     starts = torch.ones_like(flat, dtype=torch.bool)
     if total > 1:
         starts[1:] = flat[1:] != flat[:-1]
+    places, count, group, counts = _groups(starts)
+    return flat.index_select(0, places)[:count], group, counts
+
+
+def _groups(starts: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
+    """Of a mask of where runs start: their places (padded), how many, each element's run, their lengths."""
     group = starts.cumsum(0) - 1
     places, count = _places(starts)
-    counts = torch.zeros_like(places).index_add_(0, group, torch.ones_like(group)) if total else places
-    return flat.index_select(0, places)[:count], group, counts[:count]
+    counts = torch.zeros_like(places)
+    if starts.numel():
+        counts = counts.index_add_(0, group, torch.ones_like(group))
+    return places, count, group, counts[:count]
 
 
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -185,6 +224,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "masked_select.out": _written(masked_select),
     "_unique2": unique2,
     "unique_consecutive": unique_consecutive,
+    "unique_dim": unique_dim,
     "bincount": bincount,
     "repeat_interleave.Tensor": repeat_interleave,
     "index.Tensor": index,
