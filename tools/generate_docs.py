@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "packages" / "torchstone" / "tes
 os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 
 import derivative_docs  # noqa: E402
+import device_runs  # noqa: E402
 import engine_matrix  # noqa: E402
 import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
@@ -280,6 +281,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 SLOW = ("docs/composites.md", "docs/operators.json")
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "docs/configuration.md": ("settings", settings_table),
+    "docs/device.md": ("runs", device_runs.section),
     "docs/errors.md": ("errors", errors_table),
     "docs/optest/plans.md": ("plan", plan_reference),
     "docs/parity.md": ("runs", parity_runs.section),
