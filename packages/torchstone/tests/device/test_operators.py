@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from torchstone.config import override
 from torchstone.device.operators import Operator, plan_count
@@ -239,6 +240,15 @@ def test_printing_and_copying() -> None:
     assert x.tolist() == [[0, 1], [2, 3]]
     assert (y.tolist(), z.tolist()) == ([[1, 2], [3, 4]], [1, 2])
     assert torch.arange(3, device=DEVICE).numpy(force=True).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("loss", [F.multi_margin_loss, F.multilabel_margin_loss])
+def test_a_single_score_is_one_class(loss: Any) -> None:
+    mirrored(lambda device: loss(torch.tensor(0.5, device=device), torch.tensor(0, device=device)), **EXACT)
+    _, device = refusals(
+        lambda device: loss(torch.tensor(0.5, device=device), torch.tensor(1, device=device))
+    )
+    assert "out of range" in str(device)
 
 
 def test_a_missing_program_is_an_error_that_says_what_to_do() -> None:

@@ -122,3 +122,8 @@ def test_out_forms() -> None:
         return chosen.clone(), places.clone(memory_format=torch.contiguous_format)
 
     mirrored(run, **EXACT)
+
+
+def test_slices_along_an_axis_beside_one_of_no_elements_are_refused() -> None:
+    cpu, device = refusals(lambda device: torch.empty(2, 0, device=device).unique(dim=0))
+    assert str(device) == str(cpu)

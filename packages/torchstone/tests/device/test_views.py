@@ -254,6 +254,17 @@ def test_writing_a_view_of_nothing_that_starts_behind_the_end_changes_no_storage
     mirrored(run, **EXACT)
 
 
+def test_an_unsafe_view_is_on_its_argument_s_storage() -> None:
+    """``torch.kron(out=…)`` writes through one."""
+
+    def run(device: str) -> Any:
+        x, out = torch.arange(4.0, device=device).view(2, 2), torch.ones(4, 4, device=device)
+        torch.kron(x, x, out=out)
+        return out, shares(x, torch.ops.aten._unsafe_view(x, [4]))
+
+    mirrored(run, **EXACT)
+
+
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(st.data())
 def test_any_geometry_is_read_and_written_as_on_the_cpu(data: st.DataObject) -> None:

@@ -278,6 +278,7 @@ LEFT_TO_PYTORCH = frozenset(
         "new_empty_strided",
         "empty_permuted",
         "empty_quantized",
+        "_unsafe_view",
         "_has_same_storage_numel",
         "_is_all_true",
         "_is_any_true",
@@ -293,7 +294,8 @@ LEFT_TO_PYTORCH = frozenset(
         "qscheme",
     }
 )
-"""Composed by PyTorch of other operators; packing reads lengths that stay on the CPU."""
+"""Composed by PyTorch of other operators; packing reads lengths that stay on the CPU, and what
+``_unsafe_view`` gives is on its argument's storage, though its schema does not say so."""
 
 
 def is_program(name: str) -> bool:

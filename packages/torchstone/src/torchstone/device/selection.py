@@ -14,6 +14,7 @@ import torch
 from ..torch_internals.operators import namespace
 from .operators import Operator
 from .storage import DEVICE_TYPE
+from .transfers import to_cpu
 
 aten = namespace("aten")
 Tensor = torch.Tensor
@@ -66,14 +67,11 @@ def unique_consecutive(
     """The first of each run of equal elements."""
     if dim is not None and not (self.dim() == 1 and dim in (0, -1)):
         if not self.numel():
-            return _unique_consecutive(self, return_inverse, return_counts, dim)
+            return _of_nothing(aten.unique_consecutive.default, self, return_inverse, return_counts, dim)
         return _distinct(self, self.movedim(dim, 0), dim)
     values, group, counts = _runs(self.reshape(-1))
     empty = self.new_empty(0, dtype=torch.int64)
     return values, group.view(self.shape) if return_inverse else empty, counts if return_counts else empty
-
-
-_unique_consecutive = Operator("unique_consecutive")
 
 
 def unique_dim(
@@ -81,7 +79,7 @@ def unique_dim(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Distinct slices along ``dim``, in the order of their elements."""
     if not self.numel():
-        return _unique_dim(self, dim, sorted, return_inverse, return_counts)
+        return _of_nothing(aten.unique_dim.default, self, dim, sorted, return_inverse, return_counts)
     slices = self.movedim(dim, 0)
     columns = slices.reshape(len(slices), -1)
     order = torch.arange(len(slices), device=self.device)
@@ -93,7 +91,10 @@ def unique_dim(
     return values, torch.empty_like(group).scatter_(0, order, group), counts
 
 
-_unique_dim = Operator("unique_dim")
+def _of_nothing(operator: Any, self: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What a tensor without elements has, which is shapes only, or what the CPU says against it."""
+    values, inverse, counts = (one.to(DEVICE_TYPE) for one in operator(to_cpu(self), *given))
+    return values, inverse, counts
 
 
 def _distinct(self: Tensor, slices: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,8 +51,9 @@ def rows(given: Arguments) -> Axes:
 
 
 def classes(given: Arguments) -> Axes:
-    """The classes that a loss has scores of."""
-    return "self", [1 if given["self"].dim() > 1 else 0]
+    """The classes that a loss has scores of; a single score is one class."""
+    rank = given["self"].dim()
+    return "self", [min(rank - 1, 1)] if rank else []
 
 
 CLAMPED = "the nearest element is read"
