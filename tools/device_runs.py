@@ -85,7 +85,7 @@ def keep(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 def compiler_figures(page: str) -> dict[tuple[str, str], str]:
     """``"668/671"`` by phase and dtype, from the table of ``COVERAGE.md``."""
     header: list[str] = []
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for line in page.splitlines():
         cells = [one.strip() for one in line.strip("|").split("|")]
         if cells[0] == "dtype":
