@@ -111,7 +111,7 @@ def in_blocks(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict
     for call in calls.values():
         seconds_per_call(call, share / 4)  # warm
     for turn in range(BLOCKS):
-        order = list(calls) if turn % 2 == 0 else list(reversed(calls))
+        order = list(calls)[:: 1 if turn % 2 == 0 else -1]
         for name in order:
             seconds_per_call(calls[name], min(_SETTLE_S, share / 4))
             samples[name].append(seconds_per_call(calls[name], share))
