@@ -127,6 +127,17 @@ class Config:
     device_plans: int = _setting(
         8192, "Operator calls (by dtypes, shapes and strides) whose programs the device `pjrt` keeps."
     )
+    device_lazy: bool = _setting(
+        False,
+        "Let calls on the device `pjrt` accumulate and run as one program where values are needed, as inside "
+        "`torch.pjrt.lazy()`.",
+    )
+    device_lazy_calls: int = _setting(
+        2048, "How many calls on the device `pjrt` accumulate at most before they run as one program."
+    )
+    device_regions: int = _setting(
+        256, "Sequences of accumulated calls whose programs the device `pjrt` keeps."
+    )
     worker_timeout_s: float = _setting(
         120.0, "Seconds that a run by the reference engine, or a compilation by IREE, may take."
     )

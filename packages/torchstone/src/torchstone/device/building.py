@@ -58,7 +58,7 @@ def _refuse_repeats(target: Layout) -> None:
 
 
 class _Planner:
-    """Puts reading and writing of storages around a graph, and compiles it."""
+    """Puts reading and writing of storages around a graph."""
 
     def __init__(
         self, draft: Draft, module: GraphModule, written: list[int], new: list[torch.Tensor]
@@ -77,9 +77,9 @@ class _Planner:
         self.reads = self._reads()
 
     def plan(self) -> Plan:
-        run = self._compile() if self.written or self.new or self.checks else None
+        program = self._program() if self.written or self.new or self.checks else None
         return Plan(
-            run=run,
+            program=program,
             reads=tuple(self.reads),
             hosts=tuple(i for i, place in enumerate(self.call.places) if place < 0),
             seeded=self.seeded,
@@ -128,7 +128,7 @@ class _Planner:
             self.after[tensor].dtype for tensor in reversed(self.written) if self.call.places[tensor] == place
         )
 
-    def _compile(self) -> engine.Run:
+    def _program(self) -> engine.Program:
         boxes = [self.call.boxes[place] for place in self.reads]
         arguments = [
             hlo.Argument((box.nbytes // box.dtype.itemsize,), box.dtype, f"storage_{place}")
@@ -139,7 +139,7 @@ class _Planner:
         arguments += [hlo.Argument((1,), self.draft.before[i].dtype, "host") for i in hosts]
         if self.seeded:
             arguments.append(hlo.Argument((2,), dtypes.UINT64, "seed"))
-        return engine.compiled(str(self.draft.overload), arguments, self._body)
+        return engine.Program(str(self.draft.overload), arguments, self._body)
 
     def _body(self, values: list[Value]) -> list[Value]:
         feed = iter(values)

@@ -15,6 +15,7 @@ from ..dtypes import DType
 from ..hlo import Value
 from ..runtime import flat, get_engine
 from ..runtime.buffers import Device
+from ..runtime.engine import CompileOptions
 from . import layout
 
 Run = Callable[[list[Any]], list[Any]]
@@ -61,9 +62,46 @@ def place() -> Device:
     return found
 
 
+def is_gone(array: Any) -> bool:
+    """Whether a program took ``array`` for itself."""
+    return bool(array.is_deleted())
+
+
 def memory() -> tuple[int, int] | None:
     """Bytes in use on the device and bytes in all; None where its plugin does not count them."""
     return flat.memory_of(place())
+
+
+class Program:
+    """A StableHLO program, which is compiled when it first runs.
+
+    ``run`` is the function from arrays to arrays, ``module`` the program as a portable artifact; ``donated``
+    are arguments that the run takes for itself.
+    """
+
+    __slots__ = ("arguments", "donated", "module", "run")
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[hlo.Argument],
+        body: Callable[[list[Value]], Sequence[Value]],
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        module = hlo.Module(name)
+        module.build(arguments, body)
+        self.arguments = tuple(arguments)
+        self.donated = donated
+        self.module = module.serialize(hlo.resolve_version("current"))
+        self.run: Run = self._first_run
+
+    def _first_run(self, arrays: list[Any]) -> list[Any]:
+        self.compile()
+        return self.run(arrays)
+
+    def compile(self) -> None:
+        """Have the engine compile it now. Raises :class:`EngineError` where that cannot be done."""
+        self.run = engine().compile(self.module, options=CompileOptions(donate=self.donated)).run_arrays
 
 
 def compiled(
@@ -72,10 +110,14 @@ def compiled(
     body: Callable[[list[Value]], Sequence[Value]],
 ) -> Run:
     """A program as a function from arrays to arrays."""
-    module = hlo.Module(name)
-    module.build(arguments, body)
-    run: Run = engine().compile(module.serialize(hlo.resolve_version("current"))).run_arrays
-    return run
+    program = Program(name, arguments, body)
+    program.compile()
+    return program.run
+
+
+def is_pjrt() -> bool:
+    """Whether the engine compiles every StableHLO operation, and reuses the memory of donated arguments."""
+    return bool(engine().name == "pjrt")
 
 
 def number(value: float, dtype: DType) -> Any:
@@ -97,6 +139,11 @@ def value_of(array: Any) -> Any:
 def seed(words: numpy.ndarray[Any, Any]) -> Any:
     """The seed of one random operator: uint64 ``[2]``."""
     return flat.from_words(place(), words)
+
+
+def vector(values: Sequence[Any], dtype: DType) -> Any:
+    """An array of Python numbers, or of NumPy arrays of one shape."""
+    return flat.from_words(place(), numpy.asarray(values, dtype.numpy))
 
 
 def from_host(given_away: torch.Tensor) -> Any:

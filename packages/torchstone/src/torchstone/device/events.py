@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import engine
+from .lazy import run_all
 from .storage import DEVICE_TYPE
 
 
@@ -27,7 +28,8 @@ class Event(torch.Event):
         self._marker: Any = None
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        """Stand behind everything that was asked of the device so far."""
+        """Stand behind everything that was asked of the device so far; what is pending runs."""
+        run_all()
         self._marker = engine.marker()
         if self._timed:
             engine.wait(self._marker)
@@ -71,4 +73,5 @@ class Stream(torch.Stream):
 
     def synchronize(self) -> None:
         """Wait for everything that was asked of the device."""
+        run_all()
         engine.synchronize()

@@ -16,6 +16,8 @@ from .calls import check_device
 from .events import Event as Event
 from .events import Stream
 from .fallback import counts
+from .lazy import lazy as lazy
+from .lazy import run_all
 from .random import Generator as Generator
 from .storage import DEVICE_TYPE, memory
 
@@ -110,8 +112,9 @@ _initialized = True
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for everything that was asked of the device."""
+    """Wait for everything that was asked of the device; what is pending runs."""
     if engine.is_started():
+        run_all()
         engine.synchronize()
 
 

@@ -12,7 +12,7 @@ from ..errors import EngineError, UnsupportedByEngine
 from ..torch_internals import private_device
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.private_device import overload_named
-from . import numbers
+from . import lazy, numbers
 from .building import build
 from .calls import Call
 from .drafting import Unplanned
@@ -56,7 +56,7 @@ class Operator:
         if plan is None:
             plan = self._made(key, call, args, kwargs)
         if type(plan) is Plan:
-            return plan(call)
+            return lazy.add(plan, call) if lazy.wanted() else plan(call)
         return fall_back(self.overload, call, args, kwargs, str(plan))
 
     def _made(
@@ -67,6 +67,8 @@ class Operator:
             made = build(self.overload, call, args, kwargs, self._composed)
             if _overlap(call, made):
                 ask_cpu(self.overload, call, args, kwargs)
+            if made.program is not None and not lazy.may_compile_later():
+                made.program.compile()
             plan: Plan | str = made
         except UnsupportedByEngine as error:
             plan = f"the {error.engine} engine has no {', '.join(error.operations)}"

@@ -17,8 +17,6 @@ from .calls import Call
 from .layout import Layout
 from .storage import box_of, memory, new_storage, new_tensor, put_on
 
-Run = Callable[[list[Any]], list[Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class New:
@@ -39,7 +37,7 @@ class Moved:
     stride: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Plan:
     """A program and how its arguments and results belong to a call.
 
@@ -48,7 +46,7 @@ class Plan:
     tensors and of the new ones what the operator returns.
     """
 
-    run: Run | None
+    program: engine.Program | None
     reads: tuple[int, ...]
     hosts: tuple[int, ...]
     seeded: bool
@@ -59,10 +57,10 @@ class Plan:
     checks: tuple[Check, ...] = ()
 
     def __call__(self, call: Call) -> Any:
-        if self.run is None:
+        if self.program is None:
             return self.answer(call.tensors, [])
         if config.device_memory_limit:
-            self._require_memory(call)
+            self.require_memory(call)
         boxes = call.boxes
         arrays = [boxes[place].ready() for place in self.reads]
         for value, dtype in call.numbers:
@@ -71,12 +69,7 @@ class Plan:
             arrays.append(engine.from_host(call.tensors[host].clone()))
         if self.seeded:
             arrays.append(engine.seed(random.draw(call.generator)))
-        try:
-            results = self.run(arrays)
-        except EngineError as error:
-            raise memory.exceeded(error) from error
-        if self.checks:
-            results = self._checked(results)
+        results = self.computed(arrays)
         if self.moved:
             self._move(call)
         position = 0
@@ -92,7 +85,16 @@ class Plan:
             position += 1
         return self.answer(call.tensors, made)
 
-    def _require_memory(self, call: Call) -> None:
+    def computed(self, arrays: list[Any]) -> list[Any]:
+        """The results of the program for its arguments, when all checks hold."""
+        assert self.program is not None
+        try:
+            results = self.program.run(arrays)
+        except EngineError as error:
+            raise memory.exceeded(error) from error
+        return self._checked(results) if self.checks else results
+
+    def require_memory(self, call: Call) -> None:
         """Raises before anything is computed where the results would not fit."""
         grown = sum(max(0, one.nbytes - box_of(call.tensors[one.tensor]).nbytes) for one in self.moved)
         memory.require(grown + sum(one.nbytes for one in self.new))

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ..errors import DeviceNotFound
 from ..runtime.torch_bridge import Placement, placements
 from ..torch_internals import private_device
-from . import autocast, events, kernels, random
+from . import autocast, events, kernels, lazy, random
 from .operators import Operator
 from .recurrent import COMPOSED
 from .storage import DEVICE_TYPE, empty_storage
@@ -47,6 +48,7 @@ def register() -> None:
         private_device.made_by(DEVICE_TYPE, random.Generator)
         private_device.made_by(DEVICE_TYPE, events.Event, default=DEVICE_TYPE)
         private_device.compiled_by(DEVICE_TYPE, "torchstone")
+        register_optimizer_step_post_hook(lazy.run_after_step)
         placements[DEVICE_TYPE] = Placement(to_cpu, partial(placed, fresh=True))
 
 

@@ -21,14 +21,44 @@ from . import engine
 DEVICE_TYPE = "pjrt"
 
 
+class Pending:
+    """An array to come: one result of a batch of calls (:mod:`.lazy`) that runs when it is asked for."""
+
+    __slots__ = ("_array", "_error", "batch", "number")
+
+    def __init__(self, batch: Any, number: int) -> None:
+        self.batch = batch
+        self.number = number
+        self._array: Any = None
+        self._error: BaseException | None = None
+
+    def array(self) -> Any:
+        """The array. Raises what stopped the batch, and ``RuntimeError`` from then on."""
+        batch = self.batch
+        if batch is not None:
+            batch.run()
+        if self._error is not None:
+            raise RuntimeError(
+                "this tensor has no values: the call that makes it was left out when an earlier one failed"
+                f" with {type(self._error).__name__}: {self._error}"
+            ) from self._error
+        return self._array
+
+    def resolve(self, array: Any, error: BaseException | None = None) -> None:
+        """The batch has run: its result, or what stopped it."""
+        self._array, self._error = array, error
+        self.batch = None
+
+
 class Box:
     """What one storage holds.
 
     ``array`` is flat, with all ``nbytes`` as elements of ``dtype``; None as long as nothing was written,
-    which reads as zeros. ``writes`` counts the arrays that it has held.
+    which reads as zeros, and :class:`Pending` as long as the call that writes it has not run. ``writes``
+    counts the arrays that it has held.
     """
 
-    __slots__ = ("array", "dtype", "nbytes", "writes")
+    __slots__ = ("__weakref__", "array", "dtype", "nbytes", "writes")
 
     def __init__(self, array: Any, dtype: DType, nbytes: int) -> None:
         self.nbytes = 0  # a box that is refused gives nothing back
@@ -50,7 +80,9 @@ class Box:
         self.writes += 1
 
     def ready(self) -> Any:
-        """The array; zeros are made first where nothing was written."""
+        """The array; what is pending runs first, and zeros are made where nothing was written."""
+        if type(self.array) is Pending:
+            self.array = self.array.array()
         if self.array is None:
             try:
                 self.array = engine.zeros(self.nbytes // self.dtype.itemsize, self.dtype)
@@ -62,9 +94,10 @@ class Box:
         """Hold at least ``nbytes``; new ones are zero. Without ``keep`` the caller writes all of it next."""
         if nbytes <= self.nbytes:
             return
+        held = self.ready() if keep and self.array is not None else None
         memory.take(nbytes - self.nbytes)
-        if keep and self.array is not None:
-            self.array, self.dtype = engine.grown(self.array, self.dtype, nbytes)
+        if held is not None:
+            self.array, self.dtype = engine.grown(held, self.dtype, nbytes)
         self.nbytes = nbytes
 
 

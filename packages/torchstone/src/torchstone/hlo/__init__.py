@@ -74,7 +74,7 @@ from .elementwise import (
     zeta,
 )
 from .indexing import gather, put, put_along, scatter, take, take_along
-from .module import Argument, Module, location
+from .module import Argument, Module, call_program, location
 from .portable import resolve_version
 from .random import Rng
 from .reduction import (

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from .. import dtypes
 from ..dtypes import DType
 from ..errors import LoweringBug, VerificationError
 from ..sharding import Mesh, Spec
-from ._mlir import func, ir, new_context
+from ._mlir import func, ir, new_context, stablehlo
 from .portable import serialize
 from .sharding import attribute, declare_mesh
 from .value import Dim, Value, bind_symbols, scope, tensor_type
@@ -38,6 +39,7 @@ class Module:
         self.context = new_context()
         self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
         self._names: dict[str, int] = {}
+        self._programs: dict[Any, Any] = {}
         with self.context, ir.Location.unknown():
             self.op = ir.Module.create()
             self.op.operation.attributes["sym_name"] = ir.StringAttr.get(_identifier(name))
@@ -96,6 +98,42 @@ class Module:
                 self._private[key] = self._function(f"{_identifier(name)}.impl", specs, listed, public=False)
         return self._private[key]
 
+    def call_program(self, key: Any, program: bytes, operands: Sequence[Value]) -> list[Value]:
+        """What another program gives for ``operands``; it is a private function here, once per ``key``.
+
+        ``program`` is a portable artifact with static shapes.
+        """
+        if key not in self._programs:
+            self._programs[key] = self._included(program)
+        results = func.CallOp(self._programs[key], [value.ir for value in operands]).results
+        types = [ir.RankedTensorType(result.type) for result in results]
+        return [
+            Value(result, type_.shape, dtypes.from_mlir(str(type_.element_type)))
+            for result, type_ in zip(results, types, strict=True)
+        ]
+
+    def _included(self, program: bytes) -> Any:
+        """Private copies of the functions of ``program``, under names of their own; that of its ``main``."""
+        other = stablehlo.deserialize_portable_artifact(self.context, program)
+        number = len(self._programs)
+        copies = {}
+        for function in other.body.operations:
+            symbol = ir.StringAttr(function.attributes["sym_name"]).value
+            copies[symbol] = function.operation.clone(ir.InsertionPoint(self.op.body))
+            copies[symbol].attributes["sym_name"] = ir.StringAttr.get(f"program_{number}.{symbol}")
+            copies[symbol].attributes["sym_visibility"] = ir.StringAttr.get("private")
+
+        def renamed(op: Any) -> Any:
+            for name in ("callee", "decomposition"):
+                if name in op.attributes:
+                    symbol = ir.FlatSymbolRefAttr(op.attributes[name]).value
+                    op.attributes[name] = ir.FlatSymbolRefAttr.get(f"program_{number}.{symbol}")
+            return ir.WalkResult.ADVANCE
+
+        for copy in copies.values():
+            copy.walk(renamed)
+        return copies["main"].opview
+
     def _function(
         self,
         name: str,
@@ -139,6 +177,12 @@ class Module:
         """Portable StableHLO bytecode for consumers of version ``target`` or later."""
         with self.context:
             return serialize(self.op, target, sharded=self.mesh is not None)
+
+
+def call_program(key: Any, program: bytes, operands: Sequence[Value]) -> list[Value]:
+    """:meth:`Module.call_program` of the module under construction."""
+    module: Module = scope.module
+    return module.call_program(key, program, operands)
 
 
 @contextmanager

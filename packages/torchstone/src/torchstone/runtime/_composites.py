@@ -90,3 +90,23 @@ def _rewire(op: Any, values: Mapping[Any, Any]) -> None:
         for block in region:
             for inner in block:
                 _rewire(inner.operation, values)
+
+
+def fold_reshapes(module: Any) -> None:
+    """One reshape in place of several in a row, and none where the shape stays, in ``@main``."""
+    for op in list(main_function(module).entry_block.operations):
+        if op.operation.name != "stablehlo.reshape":
+            continue
+        source = op.operands[0]
+        while _makes(source) == "stablehlo.reshape":
+            source = source.owner.operands[0]
+        result = op.operation.results[0]
+        if source.type == result.type:
+            result.replace_all_uses_with(source)
+        else:
+            op.operation.operands[0] = source
+
+
+def _makes(value: Any) -> str:
+    """The name of the operation that makes a value; empty for an argument."""
+    return "" if isinstance(value.owner, ir.Block) else str(value.owner.name)

@@ -39,6 +39,7 @@ def assign(module: Any) -> None:
     """Put the convolutions of a parsed module, and what surrounds them, in channels-last order."""
     _composites.inline_composites(module)
     _composites.restore_chlo(module)
+    _composites.fold_reshapes(module)
     _Assignment().run(_jaxlib.main_function(module).entry_block)
 
 

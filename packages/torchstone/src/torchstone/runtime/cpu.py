@@ -11,7 +11,7 @@ from typing import Any
 from . import _jaxlib, channels_last, reductions, workarounds
 from .engine import XlaValue
 
-VERSION = 3
+VERSION = 4
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {

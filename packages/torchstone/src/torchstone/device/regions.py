@@ -1,0 +1,173 @@
+"""The program of a batch of calls: the programs of its calls, one after the other, in one StableHLO module.
+
+Each call's program becomes a function, which the compiler puts in place of the call and fuses with what
+is around it. Results that nobody holds are not results of the region, so they are never in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, hlo
+from ..config import config
+from ..dtypes import DType
+from ..hlo import Value
+from . import engine
+from .plans import Plan
+
+if TYPE_CHECKING:
+    from .lazy import Batch
+
+
+class Region:
+    """One program for all batches with one key; it keeps the plans, whose identities are in the key."""
+
+    def __init__(self, batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
+        self._steps = [(plan, tuple(codes), first) for plan, codes, first, _ in batch.steps]
+        self._live = live
+        self._checked = batch.checked
+        self._packed = [
+            hlo.Argument((len(values), *shape), dtype, name)
+            for values, shape, dtype, name in _packed(batch)
+            if values
+        ]
+        self._program = engine.Program("region", [*self._inputs(), *self._packed], self._body, donated)
+
+    def __call__(self, batch: Batch) -> list[Any] | None:
+        """The live results; None where a check fails, and then nothing is lost."""
+        arrays = [*batch.inputs, *(engine.vector(v, dtype) for v, _, dtype, _ in _packed(batch) if v)]
+        results = self._program.run(arrays)
+        if self._checked and not engine.value_of(results.pop()):
+            return None
+        return results
+
+    def _inputs(self) -> list[hlo.Argument]:
+        """The inputs' types, of which each step that reads one knows."""
+        found: dict[int, hlo.Argument] = {}
+        for plan, codes, _ in self._steps:
+            given = _program(plan).arguments
+            for position, code in enumerate(codes):
+                if code is not None and code < 0:
+                    taken = given[_place(plan, position)]
+                    found[~code] = hlo.Argument(taken.shape, taken.dtype, f"input_{~code}")
+        return [found[number] for number in range(len(found))]
+
+    def _body(self, values: list[Value]) -> list[Value]:
+        count = len(values) - len(self._packed)
+        inputs = values[:count]
+        packed = {one.name: _parts(value) for one, value in zip(self._packed, values[count:], strict=True)}
+        results: dict[int, Value] = {}
+        answers: list[Value] = []
+        for plan, codes, first in self._steps:
+            program = _program(plan)
+            operands = arguments(
+                plan,
+                [self._operand(program, i, code, inputs, results) for i, code in enumerate(codes)],
+                lambda dtype: next(packed["floats" if dtype.is_floating else "ints"]),
+                lambda: next(packed["seeds"]),
+            )
+            made = hlo.call_program(id(plan), program.module, operands)
+            results.update(enumerate(made, first))
+            if plan.checks:
+                answers += made[-len(plan.checks) :]
+        checks = [reduce(lambda one, other: one & other, answers)] if answers else []
+        return [*(results[number] for number in self._live), *checks]
+
+    @staticmethod
+    def _operand(
+        program: engine.Program,
+        position: int,
+        code: int | None,
+        inputs: Sequence[Value],
+        results: dict[int, Value],
+    ) -> Value:
+        if code is None:
+            wanted = program.arguments[position]
+            return hlo.full(wanted.shape, 0, wanted.dtype)
+        return results[code] if code >= 0 else inputs[~code]
+
+
+def _program(plan: Plan) -> engine.Program:
+    assert plan.program is not None
+    return plan.program
+
+
+def _place(plan: Plan, position: int) -> int:
+    """Where the array with this position among a step's codes is among the arguments of its program."""
+    if position < len(plan.reads):
+        return position
+    hosts = len(_program(plan).arguments) - len(plan.hosts) - plan.seeded
+    return hosts + position - len(plan.reads)
+
+
+def arguments(
+    plan: Plan, arrays: list[Any], number: Callable[[DType], Any], seed: Callable[[], Any]
+) -> list[Any]:
+    """The arguments of a plan's program in their order; ``arrays`` are those of boxes and of the CPU."""
+    reads, hosts = len(plan.reads), len(plan.hosts)
+    given = _program(plan).arguments
+    numbers = [number(one.dtype) for one in given[reads : len(given) - hosts - plan.seeded]]
+    return [*arrays[:reads], *numbers, *arrays[reads:], *([seed()] if plan.seeded else [])]
+
+
+def _packed(batch: Batch) -> list[tuple[list[Any], tuple[int, ...], DType, str]]:
+    """Values that programs take as few arguments: many small ones would cost more than they compute."""
+    return [
+        (batch.floats, (), dtypes.FLOAT64, "floats"),
+        (batch.ints, (), dtypes.INT64, "ints"),
+        (batch.seeds, (2,), dtypes.UINT64, "seeds"),
+    ]
+
+
+def _parts(packed: Value) -> Iterator[Value]:
+    """The rows of an array."""
+    for row in range(packed.shape[0]):
+        yield hlo.reshape(hlo.slice_axis(packed, 0, row, row + 1), packed.shape[1:])
+
+
+class _Kept:
+    """The regions that were used last, as many as ``config.device_regions``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Any, Region] = OrderedDict()
+
+    def get(self, key: Any) -> Region | None:
+        with self._lock:
+            found = self._found.get(key)
+            if found is not None:
+                self._found.move_to_end(key)
+            return found
+
+    def keep(self, key: Any, region: Region) -> None:
+        with self._lock:
+            self._found[key] = region
+            while len(self._found) > max(1, config.device_regions):
+                self._found.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+_kept = _Kept()
+
+
+def known(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region | None:
+    """The region of a batch whose results ``live`` are wanted, and whose inputs ``donated`` are not."""
+    return _kept.get((tuple(batch.key), live, donated))
+
+
+def made(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region:
+    """A new one."""
+    region = Region(batch, live, donated)
+    _kept.keep((tuple(batch.key), live, donated), region)
+    return region
+
+
+def count() -> int:
+    """How many regions are kept."""
+    return len(_kept)
