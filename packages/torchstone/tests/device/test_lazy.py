@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from torchstone.config import override
 from torchstone.device import regions
+from torchstone.errors import EngineError, IndexOutOfRange, InvalidValue
+from torchstone.runtime import executable
 
 from .mirrored import DEVICE, EXACT, mirrored
+from .test_views import ONCE, VIEWS, base
 
 
 @pytest.fixture
@@ -63,3 +73,335 @@ def test_views_share_their_storage() -> None:
         return x, row, last
 
     mirrored(write, **EXACT)
+
+
+def test_every_view_is_read_and_written_in_one_program(runs: list[int]) -> None:
+    @torch.pjrt.lazy()
+    def write(device: str) -> Any:
+        found = []
+        for name in ONCE:
+            x = base(device)
+            first, last = x[0], x.view(-1)[5:]
+            view = VIEWS[name](x)
+            view.mul_(-2)
+            x.add_(1)
+            found += [x, first, last, view.clone()]
+        return found
+
+    mirrored(write, **EXACT)
+    assert len(runs) == 1
+
+
+def test_only_what_somebody_holds_becomes_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    plain = regions.made
+
+    def noted(batch: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> regions.Region:
+        found.append((live, donated))
+        return plain(batch, live, donated)
+
+    monkeypatch.setattr(regions, "made", noted)
+    x, y = torch.ones(3, 7, device=DEVICE), torch.ones(3, 7, device=DEVICE)
+    held = y.detach()
+    old = torch.empty_like(x).set_(x).mul_(1)  # the array is a program's own
+    with torch.pjrt.lazy():
+        z = (x.neg().neg() + y).abs()
+        x.mul_(2)
+        x.add_(y)
+    assert found == [((3, 5), (0,))]
+    assert z.sum() == 42
+    assert x.sum() == 63
+    assert old.sum() == 63
+    assert held.sum() == 21
+
+
+def test_an_index_out_of_range_stops_at_its_call_and_says_where_it_was_made() -> None:
+    written, table = torch.zeros(3, device=DEVICE), torch.eye(4, device=DEVICE)
+    with torch.pjrt.lazy():
+        before = written + 1
+        written.add_(1)
+        found = table[torch.tensor([1, 9], device=DEVICE)]  # the line that is named
+        line = sys._getframe().f_lineno - 1
+        written.mul_(5)
+        table.zero_()
+        after = before + 1
+        with pytest.raises(IndexOutOfRange, match=r"aten\.index\.Tensor") as caught:
+            after.sum().item()
+        assert caught.value.__notes__ == [f"called at {__file__}:{line}, and run later: see torch.pjrt.lazy"]
+        assert written.tolist() == [1, 1, 1]
+        assert before.tolist() == [1, 1, 1]
+        assert table.sum() == 4
+        for lost in (found, after):
+            with pytest.raises(RuntimeError, match=r"no values: .* IndexOutOfRange: index out of range"):
+                lost.tolist()
+        assert (written + 1).tolist() == [2, 2, 2]
+
+
+def test_a_value_that_an_operator_refuses_is_an_error_at_the_end_of_the_context() -> None:
+    x = torch.ones(2, device=DEVICE)
+
+    def run() -> None:
+        with torch.pjrt.lazy():
+            x.add_(1)
+            torch.multinomial(torch.tensor([-1.0, 2.0], device=DEVICE), 1)
+            x.add_(1)
+
+    with pytest.raises(InvalidValue, match="multinomial"):
+        run()
+    assert x.tolist() == [2, 2]
+
+
+def test_what_metadata_refuses_is_an_error_at_once() -> None:
+    x, y = torch.ones(2, device=DEVICE), torch.ones(3, device=DEVICE)
+    with torch.pjrt.lazy():
+        x.add_(1)
+        with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+            x + y
+        x.add_(1)
+    assert x.tolist() == [3, 3]
+
+
+def test_an_exception_in_the_context_leaves_what_was_called_before_it() -> None:
+    x = torch.ones(2, device=DEVICE)
+
+    @torch.pjrt.lazy()
+    def run() -> None:
+        x.add_(1)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run()
+    assert x.tolist() == [2, 2]
+
+
+def test_an_engine_that_fails_on_the_whole_makes_each_call_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(*_: Any) -> None:
+        raise EngineError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(regions.Region, "__call__", exhausted)
+    x = torch.ones(2, device=DEVICE)
+    with torch.pjrt.lazy():
+        y = x * 3
+        x.add_(y.sum() * 0.5)
+        torch.manual_seed(3)
+        noise = torch.rand(2, device=DEVICE)
+    torch.manual_seed(3)
+    assert x.tolist() == [4, 4]
+    assert y.tolist() == [3, 3]
+    assert noise.tolist() == torch.rand(2, device=DEVICE).tolist()
+
+
+def test_out_of_memory_at_the_run_leaves_tensors_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: Any) -> None:
+        raise EngineError("RESOURCE_EXHAUSTED: out of memory")
+
+    x = torch.ones(2, device=DEVICE)
+    with torch.pjrt.lazy():
+        y = x + 1
+        x.mul_(7)
+        with monkeypatch.context() as patched:
+            patched.setattr(executable.LoadedProgram, "_run", exhausted)
+            with pytest.raises(torch.OutOfMemoryError):
+                x.sum().item()
+        assert x.tolist() == [1, 1]
+        with pytest.raises(RuntimeError, match="no values"):
+            y.tolist()
+        x.mul_(7)
+    assert x.tolist() == [7, 7]
+
+
+def test_the_memory_limit_holds_when_a_call_is_made() -> None:
+    x = torch.ones(1000, device=DEVICE)
+    with override(device_memory_limit=torch.pjrt.memory_allocated() + 6000), torch.pjrt.lazy():
+        y = x + 1
+        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate 4000 bytes"):
+            x + 2
+        del y
+        assert (x + 3).sum() == 4000
+
+
+def test_training_steps_are_one_program_each_and_have_the_losses_of_the_cpu(runs: list[int]) -> None:
+    def losses(device: str, optimizer: Any, **options: Any) -> list[float]:
+        torch.manual_seed(0)
+        layers = (torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+        model = torch.nn.Sequential(*layers, torch.nn.Linear(36, 5)).to(device)
+        steps = optimizer(model.parameters(), lr=0.05, **options)
+        inputs, targets = torch.randn(8, 1, 8, 8).to(device), (torch.arange(8) % 5).to(device)
+
+        @torch.pjrt.lazy()
+        def step() -> float:
+            steps.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            loss.backward()
+            steps.step()
+            return loss.item()
+
+        return [step() for _ in range(3)]
+
+    optimizers: list[tuple[Any, dict[str, Any]]] = [
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.AdamW, {"fused": True}),
+    ]
+    for optimizer, options in optimizers:
+        runs.clear()
+        torch.testing.assert_close(losses(DEVICE, optimizer, **options), losses("cpu", optimizer, **options))
+        assert len(runs) == 3
+
+
+def test_random_numbers_autocast_and_generators_are_those_of_plain_eager() -> None:
+    def draw(device: str = DEVICE) -> Any:
+        torch.manual_seed(7)
+        generator = torch.Generator(device).manual_seed(3)
+        with torch.autocast(device, torch.bfloat16):
+            product = torch.rand(4, 4, device=device) @ torch.randn(4, 4, device=device)
+        return (
+            product,
+            torch.nn.functional.dropout(torch.ones(50, device=device)),
+            torch.randint(9, (5,), device=device, generator=generator),
+        )
+
+    for found, expected in zip(torch.pjrt.lazy()(draw)(), draw(), strict=True):
+        assert found.dtype == expected.dtype
+        torch.testing.assert_close(found.cpu(), expected.cpu())
+
+
+def test_contexts_nest_and_can_be_turned_off_for_a_part(runs: list[int]) -> None:
+    x = torch.ones(2, device=DEVICE)
+    with torch.pjrt.lazy():
+        x.add_(1)
+        with torch.pjrt.lazy():
+            x.mul_(3)
+        assert runs == []
+        with torch.pjrt.lazy(False):
+            y = x - 1
+        assert runs == [2]
+        x.sub_(y)
+    assert runs == [2, 1]
+    assert x.tolist() == [1, 1]
+
+
+def test_the_setting_serves_every_thread_and_calls_are_bounded(runs: list[int]) -> None:
+    x = torch.ones(2, device=DEVICE)
+    with override(device_lazy=True, device_lazy_calls=3):
+        for _ in range(7):
+            x.add_(1)
+        assert runs == [3, 3]
+        with torch.pjrt.lazy(False):
+            assert torch.ones(2, device=DEVICE).tolist() == [1, 1]
+    assert runs == [3, 3]
+    assert x.tolist() == [8, 8]
+    assert runs == [3, 3, 1]
+
+
+def test_regions_are_bounded() -> None:
+    with override(device_regions=3):
+        for size in range(1, 7):
+            with torch.pjrt.lazy():
+                x = torch.ones(size, device=DEVICE) + 1
+            assert x.sum() == 2 * size
+        assert regions.count() == 3
+
+
+@pytest.mark.parametrize("point", ["synchronize", "event", "numpy", "dlpack", "save", "nonzero", "repr"])
+def test_what_asks_for_values_runs_what_is_pending(point: str, runs: list[int]) -> None:
+    asks: dict[str, Callable[[Tensor], Any]] = {
+        "synchronize": lambda _: torch.pjrt.synchronize(),
+        "event": lambda _: torch.Event(DEVICE).record(),
+        "numpy": lambda x: x.cpu().numpy(),
+        "dlpack": torch.from_dlpack,
+        "save": lambda x: torch.save(x, io.BytesIO()),
+        "nonzero": lambda x: x.nonzero(),
+        "repr": repr,
+    }
+    with torch.pjrt.lazy():
+        x = torch.ones(2, device=DEVICE) * 2
+        assert runs == []
+        asks[point](x)
+        assert runs
+
+
+def test_a_thread_that_reads_runs_what_another_has_pending() -> None:
+    x, ready, done = torch.zeros(2, device=DEVICE), threading.Event(), threading.Event()
+
+    def write() -> None:
+        with torch.pjrt.lazy():
+            x.add_(5)
+            ready.set()
+            done.wait(60)
+            x.mul_(2)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    ready.wait(60)
+    with torch.pjrt.lazy():
+        y = x + 1
+        assert y.tolist() == [6, 6]
+    done.set()
+    thread.join()
+    assert x.tolist() == [10, 10]
+
+
+def test_eight_threads_agree() -> None:
+    shared = torch.arange(4.0, device=DEVICE)
+    results: list[list[float]] = []
+
+    @torch.pjrt.lazy()
+    def work(number: int) -> None:
+        x = shared * number
+        for _ in range(30):
+            x = x + shared
+            x.sub_(shared[0])
+        results.append((x / (30 + number)).tolist())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[0, 1, 2, 3]] * 8
+
+
+def test_a_fork_runs_what_is_pending(runs: list[int]) -> None:
+    with torch.pjrt.lazy():
+        x = torch.ones(2, device=DEVICE) + 1
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert len(runs) == 1
+        assert x.tolist() == [2, 2]
+
+
+def test_views_of_conjugates_bytes_and_other_dtypes() -> None:
+    @torch.pjrt.lazy()
+    def run(device: str) -> Any:
+        x = torch.arange(8, dtype=torch.float32).to(device)
+        c = torch.view_as_complex(x.view(4, 2))
+        c.conj().mul_(2j)
+        x.view(torch.int32)[0] = 7
+        grown = torch.arange(3.0, device=device)
+        grown.resize_(2, 3)
+        grown[1] = 1
+        empty = torch.empty(0, device=device)
+        torch.sum(x.view(2, 4), 1, out=empty)
+        return x, c.imag, grown, empty
+
+    mirrored(run)
+
+
+def test_nothing_leaks() -> None:
+    x = torch.ones(100, device=DEVICE)
+
+    def round_() -> None:
+        with torch.pjrt.lazy():
+            y = x * 2
+            x.copy_(y - x)
+
+    round_()
+    before = torch.pjrt.memory_allocated()
+    for _ in range(200):
+        round_()
+    assert torch.pjrt.memory_allocated() == before
+    assert x.sum() == 100

@@ -101,7 +101,8 @@ class Program:
 
     def compile(self) -> None:
         """Have the engine compile it now. Raises :class:`EngineError` where that cannot be done."""
-        self.run = engine().compile(self.module, options=CompileOptions(donate=self.donated)).run_arrays
+        options = {"options": CompileOptions(donate=self.donated)} if self.donated else {}
+        self.run = engine().compile(self.module, **options).run_arrays
 
 
 def compiled(

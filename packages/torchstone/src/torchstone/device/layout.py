@@ -137,7 +137,9 @@ def spread(values: Value, layout: Layout) -> Value:
 
 
 def _all_axes(layout: Layout) -> list[int]:
-    """Every axis, those of size 1 first, then by falling stride."""
+    """Every axis by falling stride; those of size 1 stay where they are, or come first if others move."""
+    if layout.order == sorted(layout.order):
+        return list(range(len(layout.size)))
     return [*(axis for axis, n in enumerate(layout.size) if n == 1), *layout.order]
 
 

@@ -1,0 +1,78 @@
+"""What a call and a training step cost on the eager device: plain, fused, and PyTorch's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from .measure import Row, paired
+
+CALLS = 100
+
+
+def rows() -> Iterator[Row]:
+    import torchstone.device  # changes PyTorch for the process: not before this suite is asked for
+
+    torchstone.device.register()
+    seconds = paired(_candidates(_chain))
+    yield Row(
+        f"one of {CALLS} pointwise calls on 64 floats",
+        {name: each / CALLS for name, each in seconds.items()},
+        "cpu",
+        "plain ≤ 30 µs, fused ≤ 10 µs",
+        seconds["plain"] <= CALLS * 30e-6 and seconds["fused"] <= CALLS * 10e-6,
+    )
+    seconds = paired(_candidates(_training_step), budget_s=6.0)
+    yield Row(
+        "training step of a CNN, AdamW",
+        seconds,
+        "cpu",
+        "fused ≤ 1.3 × cpu",
+        seconds["fused"] <= 1.3 * seconds["cpu"],
+    )
+
+
+def _candidates(make: Callable[[str], Callable[[], object]]) -> dict[str, Callable[[], object]]:
+    found = {"cpu": make("cpu"), "plain": make("pjrt"), "fused": torch.pjrt.lazy()(make("pjrt"))}
+    for call in found.values():
+        for _ in range(3):  # an optimizer's first step is another program
+            call()
+    return found
+
+
+def _chain(device: str) -> Callable[[], object]:
+    x, y = torch.randn(64).to(device), torch.randn(64).to(device)
+
+    def call() -> torch.Tensor:
+        z = x
+        for _ in range(CALLS // 4):
+            z = (z + y).mul(y).sub(y).relu()
+        return z
+
+    return call
+
+
+def _training_step(device: str) -> Callable[[], object]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32 * 7 * 7, 10),
+    ).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inputs, targets = torch.randn(64, 1, 28, 28).to(device), torch.randint(0, 10, (64,)).to(device)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
