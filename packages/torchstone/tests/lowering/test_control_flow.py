@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
 
 import torchstone
 from torchstone.errors import UnsupportedOperators
@@ -33,6 +35,33 @@ def test_cond_takes_the_branch_of_its_condition(sign: float) -> None:
     x = torch.tensor([0.5, 1.0, 2.0]) * sign
     torch.testing.assert_close(program(x), branches(x))
     assert "stablehlo.if" in program.mlir_text()
+
+
+CONDITIONS: dict[str, Callable[[int, int], Any]] = {
+    "greater": lambda n, m: n > 2,
+    "at most": lambda n, m: n * 2 <= m + 1,
+    "equal": lambda n, m: n == m,
+    "both": lambda n, m: (n > 1) & (m < 5),
+    "either": lambda n, m: (n > 4) | (m != 5),
+    "neither": lambda n, m: torch.sym_not((n > 4) | (m >= 5)),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_cond_on_sizes_that_each_call_may_change(name: str) -> None:
+    class Chosen(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            condition = CONDITIONS[name](x.shape[0], y.shape[0])
+            return torch.cond(condition, torch.sin, torch.cos, (x,))
+
+    sizes = {"x": {0: Dim.AUTO}, "y": {0: Dim.AUTO}}
+    program = torchstone.export(Chosen(), (torch.randn(4, 3), torch.randn(6)), dynamic_shapes=sizes)
+    taken = set()
+    for n, m in itertools.product((2, 3, 5), (2, 5, 6)):
+        x, chosen = torch.randn(n, 3), bool(CONDITIONS[name](n, m))
+        torch.testing.assert_close(program(x, torch.randn(m)), x.sin() if chosen else x.cos())
+        taken.add(chosen)
+    assert taken == {True, False}
 
 
 def test_cond_nests_and_sees_outer_values() -> None:

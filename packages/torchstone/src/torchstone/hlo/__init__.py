@@ -114,6 +114,7 @@ from .value import (
     Number,
     Shape,
     Value,
+    condition_scalar,
     constant,
     dim_scalar,
     full,

@@ -15,6 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy
@@ -339,6 +341,41 @@ def dim_scalar(dim: Dim) -> Value:
     if isinstance(key, int):
         return scalar(key, INT64)
     return _expression(key)
+
+
+def condition_scalar(condition: Any) -> Value:
+    """A comparison of dimensions (PyTorch's ``SymBool``) as a 0-d bool.
+
+    Raises :class:`LoweringBug` for an unknown symbol.
+    """
+    return _condition(condition.node.expr)
+
+
+_DIRECTIONS = {
+    "Equality": "EQ",
+    "Unequality": "NE",
+    "StrictLessThan": "LT",
+    "LessThan": "LE",
+    "StrictGreaterThan": "GT",
+    "GreaterThan": "GE",
+}
+"""Classes of SymPy and StableHLO's names for what they compare."""
+
+
+def _condition(expression: Any) -> Value:
+    name = type(expression).__name__
+    if name in _DIRECTIONS:
+        left, right = map(_expression, expression.args)
+        return compare(_DIRECTIONS[name], left, right)
+    parts = list(map(_condition, expression.args))
+    match name:
+        case "And":
+            return reduce(and_, parts)
+        case "Or":
+            return reduce(or_, parts)
+        case "Not":
+            return ~parts[0]
+    return scalar(bool(expression), BOOL)
 
 
 def resolvable(dim: Dim, arguments: Sequence[Value]) -> bool:

@@ -78,6 +78,8 @@ def as_value(operand: Any, dtype: DType) -> Value:
         return hlo.convert(operand, dtype)
     if isinstance(operand, torch.SymInt):
         return hlo.convert(hlo.dim_scalar(operand), dtype)
+    if isinstance(operand, torch.SymBool):
+        return hlo.convert(hlo.condition_scalar(operand), dtype)
     if dtype in FLOAT8:
         operand = torch.tensor(operand).to(dtype.torch).item()
     return hlo.scalar(operand, dtype)
