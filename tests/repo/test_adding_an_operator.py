@@ -46,7 +46,7 @@ def followed() -> Iterator[dict[str, Any]]:
 
 def test_the_guide_has_its_steps() -> None:
     found = steps()
-    assert list(found) == ["The operator", "See that it is missing", "The lowering", "Run it", "Prove it"]
+    assert list(found) == ["The operator", "Check that it is missing", "The lowering", "Run it", "Prove it"]
     assert all(found.values())
 
 

@@ -231,24 +231,26 @@ class InvalidValue(TorchstoneError, RuntimeError):
     """A program that checks values was called with one that eager PyTorch refuses."""
 
 
-def raise_failed_checks(checks: Iterable[tuple[str, str, bool]]) -> None:
+def raise_failed_checks(checks: Iterable[tuple[str, str, bool]], by_setting: bool = True) -> None:
     """Raises for the checks that failed: ``(kind in the signature, text, whether it holds)``.
 
-    :class:`IndexOutOfRange` if there are indices among them, else :class:`InvalidValue`.
+    :class:`IndexOutOfRange` if there are indices among them, else :class:`InvalidValue`. ``by_setting``:
+    whether there are checks only because a setting asked for them.
     """
     failed: dict[str, list[str]] = {}
     for kind, text, holds in checks:
         if not holds:
             failed.setdefault(kind, []).append(text)
+    because = "; they are checked because config.{} was set" if by_setting else ""
     if "index_check" in failed:
         raise IndexOutOfRange(
             "index out of range in " + "; ".join(failed["index_check"]),
-            hint="correct the indices; they are checked because config.check_indices was set",
+            hint="correct the indices" + because.format("check_indices"),
         )
     if "value_check" in failed:
         raise InvalidValue(
             "eager PyTorch refuses values in " + "; ".join(failed["value_check"]),
-            hint="correct the values; they are checked because config.check_values was set",
+            hint="correct the values" + because.format("check_values"),
         )
 
 

@@ -55,9 +55,10 @@ def add_checks(module: GraphModule, *, indices: bool, values: bool) -> tuple[Gra
                 with checked.graph.inserting_before(output):
                     answer = _answer(checked.graph, node, question)
                 if answer is not None:
-                    where = location_text(node) or "an unknown source line"
+                    line = location_text(node)
+                    what = f"{node.target} at {line}" if line else f"{node.target}"
                     results.append(answer)
-                    checks.append(Check(kind, f"{node.target} at {where}: {question.text}"))
+                    checks.append(Check(kind, f"{what}: {question.text}"))
         output.args = (tuple(results),)
         checked.recompile()
         return checked, checks

@@ -105,7 +105,8 @@ class Plan:
         answers = [bool(engine.value_of(one)) for one in results[count:]]
         if not all(answers):
             raise_failed_checks(
-                (check.kind, check.text, holds) for check, holds in zip(self.checks, answers, strict=True)
+                ((check.kind, check.text, holds) for check, holds in zip(self.checks, answers, strict=True)),
+                by_setting=False,
             )
         return results[:count]
 
