@@ -198,8 +198,8 @@ def tables(folder: Path) -> list[Table]:
 
 _PAGE = """\
 Written by `python -m benchmarks page`. Times are medians over blocks of calls that take turns, in
-several processes. × is eager's time over the candidate's: more than 1 is faster than eager. Torchstone
-is `torch.compile(backend="torchstone")`, in training with the eager optimizer, as Inductor; the whole
+one process or more per model. × is eager's time over the candidate's: more than 1 is faster than
+eager. Torchstone is `torch.compile(backend="torchstone")`, in training with the eager optimizer, as Inductor; the whole
 step is `torchstone.compile_step`, with the optimizer in the program. The spread is that of Torchstone's
 blocks. The limit is what the machine's peaks of matrix products and of memory bandwidth, measured in
 the same processes, allow for the model's FLOPs and weights; operators that PyTorch's counter does not

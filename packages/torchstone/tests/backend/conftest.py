@@ -11,9 +11,15 @@ from torchstone.config import override
 
 
 @pytest.fixture
-def tuning() -> Iterator[None]:
-    """Choices are measured, and no code that another test has compiled is left."""
+def fresh_dynamo() -> Iterator[None]:
+    """No code that another test has compiled is left."""
     torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def tuning(fresh_dynamo: None) -> Iterator[None]:
+    """Choices are measured, of code that no other test has compiled."""
     with override(tuning=True):
         yield
-    torch._dynamo.reset()

@@ -262,12 +262,17 @@ COMPILED = [
 ]
 
 
+WITHOUT_LINE = {"inv", "linalg.cholesky"}
+"""PyTorch makes their checks while it decomposes, in code that is not the user's."""
+
+
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_functions_raise(name: str) -> None:
     case = CASES[name]
     compiled = torch.compile(case.function, backend="torchstone", options={"check_values": True})
     torch.testing.assert_close(compiled(*case.given("good")), case.function(*case.given("good")))
-    with pytest.raises(InvalidValue, match=r"aten\.\w+\.\w+(:| at )") as raised:
+    place = ":" if name in WITHOUT_LINE else r" at .*\.py:\d+: "
+    with pytest.raises(InvalidValue, match=rf"aten\.\w+\.\w+{place}") as raised:
         compiled(*case.given("bad"))
     assert case.words in str(raised.value)
 

@@ -77,7 +77,7 @@ class _Live:
         return f"{runs}-{last}"
 
     def script(self, name: str) -> str | None:
-        """The data script named ``name``, or None if there is no such data."""
+        """The data script named ``name``, or None if it does not exist."""
         version = self.version()
         key = (version, name)
         with self._lock:

@@ -55,7 +55,7 @@ def standard_gamma(self: Tensor, generator: torch.Generator | None = None) -> Te
         taken = (u < inner) | (u.log() < 0.5 * x * x + scale * (1 - cube + cube.log()))
         return scale * cube, (cube > 0) & taken
 
-    impossible = ~(shape > 0)  # zero gives zero, and what is no number stays none
+    impossible = ~(shape > 0)  # a shape of zero gives zero, one below zero or NaN gives NaN
     found = _rejected(torch.where(shape == 0, 0.0, torch.nan), impossible, propose)
     factor = torch.where(shape < 1, _uniform(shape, generator) ** (1 / shape), 1.0)
     found = torch.where(impossible, found, found * factor)

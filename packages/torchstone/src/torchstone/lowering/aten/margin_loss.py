@@ -40,7 +40,7 @@ def _violations(scores: Value, target: Value, weight: Optional, margin: float) -
     own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
     excess = scores - restore(own, scores.shape, [1]) + margin
     factor = hlo.full(own.shape, 1, own.dtype) if weight is None else hlo.take(weight, target, 0)
-    return hlo.select(~here & (excess > 0.0), excess, 0.0), here, factor  # NaN is no violation
+    return hlo.select(~here & (excess > 0.0), excess, 0.0), here, factor  # NaN does not count as a violation
 
 
 @lowers(aten.multi_margin_loss.default, dtypes=WIDE, indices=IndexRule("target", classes, NO_CLASS))
