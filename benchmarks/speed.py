@@ -197,14 +197,14 @@ def tables(folder: Path) -> list[Table]:
 
 
 _PAGE = """\
-Written by `python -m benchmarks page`. Times are medians over blocks of calls that take turns, in
-one process or more per model. × is eager's time over the candidate's: more than 1 is faster than
-eager. Torchstone is `torch.compile(backend="torchstone")`, in training with the eager optimizer, as Inductor; the whole
-step is `torchstone.compile_step`, with the optimizer in the program. The spread is that of Torchstone's
-blocks. The limit is what the machine's peaks of matrix products and of memory bandwidth, measured in
-the same processes, allow for the model's FLOPs and weights; operators that PyTorch's counter does not
-know, such as recurrent ones, are left out. Cold and warm are Torchstone's first call without and with
-its cache on disk."""
+Written by `python -m benchmarks page`. Times are medians over blocks of calls that take turns, in one
+process or more per model. × is eager's time over the candidate's: more than 1 is faster than eager.
+Torchstone is `torch.compile(backend="torchstone")`, in training with the eager optimizer, as
+Inductor; the whole step is `torchstone.compile_step`, with the optimizer in the program. The spread
+is that of Torchstone's blocks. The limit is what the machine's peaks of matrix products and of memory
+bandwidth, measured in the same processes, allow for the model's FLOPs and weights; operators that
+PyTorch's counter does not know, such as recurrent ones, are left out. Cold and warm are Torchstone's
+first call without and with its cache on disk."""
 
 
 def page(folder: Path, picture: str) -> str:
