@@ -47,9 +47,12 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def recorded() -> Any:
-    """A profile of a model's compilation, a recompilation, and five calls that count."""
+    """A profile of a model's compilation, a recompilation, and five calls that count.
+
+    One for the whole run: a worker may come back to this file, and would then find its programs compiled.
+    """
     torch._dynamo.reset()
     compiled = torch.compile(Net(), backend="torchstone", dynamic=False)
     x = torch.randn(64, 32)
