@@ -24,7 +24,7 @@ EXAMPLES = {
     "train_digits.py": [
         "test accuracy, artifact in a fresh process: 9",
         "operators that fell back to eager: 0",
-        "graph breaks: 0 ",
+        "graph breaks: 0\n",
     ],
 }
 

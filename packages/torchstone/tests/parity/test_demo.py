@@ -21,7 +21,7 @@ def report() -> DemoReport:
     return DemoReport(
         accuracy=Accuracy(0.99, 0.98, 0.98),
         differences={"compiled": same, "artifact": same},
-        compilation=Compilation([GraphRecord(kind) for kind in ("forward", "backward", "inference")]),
+        compilation=Compilation([GraphRecord(kind) for kind in ("step", "inference")]),
         first_call_s=1.0,
         step_s=0.01,
         eager_step_s=0.01,
@@ -54,12 +54,11 @@ def test_a_difference_fails() -> None:
 def test_a_fallback_a_break_and_a_missing_graph_fail() -> None:
     bad = report()
     node = UnsupportedNode("aten.mystery.default", 2, "no lowering")
-    bad.compilation = Compilation([GraphRecord("forward", fallbacks=[node])], Counter({"a print": 1}))
+    bad.compilation = Compilation([GraphRecord("inference", fallbacks=[node])], Counter({"a print": 1}))
     assert verdict(bad) == [
         "operators fell back to eager: aten.mystery.default",
         "graph break: a print",
-        "no backward graph was compiled",
-        "no inference graph was compiled",
+        "no step graph was compiled",
     ]
 
 

@@ -5,10 +5,12 @@ Signals are ``(n, c, *spatial)``, kernels ``(o, c / groups, *kernel)``, and
 dtype of the operands.
 
 Each map is one ``stablehlo.convolution``, except where an equivalent form is far
-faster on the XLA CPU engine. Kernels with one channel become products of shifted
-signals. Adjoints whose kernels do not overlap become a rearranged matrix product.
-Fewer windows than channels become a matrix product of columns, which saves the
-engine from rearranging the kernel for only a few uses.
+faster on the XLA CPU engine. Signals of one channel become a matrix product of their
+windows. Kernels with one channel of many become products of shifted signals, which
+XLA computes anew in each of their readers. Adjoints whose kernels do not overlap
+become a rearranged matrix product. Fewer windows than channels become a matrix
+product of columns, which saves the engine from rearranging the kernel for only a
+few uses.
 
 Not here: ATen's convolution, with bias and transposition (``aten.convolution``).
 """
@@ -36,8 +38,9 @@ _FEW_WINDOWS = 1024
 def correlate(x: Value, kernel: Value, windows: Windows, groups: int) -> Value:
     """Cross-correlation: ``(n, c, *sizes)`` to ``(n, o, *counts)``."""
     if kernel.shape[1] == 1 and _volume(windows) <= _MOST_TAPS:
-        wide = hlo.convert(x, opmath(x.dtype))
-        return _shifted_products(windows.frame(wide, 0), kernel, windows)
+        framed = windows.frame(hlo.convert(x, opmath(x.dtype)), 0)
+        form = _product_of_windows if groups == 1 else _shifted_products
+        return form(framed, kernel, windows)
     if groups == 1 and _volume(windows) > 1 and _count(x, windows) < kernel.shape[0]:
         rows = hlo.reshape(kernel, (kernel.shape[0], hlo.product(kernel.shape[1:])))
         wide = _mixed(columns(x, windows), rows)
@@ -179,6 +182,15 @@ def _shifted_products(framed: Value, kernel: Value, windows: Windows) -> Value:
         factor = hlo.slice_(factors, [0, 0, *element], [g, m, *(e + 1 for e in element)])
         parts.append(tap * hlo.broadcast_in_dim(hlo.reshape(factor, (g, m)), shape, [1, 2]))
     return hlo.reshape(functools.reduce(operator.add, parts), (n, g * m, *windows.counts))
+
+
+def _product_of_windows(framed: Value, kernel: Value, windows: Windows) -> Value:
+    """A matrix product for signals of one channel: each window is a row, each kernel a column."""
+    n, o, last = framed.shape[0], kernel.shape[0], windows.rank + 1
+    taps = [windows.tap(framed, element) for element in windows.elements()]
+    rows = hlo.concatenate([hlo.reshape(tap, (n, *windows.counts, 1)) for tap in taps], last)
+    factors = hlo.reshape(hlo.convert(kernel, framed.dtype), (o, _volume(windows)))
+    return hlo.move_axis(hlo.dot_general(rows, factors, contract=([last], [1])), last, 1)
 
 
 def _products_of_shifted(x: Value, y: Value, windows: Windows) -> Value:

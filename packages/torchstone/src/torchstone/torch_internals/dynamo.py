@@ -14,7 +14,6 @@ from .probing import Internal
 
 _COMPILE = "torch.compile"
 TRACE_RULES = "torch._dynamo.trace_rules"
-CONTEXT_MANAGER_LOGGER = "torch._dynamo.variables.ctx_manager"
 
 aot_autograd = Internal("torch._dynamo.backends.common.aot_autograd", _COMPILE)
 min_cut_partition = Internal(
