@@ -44,6 +44,8 @@ WRONG: dict[str, Function] = {
     "cov, whole weights": lambda x: torch.cov(x, aweights=PLACES),
     "cov, too few weights": lambda x: torch.cov(x, fweights=PLACES[:1]),
     "dropout": lambda x: torch.dropout(x, 2.0, True),
+    "conv1d of mixed dtypes": lambda x: torch.conv1d(x.half(), torch.ones(2, 3, 1)),
+    "conv_transpose1d of mixed dtypes": lambda x: torch.conv_transpose1d(x, torch.ones(3, 2, 1).half()),
     # dtypes without a kernel
     "abs of bools": lambda x: (x > 0.5).abs(),
     "abs_ of bools": lambda x: (x > 0.5).abs_(),
