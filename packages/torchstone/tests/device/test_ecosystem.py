@@ -266,7 +266,7 @@ import os, torch, torchstone.device
 x = torch.ones(2, device="pjrt") + 1
 if not (child := os.fork()):
     try:
-        x + 1
+        (x + 1).cpu()
     except Exception as error:
         assert 'start the child with the "spawn" method' in str(error), error
         assert x.tolist() == [2.0, 2.0]
@@ -358,7 +358,7 @@ def test_more_than_the_device_has_is_an_error_of_memory(call: Any) -> None:
     gc.collect()
     before = torch.pjrt.memory_allocated()
     with pytest.raises(torch.OutOfMemoryError, match=r"(?s)pjrt out of memory, .*\n  next: free tensors"):
-        call()
+        call().cpu()
     gc.collect()
     assert torch.pjrt.memory_allocated() == before
     assert (torch.ones(2, device=DEVICE) + 1).tolist() == [2, 2]

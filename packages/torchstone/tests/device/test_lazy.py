@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -210,6 +211,17 @@ def test_out_of_memory_at_the_run_leaves_tensors_as_they_were(monkeypatch: pytes
             y.tolist()
         x.mul_(7)
     assert x.tolist() == [7, 7]
+
+
+def test_out_of_memory_for_inputs_gives_all_memory_back() -> None:
+    gc.collect()
+    before = torch.pjrt.memory_allocated()
+    with torch.pjrt.lazy():
+        for _ in range(2):
+            with pytest.raises(torch.OutOfMemoryError, match="next: free tensors"):
+                (torch.empty(10**13, device=DEVICE) + 1).cpu()
+    gc.collect()
+    assert torch.pjrt.memory_allocated() == before
 
 
 def test_the_memory_limit_holds_when_a_call_is_made() -> None:

@@ -23,7 +23,7 @@ from ..errors import EngineError
 from . import engine, random, regions
 from .calls import Call
 from .plans import Plan
-from .storage import Box, Pending, new_tensor
+from .storage import Box, Pending, new_tensor, zeros
 
 
 class _Mode(threading.local):
@@ -329,7 +329,7 @@ class Batch:
         if code is None:
             assert plan.program is not None
             specification = plan.program.arguments[position]
-            return engine.zeros(specification.shape[0], specification.dtype)
+            return zeros(specification.shape[0], specification.dtype)
         return values[code] if code >= 0 else self.inputs[~code]
 
     def _undo(self, position: int, values: dict[int, Any], error: BaseException) -> None:

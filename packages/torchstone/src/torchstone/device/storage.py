@@ -24,29 +24,30 @@ DEVICE_TYPE = "pjrt"
 class Pending:
     """An array to come: one result of a batch of calls (:mod:`.lazy`) that runs when it is asked for."""
 
-    __slots__ = ("_array", "_error", "batch", "number")
+    __slots__ = ("_array", "_failure", "batch", "number")
 
     def __init__(self, batch: Any, number: int) -> None:
         self.batch = batch
         self.number = number
         self._array: Any = None
-        self._error: BaseException | None = None
+        self._failure = ""  # in words: a traceback would keep the tensors of its frames, this one among them
 
     def array(self) -> Any:
         """The array. Raises what stopped the batch, and ``RuntimeError`` from then on."""
         batch = self.batch
         if batch is not None:
             batch.run()
-        if self._error is not None:
+        if self._failure:
             raise RuntimeError(
                 "this tensor has no values: the call that makes it was left out when an earlier one failed"
-                f" with {type(self._error).__name__}: {self._error}"
-            ) from self._error
+                f" with {self._failure}"
+            )
         return self._array
 
     def resolve(self, array: Any, error: BaseException | None = None) -> None:
         """The batch has run: its result, or what stopped it."""
-        self._array, self._error = array, error
+        self._array = array
+        self._failure = "" if error is None else f"{type(error).__name__}: {error}"
         self.batch = None
 
 
@@ -84,10 +85,7 @@ class Box:
         if type(self.array) is Pending:
             self.array = self.array.array()
         if self.array is None:
-            try:
-                self.array = engine.zeros(self.nbytes // self.dtype.itemsize, self.dtype)
-            except EngineError as error:
-                raise memory.exceeded(error) from error
+            self.array = zeros(self.nbytes // self.dtype.itemsize, self.dtype)
         return self.array
 
     def grow(self, nbytes: int, *, keep: bool = True) -> None:
@@ -99,6 +97,14 @@ class Box:
         if held is not None:
             self.array, self.dtype = engine.grown(held, self.dtype, nbytes)
         self.nbytes = nbytes
+
+
+def zeros(count: int, dtype: DType) -> Any:
+    """A flat array of zeros. Raises ``torch.OutOfMemoryError`` where the device has no room for it."""
+    try:
+        return engine.zeros(count, dtype)
+    except EngineError as error:
+        raise memory.exceeded(error) from error
 
 
 class Memory:
