@@ -3,6 +3,7 @@
     python tests/campaigns/campaign.py artifacts --count 20000 --journal artifacts.jsonl
     python tests/campaigns/campaign.py commands --count 2000 --journal commands.jsonl
     python tests/campaigns/campaign.py programs --count 10000 --journal programs.jsonl
+    python tests/campaigns/campaign.py exports --count 10000 --journal exports.jsonl
     python tests/campaigns/campaign.py scripts --count 75 --journal scripts.jsonl
     python tests/campaigns/campaign.py overloads --count 2000 --journal overloads.jsonl
     python tests/campaigns/campaign.py bisect --count 52 --journal bisect.jsonl
@@ -36,6 +37,7 @@ MODULES = {
     "artifacts": "damaged_artifacts",
     "commands": "hostile_commands",
     "programs": "compiled_programs",
+    "exports": "exported_programs",
     "scripts": "redirected_scripts",
     "overloads": "hand_called",
     "bisect": "injected_faults",

@@ -108,7 +108,7 @@ class Tries:
         theirs, _ = compared(made.program, "aot_eager")
         if theirs is not None and (theirs.kind, theirs.call) == (found.kind, found.call):
             return f"as aot_eager: {found.kind}", ""
-        smallest, found = shrunk(made.program, found)
+        smallest, found = shrunk(made.program, found, compared)
         return found.kind, f"call {found.call}: {found.text}\n{smallest.script()}"
 
 
@@ -384,8 +384,10 @@ class _Rounding(TorchDispatchMode):
             values.mul_(1 + torch.finfo(values.dtype).eps * signs)
 
 
-def shrunk(program: Program, found: Difference) -> tuple[Program, Difference]:
-    """A smaller program that differs in the same way; what takes too long is left as it is."""
+def shrunk(
+    program: Program, found: Difference, compare: Callable[[Program], tuple[Difference | None, set[str]]]
+) -> tuple[Program, Difference]:
+    """A smaller program in which ``compare`` finds the same; what takes too long is left as it is."""
     until = time.monotonic() + _SHRINKING_S
     changed = True
     while changed:
@@ -394,7 +396,7 @@ def shrunk(program: Program, found: Difference) -> tuple[Program, Difference]:
             if time.monotonic() > until:
                 return program, found
             try:
-                other, _ = compared(smaller)
+                other, _ = compare(smaller)
             except Exception:  # noqa: BLE001  # it uses what is gone
                 continue
             if other is not None and other.kind == found.kind:

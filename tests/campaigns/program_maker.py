@@ -75,7 +75,8 @@ class Program:
     """A function of ``parameters``, and the calls that it is tried with.
 
     Each call is the text of its arguments, in order. ``gradients``: inputs of floating dtype require them.
-    ``drawn``: its values depend on random numbers. ``context``: what the calls are made in.
+    ``drawn``: its values depend on random numbers. ``context``: what the calls are made in. ``head``: what
+    stands before the function.
     """
 
     parameters: tuple[str, ...]
@@ -85,6 +86,7 @@ class Program:
     gradients: bool = False
     drawn: bool = False
     context: str = ""
+    head: str = HEAD
 
     @property
     def definition(self) -> str:
@@ -95,7 +97,7 @@ class Program:
         """A program that prints what eager PyTorch and compiled code return for the first differing call."""
         calls = "".join(f"    lambda: ({', '.join(call)},),\n" for call in self.calls)
         return (
-            f"{HEAD}\n\n{self.definition}\n\ncalls = [\n{calls}]\n"
+            f"{self.head}\n\n{self.definition}\n\ncalls = [\n{calls}]\n"
             f'compiled = torch.compile(program, backend="{backend}")\n'
             f"gradients, context = {self.gradients}, {self.context!r}\n"
             "for call in calls:\n"
@@ -115,7 +117,7 @@ class Program:
 def load(program: Program) -> dict[str, Any]:
     """The names that a program defines: ``program``, and ``made``."""
     names: dict[str, Any] = {}
-    exec(compile(HEAD + program.definition, "<random program>", "exec"), names)
+    exec(compile(program.head + program.definition, "<random program>", "exec"), names)
     return names
 
 
@@ -123,10 +125,14 @@ def make(seed: int, number: int) -> Program:
     """The program ``number`` of a campaign: the same each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _Maker(random.Random(f"{seed} {number}")).program()
+        return Maker(random.Random(f"{seed} {number}")).program()
 
 
-class _Maker:
+class Maker:
+    """Makes one program of the families of expressions, with one chance."""
+
+    families = (*EXPRESSIONS, "writes", "views", "pointwise", "reductions")
+
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._program = self._beginning()
@@ -140,7 +146,7 @@ class _Maker:
             if len(self._program.statements) >= wanted:
                 break
             if not family or self._chance.random() < 0.6:
-                family = self._chance.choice([*EXPRESSIONS, "writes", "views", "pointwise", "reductions"])
+                family = self._chance.choice(self.families)
             self._add(self._statement(family))
         if self._chance.random() < 0.06:
             self._add_random()
