@@ -120,24 +120,24 @@ def compared(program: Program, backend: str = "torchstone") -> tuple[Difference 
         warnings.simplefilter("always")
         compiled = torch.compile(names["program"], backend=backend)
         for place, call in enumerate(program.calls):
-            give = _giver(call, names)
+            give = giver(call, names)
             eager, ours = (_run(program, one, give) for one in (names["program"], compiled))
             try:
                 notes |= _compare(program, eager, ours, lambda give=give: _run(program, compiled, give), call)
-            except _Differs as error:
+            except Differs as error:
                 return Difference(error.kind, place, str(error)), notes
     if any(issubclass(one.category, FallbackWarning) for one in caught):
         notes.add("fallback")
     return None, notes
 
 
-class _Differs(Exception):  # it never leaves this module
+class Differs(Exception):  # it never leaves a campaign
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
 
 
-def _giver(call: tuple[str, ...], names: dict[str, Any]) -> Callable[[], tuple[Any, ...]]:
+def giver(call: tuple[str, ...], names: dict[str, Any]) -> Callable[[], tuple[Any, ...]]:
     return lambda: eval(f"({', '.join(call)},)", names)
 
 
@@ -174,31 +174,31 @@ def _run(program: Program, function: Callable[..., Any], give: Callable[[], tupl
 def _compare(
     program: Program, eager: Run, ours: Run, again: Callable[[], Run], call: tuple[str, ...]
 ) -> set[str]:
-    """Notes; raises :class:`_Differs`."""
+    """Notes; raises :class:`Differs`."""
     if eager.error is not None or ours.error is not None:
         return _compare_errors(eager, ours)
-    _compare_structure(eager.output, ours.output)
+    compare_structure(eager.output, ours.output)
     found, wanted = ([_form(one) for one in run.all] for run in (ours, eager))
     if found != wanted:
-        promised = _promised(program, call)
+        promised = promised_forms(program, call)
         known = promised if len(promised) == len(wanted) else wanted
         triples = zip(found, wanted, known, strict=True)
         wrong = [f"{one} instead of {other}" for one, other, meta in triples if one not in (other, meta)]
         if wrong:
-            raise _Differs("form", "; ".join(wrong))
+            raise Differs("form", "; ".join(wrong))
     if sharing(ours.all) != sharing(eager.all):
-        raise _Differs("aliasing", f"{sharing(ours.all)} instead of {sharing(eager.all)}")
+        raise Differs("aliasing", f"{sharing(ours.all)} instead of {sharing(eager.all)}")
     if program.drawn:
-        _compare_values(again().values, ours.values, None, call, "repeated draws")
+        compare_values(again().values, ours.values, None, call, "repeated draws")
         return {"drawn"}
-    notes = _compare_values(ours.all, eager.all, program, call, "values")
+    notes = compare_values(ours.all, eager.all, program, call, "values")
     if eager.gradients is not None and ours.gradients is not None:
-        notes |= _compare_values(ours.gradients, eager.gradients, program, call, "gradients", len(eager.all))
+        notes |= compare_values(ours.gradients, eager.gradients, program, call, "gradients", len(eager.all))
     if not notes:
         try:
             assert_written_alike(ours.all, eager.all)
         except AssertionError as error:
-            raise _Differs("written", str(error)) from None
+            raise Differs("written", str(error)) from None
     return notes
 
 
@@ -211,7 +211,7 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (dtype, shape, kept, offset, *rest)
 
 
-def _promised(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def promised_forms(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
     """The forms that PyTorch's own metadata promise. Kernels return other strides at times."""
     names = load(program)
     # Some sizes depend on values: those of real tensors answer for them.
@@ -219,20 +219,20 @@ def _promised(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
         torch._functorch.config.patch(fake_tensor_propagate_real_tensors=True),
         FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()),
     ):
-        return [_form(one) for one in _run(program, names["program"], _giver(call, names)).all]
+        return [_form(one) for one in _run(program, names["program"], giver(call, names)).all]
 
 
 def _compare_errors(eager: Run, ours: Run) -> set[str]:
     if ours.error is None and isinstance(eager.error, NotImplementedError):
         return {"without a kernel"}
     if ours.error is None:
-        raise _Differs("does not raise", f"eager: {_shown(eager.error)}")
+        raise Differs("does not raise", f"eager: {shown(eager.error)}")
     if eager.error is None:
-        raise _Differs(f"raises {type(ours.error).__name__}", _shown(ours.error))
+        raise Differs(f"raises {type(ours.error).__name__}", shown(ours.error))
     causes = list(_causes(ours.error))
     for cause in causes:
         if isinstance(cause, _INTERNAL) and not isinstance(cause, type(eager.error)):
-            raise _Differs("internal error", f"eager: {_shown(eager.error)}; compiled: {_shown(cause)}")
+            raise Differs("internal error", f"eager: {shown(eager.error)}; compiled: {shown(cause)}")
     return {"refused"}
 
 
@@ -242,20 +242,20 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _shown(error: BaseException | None) -> str:
+def shown(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {str(error)[:600]}"
 
 
-def _compare_structure(eager: Any, ours: Any) -> None:
+def compare_structure(eager: Any, ours: Any) -> None:
     (theirs, wanted), (mine, found) = pytree.tree_flatten(eager), pytree.tree_flatten(ours)
     if wanted != found:
-        raise _Differs("structure", f"{found} instead of {wanted}")
+        raise Differs("structure", f"{found} instead of {wanted}")
     for one, other in zip(mine, theirs, strict=True):
         if type(one) is not type(other) or (not isinstance(one, torch.Tensor) and repr(one) != repr(other)):
-            raise _Differs("structure", f"{one!r} instead of {other!r}")
+            raise Differs("structure", f"{one!r} instead of {other!r}")
 
 
-def _compare_values(
+def compare_values(
     ours: list[torch.Tensor],
     eager: list[torch.Tensor],
     program: Program | None,
@@ -294,7 +294,7 @@ def _compare_values(
                 spread[place] = torch.cat([spread[place], _wide(other)[None]])
         for place, text in wrong.items():
             if not _explained(_wide(ours[place]), spread[place], eager[place].dtype):
-                raise _Differs(kind, f"{place}: {text}\n{ours[place]}\ninstead of\n{eager[place]}")
+                raise Differs(kind, f"{place}: {text}\n{ours[place]}\ninstead of\n{eager[place]}")
     return {"ill-conditioned"}
 
 
@@ -340,7 +340,7 @@ def _in_float64(program: Program, call: tuple[str, ...]) -> Run:
         return values.double() if values.is_floating_point() else values
 
     names["made"] = widened
-    return _run(program, names["program"], _giver(call, names))
+    return _run(program, names["program"], giver(call, names))
 
 
 def _off_by_rounding(program: Program, call: tuple[str, ...]) -> Iterator[list[torch.Tensor]]:
@@ -359,7 +359,7 @@ def _off_by_rounding(program: Program, call: tuple[str, ...]) -> Iterator[list[t
     names["made"] = inexact
     for _ in range(_TRIALS):
         with _Rounding(chance):
-            values = _run(program, names["program"], _giver(call, names)).values
+            values = _run(program, names["program"], giver(call, names)).values
         yield values
 
 

@@ -26,6 +26,10 @@ from torchstone.torch_internals.operators import OpOverload, schema_of
 
 CONTROL = """
 
+def dense(value):
+    return value.clone(memory_format=torch.contiguous_format)
+
+
 def cond(which, yes, no, given):
     if torch.compiler.is_compiling():
         return torch.cond(which, yes, no, given)
@@ -42,7 +46,7 @@ def while_loop(goes_on, body, state):
 
 def scan(step, state, values):
     if torch.compiler.is_compiling():
-        return torch.scan(step, state, values)
+        return torch._higher_order_ops.scan(step, state, values)
     made = []
     for value in values:
         state, one = step(state, value)
@@ -52,7 +56,7 @@ def scan(step, state, values):
 
 def associative_scan(combine, values):
     if torch.compiler.is_compiling():
-        return torch.associative_scan(combine, values, 0, combine_mode="generic")
+        return torch._higher_order_ops.associative_scan(combine, values, 0, combine_mode="generic")
     made = [values[0]]
     for value in values[1:]:
         made.append(combine(made[-1], value))
@@ -77,13 +81,13 @@ LOOPS: tuple[str, ...] = (
         "lambda u: u.neg(), ({x},))"
     ),
     "cond({f}.sum() > 0, lambda u: {g} + u, lambda u: {g} * u, ({f},))",
-    "while_loop(lambda i, u: i < {k}, lambda i, u: (i + 1, u * 2), (torch.tensor(0), {x}))[1]",
-    "while_loop(lambda i, u: i < n, lambda i, u: (i + 1, u.sin() + i), (torch.tensor(0), {f}))[1]",
-    "while_loop(lambda u: (u < 9).any(), lambda u: (u.abs() * 2 + 1,), ({f}.nan_to_num(),))[0]",
-    "while_loop(lambda i, u: i < u.sum(), lambda i, u: (i + 1, u - 1), (torch.tensor(0), {i}))[0]",
+    "while_loop(lambda i, u: i < {k}, lambda i, u: (i + 1, (u * 2).to(u.dtype)), (torch.tensor(0), dense({x})))[1]",  # noqa: E501
+    "while_loop(lambda i, u: i < n, lambda i, u: (i + 1, u.sin() + i), (torch.tensor(0), dense({f})))[1]",
+    "while_loop(lambda u: (u < 9).any(), lambda u: (u.abs() * 2 + 1,), (dense({f}.nan_to_num()),))[0]",
+    "while_loop(lambda i, u: i < u.sum(), lambda i, u: (i + 1, u - 1), (torch.tensor(0), dense({i})))[0]",
     (
         "while_loop(lambda i, u: i < 2, lambda i, u: (i + 1, cond(u.sum() > 0, lambda v: v / 2, "
-        "lambda v: v + 1, (u,))), (torch.tensor(0), {f}))[1]"
+        "lambda v: v + 1, (u,))), (torch.tensor(0), dense({f})))[1]"
     ),
     "scan(lambda u, v: (u + v, u * v), {x}[0].clone(), {x})[1]",
     "scan(lambda u, v: (u * 0.5 + v, u.sin()), {f}[0].clone(), {f})[0]",
@@ -106,7 +110,7 @@ BACKWARD: tuple[str, ...] = (
     "gelu_backward({f}, {g})",
     "gelu_backward({f}, {g}, approximate='tanh')",
     "silu_backward({f}, {g})",
-    "elu_backward({f}, 1.0, 1.0, 1.0, {b}.any().item() is True, {g})",
+    "elu_backward({f}, 1.0, 1.0, 1.0, True, {g})",
     "hardtanh_backward({f}, {g}, -1, 1)",
     "hardsigmoid_backward({f}, {g})",
     "hardswish_backward({f}, {g})",
@@ -211,12 +215,12 @@ _KINDS = {
 class ExportedProgram(Program):
     """A program, and how it is exported.
 
-    ``symbols``: every size and integer that PyTorch can make a symbol is one. ``buffers``: parameters that
-    are a module's, with the values of the first call, and live on between calls. ``checked``: indices and
-    values are checked. ``weights``: where the buffers are kept.
+    ``sizes``: "fixed" ones, or "named" or "auto" symbols, where they differ between calls. ``buffers``:
+    parameters that are a module's, with the values of the first call, and live on between calls.
+    ``checked``: indices and values are checked. ``weights``: where the buffers are kept.
     """
 
-    symbols: bool = False
+    sizes: str = "fixed"
     buffers: tuple[str, ...] = ()
     checked: bool = False
     weights: str = "arguments"
@@ -232,8 +236,10 @@ class ExportedProgram(Program):
         settings = "torchstone.config.check_indices = torchstone.config.check_values = True\n" * self.checked
         return (
             f"{settings}eager, model = (Model(program, calls[0](), {places}) for _ in range(2))\n"
-            f"torchstone.export(model, model.rest(calls[0]()), dynamic_shapes=model.shapes(calls[0](), "
-            f'{self.symbols}), weights="{self.weights}").save("program.stone")\n'
+            "shapes = model.shapes([call() for call in calls], "
+            f'"{self.sizes}")\n'
+            "torchstone.export(model, model.rest(calls[0]()), dynamic_shapes=shapes, "
+            f'weights="{self.weights}").save("program.stone")\n'
             'loaded = torchstone.load("program.stone")\n'
             "for call in calls:\n"
             "    for function in (eager, loaded):\n"
@@ -269,15 +275,21 @@ class Model(torch.nn.Module):
         """The arguments without those that are buffers."""
         return tuple(one for place, one in enumerate(given) if place not in self.places)
 
-    def shapes(self, given, symbols):
-        """``dynamic_shapes`` of ``torch.export``, in which every size and integer may be a symbol."""
-        auto = torch.export.Dim.AUTO
-        if not symbols:
+    def shapes(self, calls, sizes):
+        """``dynamic_shapes`` of ``torch.export``; named ones are equal where they are in every call."""
+        Dim, calls = torch.export.Dim, [self.rest(call) for call in calls]
+
+        def dim(place, axis):
+            found = [str(call[place].shape[axis]) for call in calls]
+            if sizes == "auto":
+                return Dim.AUTO
+            return Dim("size_" + "_".join(found)) if len(set(found)) > 1 else None
+
+        if sizes == "fixed":
             return None
-        rest = self.rest(given)
-        sizes = [dict.fromkeys(range(getattr(one, "ndim", 0)), auto) or None for one in rest]
-        whole = [isinstance(one, int) and not isinstance(one, bool) for one in rest]
-        return {"rest": tuple(auto if number else size for number, size in zip(whole, sizes, strict=True))}
+        dims = [{axis: dim(place, axis) for axis in range(getattr(one, "ndim", 0))} or None
+                for place, one in enumerate(calls[0])]
+        return {"rest": tuple(dims)}
 '''
 """The module that is exported; a script has it as text."""
 
@@ -290,7 +302,10 @@ def make_exported(seed: int, number: int) -> ExportedProgram:
 
 
 class _ExportMaker(Maker):
-    families = (*EXPRESSIONS, "writes", "views", "pointwise", *("loops", "backward", "overloads") * 3)
+    families = (
+        *(one for one in EXPRESSIONS if one != "data-dependent sizes"),  # a program's depend on sizes alone
+        *("writes", "views", "pointwise", *("loops", "backward", "overloads") * 3),
+    )
 
     def program(self) -> ExportedProgram:
         made = super().program()
@@ -299,26 +314,22 @@ class _ExportMaker(Maker):
 
     def _beginning(self) -> Program:
         program, chance = super()._beginning(), self._chance
-        symbols, checked = chance.random() < 0.6, chance.random() < 0.2
-        calls: tuple[tuple[str, ...], ...] = program.calls[:3]
-        buffers: tuple[str, ...] = ()
+        sizes, checked = chance.choice(["fixed", "named", "auto", "auto"]), chance.random() < 0.2
         tensors = program.parameters[:-2]
-        if len(tensors) > 1 and "*(" not in calls[0][0] and chance.random() < 0.3:
-            symbols, buffers = False, tuple(chance.sample(tensors[1:], chance.randint(1, len(tensors) - 1)))
-            others = [
-                re.sub(r"made\(\d+", f"made({10 * place}", text) for place in (1, 2) for text in calls[0]
-            ]
-            size = len(calls[0])
-            kept = [
-                tuple(
-                    calls[0][j] if name in buffers else others[start + j]
-                    for j, name in enumerate(program.parameters)
-                )
-                for start in (0, size)
-            ]
-            calls = (calls[0], *kept)
+        aliased = "*(" in program.calls[0][0]
+        buffers: tuple[str, ...] = ()
+        if len(tensors) > 1 and not aliased and chance.random() < 0.3:
+            sizes, buffers = "fixed", tuple(chance.sample(tensors[1:], chance.randint(1, len(tensors) - 1)))
+        first, *others = program.calls[:3]
+        if sizes == "fixed":
+            others = [first, first]
+        calls = [first]
+        for place, other in enumerate(others, 1):
+            pairs = zip(program.parameters, first[:-2], other[:-2], strict=False)
+            given = [one if name in buffers else _like(one, text, place) for name, one, text in pairs]
+            calls.append((*given, *first[-2:]))  # numbers are part of a program
         return ExportedProgram(
-            program.parameters, (), "a", calls, drawn=program.drawn, head=HEAD + CONTROL, symbols=symbols,
+            program.parameters, (), "a", tuple(calls), drawn=program.drawn, head=HEAD + CONTROL, sizes=sizes,
             buffers=buffers, checked=checked, weights=chance.choice(["arguments", "arguments", "constants"]),
         )  # fmt: skip
 
@@ -353,6 +364,13 @@ class _ExportMaker(Maker):
                 os._exit(0)
             os._exit(1)
         return os.waitpid(child, 0)[1] == 0
+
+
+def _like(first: str, other: str, place: int) -> str:
+    """The text ``other`` of a tensor, of the dtype that ``first`` has and with values of its own."""
+    dtype = re.search(r"torch\.\w+", first)
+    assert dtype is not None
+    return re.sub(r"made\(\d?(\d),", rf"made({place}\1,", re.sub(r"torch\.\w+", dtype[0], other))
 
 
 _MADE: list[OpOverload] = []

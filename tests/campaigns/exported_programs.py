@@ -21,18 +21,19 @@ import torch
 from compiled_programs import (
     Difference,
     Run,
-    _compare_structure,
-    _compare_values,
-    _Differs,
-    _giver,
-    _promised,
-    _shown,
+    compare_structure,
+    compare_values,
+    Differs,
+    giver,
+    promised_forms,
+    shown,
     shrunk,
 )
 from export_maker import MODEL, ExportedProgram, make_exported
 from program_maker import load
 
 import torchstone
+from torchstone.config import override
 from torchstone.errors import EngineError, InputMismatch, LoweringBug, TorchstoneError, VerificationError
 from torchstone.parity.alike import tensors
 
@@ -46,8 +47,8 @@ class Made:
     @property
     def what(self) -> str:
         one = self.program
-        how = {"symbols": one.symbols, "buffers": one.buffers, "checked": one.checked, "weights": one.weights}
-        return f"{how}\n{one.definition}"
+        how = f"sizes {one.sizes}, buffers {one.buffers}, checked {one.checked}, weights {one.weights}"
+        return f"# {how}\n{one.definition}"
 
 
 def prepare(seed: int, folder: Path) -> Tries:
@@ -77,120 +78,118 @@ class Tries:
         smallest, found = shrunk(made.program, found, ours)
         return found.kind, f"call {found.call}: {found.text}\n{smallest.script()}"
 
-    def _ours(self, model: Any, given: tuple[Any, ...], program: ExportedProgram) -> Callable[..., Any]:
-        shapes = model.shapes(given, program.symbols)
-        rest = model.rest(given)
-        made = torchstone.export(model, rest, dynamic_shapes=shapes, weights=program.weights)
+    def _ours(self, model: Any, given: tuple[Any, ...], shapes: Any, weights: Any) -> Callable[..., Any]:
+        made = torchstone.export(model, given, dynamic_shapes=shapes, weights=weights)
         made.save(self.file)
         return torchstone.load(self.file)
 
 
-def _theirs(model: Any, given: tuple[Any, ...], program: ExportedProgram) -> Callable[..., Any]:
-    shapes = model.shapes(given, program.symbols)
-    return torch.export.export(model, model.rest(given), dynamic_shapes=shapes, strict=False).module()
+def _theirs(model: Any, given: tuple[Any, ...], shapes: Any, weights: Any) -> Callable[..., Any]:
+    del weights
+    return torch.export.export(model, given, dynamic_shapes=shapes, strict=False).module()
 
 
-Exporter = Callable[[Any, tuple[Any, ...], ExportedProgram], Callable[..., Any]]
+Exporter = Callable[[Any, tuple[Any, ...], Any, Any], Callable[..., Any]]
 
 
 def compared(program: ExportedProgram, export: Exporter) -> tuple[Difference | None, set[str]]:
     """The first difference of a call, and what else is worth a note."""
-    names, notes = load(program), set[str]()
-    exec(MODEL, names)
-    places = [place for place, name in enumerate(program.parameters) if name in program.buffers]
-    settings = torchstone.config
-    before = settings.check_indices, settings.check_values
-    settings.check_indices = settings.check_values = program.checked
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model, state = (
-                names["Model"](names["program"], _giver(program.calls[0], names)(), places) for _ in range(2)
-            )
-            function = None
-            for place, call in enumerate(program.calls):
-                give = _giver(call, names)
-                try:
-                    found, function = _one_call(program, model, state, give, function, export, place, call)
-                except _Differs as error:
-                    return Difference(error.kind, place, str(error)), notes
-                notes |= found
-                if any("refused" in note for note in notes):
-                    break
-    finally:
-        settings.check_indices, settings.check_values = before
+    notes = set[str]()
+    with warnings.catch_warnings(), override(check_indices=program.checked, check_values=program.checked):
+        warnings.simplefilter("ignore")
+        calls = _Calls(program, export)
+        for place in range(len(program.calls)):
+            try:
+                notes |= calls.compare(place)
+            except Differs as error:
+                return Difference(error.kind, place, str(error)), notes
+            if any("refused" in note for note in notes):
+                break
     return None, notes
 
 
-def _one_call(
-    program: ExportedProgram,
-    model: Any,
-    state: Any,
-    give: Any,
-    function: Any,
-    export: Exporter,
-    place: int,
-    call: Any,
-) -> tuple[set[str], Any]:
-    eager, ours, notes = Run(), Run(), set()
-    given = state.rest(give())
-    eager.given = tensors(given)
-    torch.manual_seed(7)
-    try:
-        with torch.no_grad():
-            eager.output = state(*given)
-    except Exception as error:  # noqa: BLE001  # compared
-        eager.error = error
-    for attempt in range(2):
+class _Calls:
+    """The calls of a program in order, by the module itself and by what ``export`` makes of it."""
+
+    def __init__(self, program: ExportedProgram, export: Exporter) -> None:
+        self.program, self.export = program, export
+        names = load(program)
+        exec(MODEL, names)
+        places = [place for place, name in enumerate(program.parameters) if name in program.buffers]
+        self.give = [giver(call, names) for call in program.calls]
+        self.model, self.eager = (names["Model"](names["program"], self.give[0](), places) for _ in range(2))
+        self.exported: Callable[..., Any] | None = None
+
+    def compare(self, place: int) -> set[str]:
+        """Notes; raises :class:`Differs`."""
+        program, call = self.program, self.program.calls[place]
+        eager = self._run(self.eager, place)
+        ours, notes = self._run_exported(place)
+        if ours.error is not None:
+            clear = isinstance(ours.error, TorchstoneError) and not isinstance(ours.error, _INTERNAL)
+            if not clear and type(ours.error) is not type(eager.error):
+                told = f"eager: {shown(eager.error)}; exported: {shown(ours.error)}"
+                raise Differs(f"raises {type(ours.error).__name__}", told)
+            return notes | {f"refused: {type(ours.error).__name__}"}
+        if eager.error is not None:
+            if program.checked and not isinstance(eager.error, NotImplementedError):
+                raise Differs("does not raise", shown(eager.error))
+            return notes | {"eager refused"}
+        compare_structure(eager.output, ours.output)
+        ours.given += self._buffers()
+        eager.given += [buffer.clone() for buffer in self.eager.buffers()]
+        _compare_forms(program, eager, ours, call)
+        if program.drawn:
+            return notes | {"drawn"}
+        judged = None if program.buffers and place else program  # later calls begin with another state
+        return notes | compare_values(ours.all, eager.all, judged, call, "values")
+
+    def _run(self, function: Callable[..., Any], place: int) -> Run:
+        given = self.model.rest(self.give[place]())
+        run = Run(tensors(given))
+        torch.manual_seed(7)
         try:
-            if function is None:
-                function = export(model, give(), program)
-                notes |= {"exported again"} if place else set()
-            ours, given = Run(), state.rest(give())
-            ours.given = tensors(given)
-            torch.manual_seed(7)
             with torch.no_grad():
-                ours.output = function(*given)
-            ours.error = None
-            break
+                run.output = function(*given)
         except Exception as error:  # noqa: BLE001  # compared
-            ours.error = error
-            if isinstance(error, InputMismatch) and not attempt and place and not program.buffers:
-                function = None
-                continue
-            break
-    if ours.error is not None:
-        clear = isinstance(ours.error, TorchstoneError) and not isinstance(ours.error, _INTERNAL)
-        if not clear and type(ours.error) is not type(eager.error):
-            raise _Differs(
-                f"raises {type(ours.error).__name__}", f"eager: {eager.error}; {_shown(ours.error)}"
-            )
-        return {f"refused: {type(ours.error).__name__}"}, function
-    if eager.error is not None:
-        if program.checked:
-            raise _Differs("does not raise", _shown(eager.error))
-        return {"eager refused"}, function
-    _compare_structure(eager.output, ours.output)
-    if hasattr(function, "state"):
-        kept = function.state()
-        ours.given += [torch.as_tensor(kept[n]) if n in kept else b for n, b in state.named_buffers()]
-    else:
-        ours.given += [b for _, b in function.named_buffers()]
-    eager.given = [*eager.given, *(b for _, b in state.named_buffers())]
-    _compare_forms(program, eager, ours, call)
-    if program.drawn:
-        return notes | {"drawn"}, function
-    judged = None if program.buffers and place else program  # later calls begin with another state
-    return notes | _compare_values(ours.all, eager.all, judged, call, "values"), function
+            run.error = error
+        return run
+
+    def _run_exported(self, place: int) -> tuple[Run, set[str]]:
+        """Exported anew for a call that the program's signature refuses, where nothing lives on."""
+        if self.exported is not None:
+            run = self._run(self.exported, place)
+            if not isinstance(run.error, InputMismatch) or self.program.buffers:
+                return run, set()
+        given = self.model.rest(self.give[place]())
+        shapes = self.model.shapes([one() for one in self.give], self.program.sizes)
+        try:
+            self.exported = self.export(self.model, given, shapes if not place else None, self.program.weights)
+        except Exception as error:  # noqa: BLE001  # compared
+            return Run(error=error), set()
+        return self._run(self.exported, place), {"exported again"} if place else set()
+
+    def _buffers(self) -> list[torch.Tensor]:
+        if not isinstance(self.exported, torchstone.Program):
+            return list(self.exported.buffers())
+        kept = self.exported.state()
+        weights = [(kept[name], one) if name in kept else one for name, one in self.model.named_buffers()]
+        return [_tensor(*one) if isinstance(one, tuple) else one for one in weights]
+
+
+def _tensor(array: Any, like: torch.Tensor) -> torch.Tensor:
+    """The values of an array that may have a dtype unknown to NumPy."""
+    flat = torch.from_numpy(array.reshape(-1).view("uint8").copy())
+    return flat.view(like.dtype).reshape(array.shape) if array.size else torch.empty_like(like)
 
 
 def _compare_forms(program: ExportedProgram, eager: Run, ours: Run, call: tuple[str, ...]) -> None:
     found, wanted = ([(one.dtype, one.shape) for one in run.all] for run in (ours, eager))
     if found == wanted:
         return
-    promised = [one[:2] for one in _promised(program, call)]
+    promised = [one[:2] for one in promised_forms(program, call)]
     known = promised if len(promised) == len(wanted) and not program.buffers else wanted
     triples = zip(found, wanted, known, strict=True)
     wrong = [f"{one} instead of {other}" for one, other, meta in triples if one not in (other, meta)]
     if wrong:
-        raise _Differs("form", "; ".join(wrong))
+        raise Differs("form", "; ".join(wrong))
