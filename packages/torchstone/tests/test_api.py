@@ -127,6 +127,15 @@ class TestDynamicShapes:
             assert torch.equal(result, torch.full((size, 3), 3.0))
             assert count == size
 
+    @pytest.mark.parametrize("view", [lambda x: x[:, :4], lambda x: x.t(), lambda x: x[1]])
+    def test_an_example_that_is_a_view(self, view: Any) -> None:
+        """The tensor that it is a view of is no input, and says nothing about one."""
+        example = view(torch.randn(4, 6))
+        auto = {axis: torch.export.Dim.AUTO for axis in range(example.dim())}
+        program = torchstone.export(torch.sin, (example,), dynamic_shapes=(auto,))
+        x = torch.randn([size + 3 for size in example.shape])
+        torch.testing.assert_close(program(x), x.sin())
+
     def test_out_of_range(self, program: Any) -> None:
         with pytest.raises(InputMismatch, match=r"is 65; the program allows 2 to 64"):
             program(torch.ones(65, 3), torch.ones(3))

@@ -20,7 +20,12 @@ from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
 from ..torch_internals.decompositions import decomposition_table
 from ..torch_internals.dispatch import DispatchKey, is_composite_implicit, python_kernels
-from ..torch_internals.export import exporting_here, kept_in_graphs, without_effect
+from ..torch_internals.export import (
+    exporting_here,
+    kept_in_graphs,
+    without_effect,
+    without_guards_on_bases,
+)
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
@@ -122,4 +127,5 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
     ):
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
-        return program.run_decompositions(decompositions() | implementations_in(program.graph_module))
+        kept = decompositions() | implementations_in(program.graph_module)
+        return without_guards_on_bases(program).run_decompositions(kept)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._ops import _OpNamespace
+from torch.export import ExportedProgram
 
 from .dynamo import traced_instead
 from .fake import fake_rules
@@ -43,6 +44,19 @@ def exporting_here() -> list[Patch]:
 
     is_exporting = for_tracing_thread(flag, lambda: False)
     return [attributes(torch.compiler, is_exporting=is_exporting), *traced_instead({is_exporting: flag})]
+
+
+def without_guards_on_bases(program: ExportedProgram) -> ExportedProgram:
+    """``program`` without the guards that ask for the tensors of which example inputs were views.
+
+    Its inputs are no views, so that PyTorch fails where it traces the program again with such guards.
+    """
+    guards = getattr(program, "_guards_code", [])
+    free = [guard for guard in guards if "._base." not in guard]
+    if len(free) < len(guards):
+        program = copy.copy(program)
+        program._guards_code = free
+    return program
 
 
 def flexible_attention_in_full() -> list[Patch]:
