@@ -33,7 +33,7 @@ from torchstone.parity.alike import assert_written_alike, form, sharing, tensors
 from torchstone.torch_internals import pytree
 from torchstone.torch_internals.fake import FakeTensorMode
 
-_SHRINKING_S = 60.0
+_SHRINKING_S = 30.0
 _NARROW = re.compile(r"torch\.(float16|bfloat16|float32)\b")
 _NARROW_CALL = re.compile(r"\b(half|bfloat16|float)\(\)")
 _TRIALS = 12

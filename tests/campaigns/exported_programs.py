@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from compiled_programs import (
     Difference,
+    Differs,
     Run,
     compare_structure,
     compare_values,
-    Differs,
     giver,
     promised_forms,
     shown,
@@ -164,7 +164,9 @@ class _Calls:
         given = self.model.rest(self.give[place]())
         shapes = self.model.shapes([one() for one in self.give], self.program.sizes)
         try:
-            self.exported = self.export(self.model, given, shapes if not place else None, self.program.weights)
+            self.exported = self.export(
+                self.model, given, shapes if not place else None, self.program.weights
+            )
         except Exception as error:  # noqa: BLE001  # compared
             return Run(error=error), set()
         return self._run(self.exported, place), {"exported again"} if place else set()

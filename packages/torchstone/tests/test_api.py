@@ -127,14 +127,29 @@ class TestDynamicShapes:
             assert torch.equal(result, torch.full((size, 3), 3.0))
             assert count == size
 
-    @pytest.mark.parametrize("view", [lambda x: x[:, :4], lambda x: x.t(), lambda x: x[1]])
-    def test_an_example_that_is_a_view(self, view: Any) -> None:
+    @pytest.mark.parametrize(
+        "view", [lambda x: x[:, :4], lambda x: x[::2, 1:], lambda x: x.t(), lambda x: x[1]]
+    )
+    @pytest.mark.parametrize("traced", [False, True])
+    def test_an_example_that_is_a_view(self, view: Any, traced: bool) -> None:
         """The tensor that it is a view of is no input, and says nothing about one."""
         example = view(torch.randn(4, 6))
-        auto = {axis: torch.export.Dim.AUTO for axis in range(example.dim())}
-        program = torchstone.export(torch.sin, (example,), dynamic_shapes=(auto,))
+        auto = dict.fromkeys(range(example.dim()), Dim.AUTO)
+        model: Any = nn.Sigmoid()
+        given: tuple[Any, ...] = (example,)
+        if traced:
+            model, given, auto = torch.export.export(model, given, dynamic_shapes=(auto,)), (), {}
+        program = torchstone.export(model, given, dynamic_shapes=(auto,))
         x = torch.randn([size + 3 for size in example.shape])
-        torch.testing.assert_close(program(x), x.sin())
+        torch.testing.assert_close(program(x), x.sigmoid())
+
+    def test_a_named_size_of_a_view(self) -> None:
+        """The example's whole has 9 columns, and a program takes 9 as well."""
+        columns = {1: Dim("columns")}
+        program = torchstone.export(torch.sin, (torch.randn(2, 9)[:, 1::2],), dynamic_shapes=(columns,))
+        for size in (3, 4, 9):
+            x = torch.randn(2, size)
+            torch.testing.assert_close(program(x), x.sin())
 
     def test_out_of_range(self, program: Any) -> None:
         with pytest.raises(InputMismatch, match=r"is 65; the program allows 2 to 64"):

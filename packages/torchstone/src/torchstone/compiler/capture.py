@@ -124,23 +124,32 @@ def capture(
 def _distinct(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The example inputs, with a view in place of each tensor that is there already, as an input or a weight.
+    """The example inputs, with another tensor in place of a view and of what is an input or a weight already.
 
     ``torch.export`` takes one tensor in two places for one input: of ``f(x, x)`` it
-    traces what ignores the first argument.
+    traces what ignores the first argument. Of a view it takes the sizes of the tensor behind it for
+    inputs, and compares dynamic ones with them.
     """
     seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
     def distinct(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in seen:
-            return tensor.detach().requires_grad_(tensor.requires_grad)
-        seen.add(id(tensor))
-        return tensor
+        if id(tensor) not in seen and tensor._base is None:
+            seen.add(id(tensor))
+            return tensor
+        return _alias(tensor).requires_grad_(tensor.requires_grad)
 
     given: tuple[Sequence[Any], Mapping[str, Any]] = pytree.tree_map_only(
         torch.Tensor, distinct, (tuple(args), dict(kwargs))
     )
     return given
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor on the same memory, and no view where ``tensor`` is a plain one."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_conj() or tensor.is_neg():
+        return tensor.detach()
+    storage, place = tensor.untyped_storage(), tensor.storage_offset()
+    return tensor.new_empty(0).set_(storage, place, tensor.size(), tensor.stride())
 
 
 @contextmanager
