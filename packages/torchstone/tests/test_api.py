@@ -135,11 +135,10 @@ class TestDynamicShapes:
         """The tensor that it is a view of is no input, and says nothing about one."""
         example = view(torch.randn(4, 6))
         auto = dict.fromkeys(range(example.dim()), Dim.AUTO)
-        model: Any = nn.Sigmoid()
-        given: tuple[Any, ...] = (example,)
+        export = torch.export.export if traced else torchstone.export
+        program: Any = export(nn.Sigmoid(), (example,), dynamic_shapes=(auto,))
         if traced:
-            model, given, auto = torch.export.export(model, given, dynamic_shapes=(auto,)), (), {}
-        program = torchstone.export(model, given, dynamic_shapes=(auto,))
+            program = torchstone.export(program)
         x = torch.randn([size + 3 for size in example.shape])
         torch.testing.assert_close(program(x), x.sigmoid())
 
