@@ -262,29 +262,30 @@ def _expansion(node: Node, lowering: Lowering) -> Callable[..., list[Value]]:
 
 
 def _checked(node: Node, result: Any) -> Any:
-    """``result`` if it has the shapes and dtypes of the node's metadata; else raises :class:`LoweringBug`."""
+    """``result`` in the dimensions of the node's metadata.
+
+    Raises :class:`LoweringBug` where its shapes and dtypes are others.
+    """
     expected = spec_of(node.meta.get("val"))
     if isinstance(expected, Spec) and isinstance(result, (tuple, list)) and len(result) == 1:
         (result,) = result
-    _check(node, result, expected)
-    return result
+    return _check(node, result, expected)
 
 
-def _check(node: Node, got: Any, want: Any) -> None:
+def _check(node: Node, got: Any, want: Any) -> Any:
     if isinstance(want, tuple):
         if not isinstance(got, (tuple, list)) or len(got) != len(want):
             raise LoweringBug(
                 f"the lowering of {node.target} returned {got!r}; PyTorch returns {len(want)} values"
             )
-        for one, spec in zip(got, want, strict=True):
-            _check(node, one, spec)
-    elif want is not None:
-        _check_one(node, got, want)
+        return [_check(node, one, spec) for one, spec in zip(got, want, strict=True)]
+    return got if want is None else _check_one(node, got, want)
 
 
-def _check_one(node: Node, got: Any, want: Spec) -> None:
+def _check_one(node: Node, got: Any, want: Spec) -> Value:
     if not isinstance(got, Value) or got.dtype is not want.dtype or not hlo.same_shape(got.shape, want.shape):
         raise LoweringBug(
             f"the lowering of {node.target} returned {got!r}; PyTorch says {want.shape} {want.dtype}"
             f" (at {location_text(node)})"
         )
+    return got if hlo.is_static(got.shape) else hlo.respelled(got, want.shape)

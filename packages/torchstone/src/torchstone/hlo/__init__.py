@@ -103,6 +103,7 @@ from .shape import (
     pad,
     pad_axis,
     reshape,
+    respelled,
     reverse,
     slice_,
     slice_axis,

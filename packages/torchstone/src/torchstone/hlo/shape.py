@@ -78,6 +78,16 @@ def reshape(x: Value, shape: Sequence[Dim]) -> Value:
     return Value(stablehlo.dynamic_reshape(target, x.ir, shape_operand(shape).ir), shape, x.dtype)
 
 
+def respelled(x: Value, shape: Sequence[Dim]) -> Value:
+    """``x`` with its symbols as ``shape`` has them: the same sizes, some of them perhaps known as ints."""
+    have = plain(x.shape)
+    sizes = [old if isinstance(old, int) else new for old, new in zip(have, plain(shape), strict=True)]
+    if list(map(type, sizes)) == list(map(type, x.shape)):
+        return Value(x.ir, sizes, x.dtype)
+    target = tensor_type(sizes, x.dtype)
+    return Value(stablehlo.dynamic_reshape(target, x.ir, shape_operand(sizes).ir), sizes, x.dtype)
+
+
 def _count(shape: Sequence[int]) -> int:
     total = 1
     for dim in shape:

@@ -150,7 +150,13 @@ def same_dim(a: Dim, b: Dim) -> bool:
     """True if two dimensions are known to be equal (no guard is added)."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return bool(dim_key(a) == dim_key(b))
+    return bool(dim_key(a) == dim_key(b)) or _follows(a == b)
+
+
+def _follows(condition: Any) -> bool:
+    """True if a condition on dimensions follows from what was assumed of them while the graph was traced."""
+    node = getattr(condition, "node", None)
+    return node is not None and bool(node.statically_known_true("", 0))
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
