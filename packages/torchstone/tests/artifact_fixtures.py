@@ -88,6 +88,18 @@ def _tied() -> Any:
     return torchstone.export(Tied(), (torch.ones(2, 3),))
 
 
+class Related(torch.nn.Module):
+    """Does one thing for even numbers of rows, and another for odd ones."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x * 3
+
+
+def _related() -> Any:
+    sizes = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},)
+    return torchstone.export(Related(), (torch.ones(6, 3),), dynamic_shapes=sizes)
+
+
 def language_model() -> Any:
     import transformers
 
@@ -118,6 +130,7 @@ WRITTEN: Mapping[str, Callable[[], Any]] = {
     "format-1": _everything,
     "format-2": _sharded,
     "format-3": _tied,
+    "format-4": _related,
     "generator-1": _generator,
 }
 

@@ -399,7 +399,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 def test_newer_format(saved: Path) -> None:
     edit(saved, lambda d: d.update(format_version=FORMAT_VERSION + 1, inputs="something new"))
     with pytest.raises(
-        ArtifactVersionError, match="has format version 4; this Torchstone reads up to 3\n  next: up"
+        ArtifactVersionError, match="has format version 5; this Torchstone reads up to 4\n  next: up"
     ):
         load_artifact(saved)
 
@@ -428,6 +428,13 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
             del description[path[-1]]
         else:
             description[path[-1]] = value
+
+    return change
+
+
+def related(relation: Any) -> Callable[[Any], None]:
+    def change(description: Any) -> None:
+        description["format_version"], description["relations"] = 4, [relation]
 
     return change
 
@@ -493,6 +500,19 @@ for _ in range(300):
         (put("output_tree", value={"tuple": [{"leaf": 0}, {"dim": "open('x')"}]}), "is not a dimension"),
         (put("symbols", value={"s0": [1]}), "the bounds of symbol 's0'"),
         (put("symbols", value={"s0": [None, 2]}), "the bounds of symbol 's0'"),
+        (put("relations", value=[]), "format version 1 has no relations"),
+        *[
+            (related(relation), f"{str(relation)!r} is not a relation")
+            for relation in (
+                7,
+                "s0",
+                "s0 == 9**9**9**9",
+                "open('x') == 1",
+                "s0 == 2 if s0 else 1",
+                "s0.real == 1",
+            )
+        ],
+        (related("s0 == t0"), "there is no symbol t0"),
         (put("producer", value={"torch": 2}), "producer"),
         (put("sha256", "module.stablehlo", value=5), "'module.stablehlo' is missing or has the wrong type"),
         (put("weights", "more", value={"dtype": "int8", "shape": []}), "has other names than signature.json"),
@@ -526,6 +546,12 @@ def test_weights_that_safetensors_refuses(saved: Path) -> None:
     rewrite(saved, apply)
     with pytest.raises(ArtifactError, match=r"weights\.safetensors: .*header"):
         load_artifact(saved)
+
+
+@pytest.mark.parametrize("relation", ["(s0 % 2) == 0", "s0 != 9 and not (s0 < 2 or max(s0, 3) >= 7*s0 // 2)"])
+def test_relations_that_programs_have(saved: Path, relation: str) -> None:
+    edit(saved, related(relation))
+    assert load_artifact(saved).signature.relations == (relation,)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 import artifact_fixtures
 import torchstone
 from torchstone import generation, signature
-from torchstone.errors import ArtifactVersionError, IndexOutOfRange, InvalidValue
+from torchstone.errors import ArtifactVersionError, IndexOutOfRange, InputMismatch, InvalidValue
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -62,6 +62,14 @@ def test_format_1_is_read() -> None:
 def test_formats_2_and_3_are_read(name: str, make: type[torch.nn.Module]) -> None:
     x = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]])
     torch.testing.assert_close(torchstone.load(FORMATS / f"{name}.stone")(x), make()(x).detach())
+
+
+def test_format_4_is_read() -> None:
+    program = torchstone.load(FORMATS / "format-4.stone")
+    x = torch.ones(4, 5)
+    torch.testing.assert_close(program(x), artifact_fixtures.Related()(x))
+    with pytest.raises(InputMismatch, match=r"for sizes with \(input 0\.shape\[0\] % 2\) == 0"):
+        program(torch.ones(5, 5))
 
 
 def test_generator_1_is_read() -> None:

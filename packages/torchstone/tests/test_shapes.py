@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
 
 import torchstone
-from torchstone.errors import InputMismatch
+from torchstone.errors import ArtifactError, InputMismatch
 from torchstone.shapes import bind
 
 RANGES = {"s0": (1, 16)}
@@ -72,3 +73,53 @@ def test_program_of_a_multiple() -> None:
         program(torch.randn(9, 3), torch.randn(3, 3))
     with pytest.raises(InputMismatch, match=r"input 1 has shape \(3, 3\).* with s\d+ = 3"):
         program(torch.randn(12, 3), torch.randn(3, 3))
+
+
+@pytest.mark.parametrize(
+    ("relation", "size", "holds"),
+    [
+        ("s0 % 2 == 0", 4, True),
+        ("s0 % 2 == 0", 5, False),
+        ("s0 != 5 and s0 < 7", 5, False),
+        ("s0 == 5 or s0 // 2 >= 4", 9, True),
+        ("not s0 == 5", 5, False),
+        ("max(s0, 4) > 2*s0 - 1", 2, True),
+    ],
+)
+def test_relations(relation: str, size: int, holds: bool) -> None:
+    if holds:
+        assert bind([("x", ("s0",))], [(size,)], {}, [relation]) == {"s0": size}
+    else:
+        told = relation.replace("s0", "x.shape[0]")
+        message = f"x has shape ({size},); the program was made for sizes with {told}"
+        with pytest.raises(InputMismatch, match=f"^{re.escape(message)}\n  next: export again"):
+            bind([("x", ("s0",))], [(size,)], {}, [relation])
+
+
+@pytest.mark.parametrize("relation", ["s0", "1 < s0 < 3", "s0 == s1", "s0 == 1 / 0", "f(s0) == 1", "s0 =="])
+def test_what_is_no_relation(relation: str) -> None:
+    with pytest.raises(ArtifactError, match="cannot evaluate the relation"):
+        bind([("x", ("s0",))], [(2,)], {}, [relation])
+
+
+RELATED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], list[list[tuple[int, ...]]]]] = {
+    "a branch": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, [(6, 3)], [[(5, 3)], [(4, 2)]]),
+    "parts": (lambda x: x.chunk(3)[-1] + x.shape[0], [(5, 3)], [[(9, 3)], [(5, 4)]]),
+    "as many elements": (
+        lambda x, y: x.reshape(-1) + y.reshape(-1),
+        [(6, 3), (9, 2)],
+        [[(6, 3), (3, 4)], [(4, 5), (10, 2)]],
+    ),
+}
+"""A model, the shapes of its examples, and those of a call that it refuses and of one that it takes."""
+
+
+@pytest.mark.parametrize("name", RELATED)
+def test_what_tracing_assumed_of_sizes_is_asserted(name: str) -> None:
+    model, examples, (refused, taken) = RELATED[name]
+    sizes = tuple(dict.fromkeys(range(len(shape)), torch.export.Dim.AUTO) for shape in examples)
+    program = torchstone.export(model, tuple(map(torch.ones, examples)), dynamic_shapes=sizes)
+    given = tuple(map(torch.rand, taken))
+    torch.testing.assert_close(program(*given), model(*given))
+    with pytest.raises(InputMismatch, match=r"the program was made for sizes with .*input 0\.shape\[0\]"):
+        program(*map(torch.rand, refused))

@@ -1,13 +1,14 @@
 """Symbolic shapes as data: entries are ints or expressions such as ``"s0"`` and ``"2*s0 + 1"``.
 
-Binding them to a call's shapes and evaluating expressions need neither torch
-nor SymPy.
+Relations between symbols are conditions in Python's words, such as ``"s0 % 2 == 0"``. Binding symbols to
+a call's shapes and evaluating expressions need neither torch nor SymPy.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,14 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
+_COMPARISONS: dict[type, Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
@@ -31,6 +40,8 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "PythonMod": operator.mod,
     "Max": max,
     "Min": min,
+    "max": max,
+    "min": min,
 }
 
 
@@ -45,6 +56,26 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
         return _value(ast.parse(expression, mode="eval").body, symbols)
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the dimension {expression!r} with {dict(symbols)}") from error
+
+
+def holds(relation: str, symbols: Mapping[str, int]) -> bool:
+    """Whether sizes are in a relation. Raises :class:`ArtifactError` for what is not one."""
+    try:
+        return _truth(ast.parse(relation, mode="eval").body, symbols)
+    except _NO_VALUE as error:
+        raise ArtifactError(f"cannot evaluate the relation {relation!r} with {dict(symbols)}") from error
+
+
+def _truth(node: ast.AST, symbols: Mapping[str, int]) -> bool:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = (_value(one, symbols) for one in (node.left, node.comparators[0]))
+        return _COMPARISONS[type(node.ops[0])](left, right)
+    if isinstance(node, ast.BoolOp):
+        found = [_truth(part, symbols) for part in node.values]
+        return all(found) if isinstance(node.op, ast.And) else any(found)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _truth(node.operand, symbols)
+    raise SyntaxError(ast.dump(node))
 
 
 def names_in(expression: str) -> set[str]:
@@ -71,13 +102,16 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> int:
 
 
 def bind(
-    declared: Sequence[tuple[str, Shape]], found: Sequence[Sequence[int]], ranges: Mapping[str, Range]
+    declared: Sequence[tuple[str, Shape]],
+    found: Sequence[Sequence[int]],
+    ranges: Mapping[str, Range],
+    relations: Sequence[str] = (),
 ) -> dict[str, int]:
     """Symbols from a call's shapes: ``declared`` are ``(name, shape)`` pairs, ``found`` actual shapes.
 
     A symbol's value follows from any dimension that is linear in it, as ``"4*s0 + 1"``. Raises
     :class:`InputMismatch` naming the input for a wrong rank, size, a symbol that
-    would need two values or a fraction, or a value out of its range.
+    would need two values or a fraction, a value out of its range, or sizes that break one of ``relations``.
     """
     symbols: dict[str, int] = {}
     for (name, shape), actual in zip(declared, found, strict=True):
@@ -108,7 +142,27 @@ def bind(
                 f"{name} has shape {tuple(actual)}; expected {_text(shape)}",
                 hint="export again for this shape, or with dynamic_shapes=",
             )
+    for relation in relations:
+        if not holds(relation, symbols):
+            raise InputMismatch(_broken(relation, declared, found), hint=_BROKEN_HINT)
     return symbols
+
+
+_BROKEN_HINT = "export again for these sizes, or write the model so that it does the same for all sizes"
+
+
+def _broken(relation: str, declared: Sequence[tuple[str, Shape]], found: Sequence[Sequence[int]]) -> str:
+    """What is wrong with the shapes ``found``, with the names of inputs in place of symbols."""
+    places: dict[str, str] = {}
+    given = []
+    for (name, shape), actual in zip(declared, found, strict=True):
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                places.setdefault(dim, f"{name}.shape[{axis}]")
+        if names_in(relation) & {symbol for dim in shape for symbol in names_in(str(dim))}:
+            given.append(f"{name} has shape {tuple(actual)}")
+    told = re.sub(r"\b[A-Za-z_]\w*", lambda match: places.get(match[0], match[0]), relation)
+    return f"{'; '.join(given)}; the program was made for sizes with {told}"
 
 
 def _linear(expression: int | str) -> tuple[str, int, int]:

@@ -20,7 +20,7 @@ from .shapes import Range, names_in
 from .sharding import Mesh, Spec
 from .trees import Tree
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest format. What :func:`describe` writes says the oldest one that has all that it needs."""
 
 SIGNATURE = "signature.json"
@@ -66,13 +66,15 @@ class OutputSpec:
 @dataclass(frozen=True)
 class Signature:
     """How to call a program; see :mod:`torchstone.trees` for the trees and
-    :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices."""
+    :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices.
+    ``relations`` are what was assumed of the symbols where the model was traced."""
 
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputSpec, ...]
     input_tree: Tree
     output_tree: Tree
     symbols: Mapping[str, Range] = field(default_factory=dict)
+    relations: tuple[str, ...] = ()
     mesh: Mesh | None = None
     stablehlo_version: str = ""
     producer: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +125,7 @@ def describe_program(signature: Signature) -> dict[str, Any]:
         "input_tree": signature.input_tree,
         "output_tree": signature.output_tree,
         "symbols": {name: list(bounds) for name, bounds in signature.symbols.items()},
+        **({"relations": list(signature.relations)} if signature.relations else {}),
         **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
     }
 
@@ -133,7 +136,9 @@ def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
-    """Format 2 brought meshes, format 3 weights that are the same as another."""
+    """Format 2 brought meshes, format 3 weights that are the same as another, format 4 relations of sizes."""
+    if signature.relations:
+        return 4
     if any(form.same_as is not None for form in weights.values()):
         return 3
     return 1 if signature.mesh is None else 2
@@ -189,6 +194,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     entries = get(description, "weights", dict).values()
     shared = any(isinstance(entry, dict) and "same_as" in entry for entry in entries)
     require(version > 2 or not shared, f"format version {version} has no weights that are the same")
+    require(version > 3 or "relations" not in description, f"format version {version} has no relations")
     return description
 
 
@@ -209,6 +215,11 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
             and (bounds[1] is None or type(bounds[1]) is int),
             f"the bounds of symbol {name!r}",
         )
+    relations = get(description, "relations", list) if "relations" in description else []
+    for relation in relations:
+        require(is_relation(relation), f"{str(relation)[:80]!r} is not a relation")
+        unknown = sorted(names_in(relation) - set(symbols))
+        require(not unknown, f"there is no symbol {', '.join(unknown)}")
     producer = get(description, "producer", dict)
     require(all(isinstance(value, str) for value in producer.values()), "producer")
     signature = Signature(
@@ -217,6 +228,7 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
         input_tree=input_tree,
         output_tree=output_tree,
         symbols={name: (low, high) for name, (low, high) in symbols.items()},
+        relations=tuple(relations),
         mesh=mesh,
         stablehlo_version=get(description, "stablehlo_version", str),
         producer=producer,
@@ -342,6 +354,15 @@ def shape_of(entries: Sequence[Any], symbols: Mapping[str, Any] | None = None) -
     return tuple(entries)
 
 
+def is_relation(text: Any) -> bool:
+    """Whether ``text`` is a condition of :func:`torchstone.shapes.holds` that is cheap to evaluate."""
+    if not isinstance(text, str) or len(text) > _LONGEST_RELATION:
+        return False
+    parts = re.split(r"[<>=!]+|\b(?:and|or|not)\b", text)
+    return len(parts) > 1 and all(_EXPRESSION.fullmatch(part) for part in parts if part)
+
+
+_LONGEST_RELATION = 2000
 _MOST_DIMENSIONS = 64
 """As many as NumPy's arrays have."""
 

@@ -23,10 +23,12 @@ from torch.export.graph_signature import (
 from .. import dtypes, hlo
 from .._version import __version__
 from ..errors import CaptureError
+from ..shapes import Range, names_in
 from ..signature import InputKind as Kind
-from ..signature import InputSpec, OutputSpec, Signature
+from ..signature import InputSpec, OutputSpec, Signature, is_relation
 from ..signature import OutputKind as OutKind
 from ..torch_internals import pytree
+from ..torch_internals.symbols import assumed_of
 from ..trees import Tree, field_names, plain_constant
 from .checks import Check
 from .graphs import shape_of
@@ -134,15 +136,30 @@ class SignatureReader:
             OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
             for i, check in enumerate(checks)
         ]
+        ranges = _symbol_ranges(self.exported)
         return Signature(
             inputs=(*self.inputs, *seeds),
             outputs=(*self.outputs, *results),
             input_tree=self.input_tree,
             output_tree=self.output_tree,
-            symbols=_symbol_ranges(self.exported),
+            symbols=ranges,
+            relations=self._relations(ranges),
             stablehlo_version=hlo.resolve_version("current"),
             producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
         )
+
+    def _relations(self, ranges: Mapping[str, Range]) -> tuple[str, ...]:
+        """What was assumed of the sizes of inputs where the model was traced, beyond their ranges."""
+        known = {name for spec in self.inputs for dim in spec.shape for name in names_in(str(dim))}
+        sizes = [
+            dim
+            for node in self.exported.graph.nodes
+            if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+            for dim in node.meta["val"].shape
+            if isinstance(dim, torch.SymInt)
+        ]
+        found = assumed_of(sizes, ranges)
+        return tuple(one for one in found if names_in(one) <= known and is_relation(one))
 
 
 def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:

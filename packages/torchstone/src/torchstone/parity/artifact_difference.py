@@ -52,6 +52,7 @@ def _described(signature: Signature) -> dict[str, str]:
         **{f"input {i}": _spec(one) for i, one in enumerate(signature.inputs)},
         **{f"output {i}": _spec(one) for i, one in enumerate(signature.outputs)},
         **{f"dimension {name}": str(bounds) for name, bounds in signature.symbols.items()},
+        "relations of dimensions": ", ".join(signature.relations) or "none",
         "structure of the inputs": str(signature.input_tree),
         "structure of the outputs": str(signature.output_tree),
         "StableHLO version": signature.stablehlo_version,

@@ -112,7 +112,7 @@ def call(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
         )
     given = [_declared(array, spec) for array, spec in zip(arrays, specs, strict=True)]
     declared = [(spec.name, spec.shape) for spec in specs]
-    symbols = bind(declared, [array.shape for array in given], signature.symbols)
+    symbols = bind(declared, [array.shape for array in given], signature.symbols, signature.relations)
     args, kwargs = unflatten(signature.input_tree, given, symbols)
     leaves = flatten(signature.output_tree, program(*args, **kwargs), "output")
     # Called without inputs, a program returns torch tensors if torch is loaded.
