@@ -95,6 +95,7 @@ def _gelu(x: Value) -> Value:
 
 
 def _gelu_gradient(grad: Value, x: Value) -> Value:
+    grad, x = _in_common(grad, x)
     density = _bell(x) * (1.0 / math.sqrt(2.0 * math.pi))
     return grad * (_normal_cdf(x) + x * density)
 
@@ -109,6 +110,7 @@ def _gelu_tanh(x: Value) -> Value:
 
 
 def _gelu_tanh_gradient(grad: Value, x: Value) -> Value:
+    grad, x = _in_common(grad, x)
     twice = _tanh_argument(x) * 2.0
     slope = (x * x * (3.0 * _TANH_CUBIC) + 1.0) * (2.0 * _TANH_SCALE)
     gate = hlo.logistic(twice)
