@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -17,9 +18,11 @@ _infinity = Internal("torch.utils._sympy.numbers.int_oo", _SYMBOLS)
 
 def assumed_of(sizes: Sequence[torch.SymInt], ranges: Mapping[str, tuple[int, int | None]]) -> Iterator[str]:
     """Conditions on the symbols of ``sizes``, in Python's words, without those that ``ranges`` imply."""
-    environment = next((size.node.shape_env for size in sizes), None)
+    if not sizes:
+        return
+    environment: Any = sizes[0].node.shape_env
     seen = set()
-    for guard in () if environment is None else environment.guards:
+    for guard in environment.guards:
         condition = environment.simplify(guard.expr)
         if condition in seen or not condition.free_symbols:
             continue
