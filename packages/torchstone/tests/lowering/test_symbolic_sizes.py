@@ -33,6 +33,39 @@ def test_one_program_for_every_size(model: Callable[[torch.Tensor], torch.Tensor
         torch.testing.assert_close(program(x), model(x))
 
 
+def written(x: torch.Tensor, write: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    y = x + 1
+    write(y)
+    return y
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(lambda x: torch.slice_scatter(x, x[::2] * 2, 0, 0, 99, 2), id="slice_scatter"),
+        pytest.param(lambda x: written(x, lambda y: y[::2].zero_()), id="write into every second row"),
+        pytest.param(lambda x: written(x, lambda y: y[:-1].mul_(2)), id="write into all rows but one"),
+        pytest.param(lambda x: written(x, lambda y: y[-1:].mul_(2)), id="write into the last row"),
+        pytest.param(lambda x: written(x, lambda y: y[:, 1:].zero_()), id="write into columns"),
+    ],
+)
+def test_writes_into_parts_of_any_size(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """PyTorch writes the end of such a part as the largest integer."""
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    program = torchstone.export(model, (torch.randn(6, 3),), dynamic_shapes=(sizes,))
+    for rows in (6, 7, 20):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize("model", [lambda x: x.roll(1, 0), torch.fft.fftshift, lambda x: x.cumsum(0)])
+def test_no_elements(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    program = torchstone.export(model, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim("n", min=0)},))
+    for size in (0, 1, 5):
+        x = torch.randn(size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 RESAMPLINGS = {
     "nearest": ({"mode": "nearest"}, 2),
     "nearest exact": ({"mode": "nearest-exact"}, 2),

@@ -199,8 +199,13 @@ def _scan_lanes(values: Values, combined: Combined) -> list[Value]:
 
 
 def _symbolic_scan(values: Values, axis: int, combined: Combined) -> list[Value]:
-    """:func:`associative_scan` along an axis of run-time size, where the doubling is a loop."""
-    index = index_of(values[0], axis)
+    """:func:`associative_scan` along an axis of run-time size, where the doubling is a loop.
+
+    The axis has one more element meanwhile: XLA takes nothing from an empty one.
+    """
+    count = values[0].shape[axis]
+    longer = [pad_axis(value, 0, axis, 0, 1) for value in values]
+    index = index_of(longer[0], axis)
 
     def step(distance: Value, *current: Value) -> list[Value]:
         source = index - broadcast_to(distance, index.shape)
@@ -210,5 +215,6 @@ def _symbolic_scan(values: Values, axis: int, combined: Combined) -> list[Value]
         chosen = [select(inside, new, old) for new, old in zip(made, current, strict=True)]
         return [distance * 2, *chosen]
 
-    size = dim_scalar(values[0].shape[axis])
-    return while_(lambda distance, *_: distance < size, step, [scalar(1, INT64), *values])[1:]
+    size = dim_scalar(count)
+    made = while_(lambda distance, *_: distance < size, step, [scalar(1, INT64), *longer])[1:]
+    return [slice_axis(value, axis, 0, count) for value in made]

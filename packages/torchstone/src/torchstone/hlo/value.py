@@ -428,6 +428,8 @@ def _expression(expression: Any) -> Value:
     # Dimensions are never negative, so truncating division floors.
     if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
         left, right = (_expression(part) for part in expression.args)
+        if not expression.args[1].is_Integer:  # of an empty axis nothing is read, but XLA ends at x / 0
+            right = binary(stablehlo.maximum, right, 1)
         return left / right if name.endswith("Div") else binary(stablehlo.remainder, left, right)
     raise LoweringBug(f"symbolic dimension {expression} cannot be computed from the inputs' shapes")
 

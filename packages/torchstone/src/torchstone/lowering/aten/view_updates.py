@@ -43,10 +43,14 @@ def slice_scatter(
     axis = axis_of(dim, self.rank)
     size = self.shape[axis]
     first = first_index(start, size)
-    limit = size if end is None else first_index(end, size)
-    if isinstance(first, int) and isinstance(limit, int) and limit <= first:
-        return self
-    count = (limit - first + step - 1) // step
+    if isinstance(size, int) and isinstance(first, int) and (end is None or isinstance(end, int)):
+        limit = size if end is None else first_index(end, size)
+        if limit <= first:
+            return self
+        count = (limit - first + step - 1) // step
+    else:  # the end of such a slice may lie beyond the axis, and what replaces it has its size
+        count = src.shape[axis]
+        limit = first + (count - 1) * step + 1 if not hlo.same_dim(count, 0) else first
     update = hlo.broadcast_to(cast(src, self.dtype), _resized(self.shape, axis, count))
     if step == 1:
         before, after = hlo.slice_axis(self, axis, 0, first), hlo.slice_axis(self, axis, limit, size)
