@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._functorch.config
 from program_maker import Program, load, make
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -212,14 +213,20 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def promised_forms(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """The forms that PyTorch's own metadata promise. Kernels return other strides at times."""
+    """The forms that PyTorch's own metadata promise. Kernels return other strides and dtypes at times."""
     names = load(program)
-    # Some sizes depend on values: those of real tensors answer for them.
-    with (
-        torch._functorch.config.patch(fake_tensor_propagate_real_tensors=True),
-        FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()),
-    ):
-        return [_form(one) for one in _run(program, names["program"], giver(call, names)).all]
+    found: list[tuple[Any, ...]] = []
+    # Some sizes depend on values: those of real tensors answer for them, if they have the promised dtypes.
+    for real in (True, False):
+        with (
+            torch._functorch.config.patch(fake_tensor_propagate_real_tensors=real),
+            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()),
+        ):
+            run = _run(program, names["program"], giver(call, names))
+            found = [_form(one) for one in run.all]
+        if run.error is None:
+            break
+    return found
 
 
 def _compare_errors(eager: Run, ours: Run) -> set[str]:

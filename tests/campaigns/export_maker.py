@@ -141,7 +141,7 @@ BACKWARD: tuple[str, ...] = (
         "{m}[0], {m}[0], [True, True, True])[{n}]"
     ),
     (
-        "native_group_norm_backward({m}[None], {m}[None], {m}[None, :, :1].mean(1), {m}[None, :, :1].amax(1), "  # noqa: E501
+        "native_group_norm_backward(dense({m}[None]), dense({m}[None]), {m}[None, :, :1].mean(1), {m}[None, :, :1].amax(1), "  # noqa: E501
         "None, 1, {m}.shape[0], {m}.shape[1], 1, [True, False, False])[0]"
     ),
     (
