@@ -342,7 +342,8 @@ class _ExportMaker(Maker):
             return f"t{self._made()} = torch.ops.aten.{self._filled(template)}"
         if family == "overloads":
             return f"t{self._made()} = {self._filled(_call(chance.choice(_overloads()), chance))}"
-        return super()._statement(family)
+        # A float that an integer dtype cannot hold becomes any integer.
+        return _TO_INTEGERS.sub(r".clamp(-99, 99).nan_to_num()\g<0>", super()._statement(family))
 
     def _add(self, statement: str) -> bool:
         """Try what PyTorch's own checks may miss in another process, before it joins."""
@@ -373,6 +374,7 @@ def _like(first: str, other: str, place: int) -> str:
     return re.sub(r"made\(\d?(\d),", rf"made({place}\1,", re.sub(r"torch\.\w+", dtype[0], other))
 
 
+_TO_INTEGERS = re.compile(r"\.to\(torch\.int\d+\)")
 _MADE: list[OpOverload] = []
 
 

@@ -28,14 +28,14 @@ from torchstone.parity.operators import Sample
 
 @pytest.mark.parametrize(
     ("campaign", "count"),
-    [("artifacts", 80), ("commands", 12), ("programs", 6), ("scripts", 12), ("overloads", 4)],
+    [("artifacts", 80), ("commands", 12), ("programs", 6), ("exports", 8), ("scripts", 12), ("overloads", 4)],
 )
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     outcomes = list(attempt(campaign, 0, list(range(count))))
     assert [one for one in outcomes if one.defect] == []
     assert len(outcomes) == count
     endings = {one.ended for one in outcomes}
-    if campaign == "programs":
+    if campaign in ("programs", "exports"):
         assert "agrees" in endings
     elif campaign == "overloads":
         assert {"compiled", "exported"} <= endings

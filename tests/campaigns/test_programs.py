@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import exported_programs
 import hand_called
 import pytest
 import torch
 from compiled_programs import Made, Tries
-from program_maker import Program, make
+from export_maker import CONTROL, ExportedProgram, make_exported
+from program_maker import HEAD, Program, make
 from program_templates import EXPRESSIONS
 
+from torchstone import api
 from torchstone.backend import outputs, part, passes, region
+from torchstone.compiler import signature as signature_reader
 from torchstone.lowering import load
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import Fault
@@ -193,3 +197,70 @@ def test_overloads_called_by_hand() -> None:
     with spoiled(aten.sin.default, lambda x: -x):
         _, defect = tries.attempt(call)
     assert defect.count("mismatch") == 2  # exported and compiled
+
+
+def exported(*statements: str, result: str, **options: Any) -> ExportedProgram:
+    """Of two matrices and a number, called with two sizes, or twice with one if sizes are fixed."""
+    sizes = SIZES if options.get("sizes", "auto") != "fixed" else SIZES[:1] * 2
+    calls = tuple(
+        (*(f"made({10 * n + place}, ({size}, 3), torch.float32)" for place in (0, 1)), "2")
+        for n, size in enumerate(sizes)
+    )
+    options = {"sizes": "auto", "head": HEAD + CONTROL, **options}
+    return ExportedProgram(("a", "b", "n"), statements, result, calls, **options)
+
+
+@pytest.mark.parametrize(
+    ("fault", "made", "kind"),
+    [
+        (
+            lambda: spoiled(aten.sin.default, lambda x: -x),
+            exported(
+                "t0 = cond(a.sum() > 0, lambda u: u.sin(), lambda u: u.sin() * 2, (a,))", result="(t0, b)"
+            ),
+            "values",
+        ),
+        (
+            lambda: spoiled(aten.add.Tensor, lambda x: x * 1.5),
+            exported("b.add_(a)", "t0 = b * 2", result="t0", sizes="fixed", buffers=("b",)),
+            "values",
+        ),
+        (
+            lambda: patch.object(signature_reader, "assumed_of", lambda *_: []),
+            exported("t0 = (a * 2 if a.shape[0] % 2 == 0 else a * 3)", "t1 = b + n", result="(t0, t1)"),
+            "values",
+        ),
+        (
+            lambda: patch.object(api, "save_artifact", refuse),
+            exported("t0 = a + 1", "t1 = b * n", result="(t1, t0)", sizes="named"),
+            "raises KeyError",
+        ),
+    ],
+    ids=["control flow", "buffers", "sizes", "errors"],
+)
+def test_faults_in_exports_are_found_and_made_small(
+    fault: Any, made: ExportedProgram, kind: str, tmp_path: Path
+) -> None:
+    tries = exported_programs.prepare(0, tmp_path)
+    found, defect = tries.attempt(exported_programs.Made(made))
+    assert (found, defect) in [("agrees", ""), ("exported again", "")]
+    with fault():
+        found, defect = tries.attempt(exported_programs.Made(made))
+    assert found == kind, defect
+    script = defect.partition("\n")[2]
+    script = script[script.index("import torch") :]
+    assert script.count("    lambda: ") == (2 if "% 2" in script else 1)  # the second call has another size
+    assert "t1 = " not in script
+    if kind == "values":
+        compile(script, "script", "exec")
+
+
+def test_exported_programs_are_of_all_kinds() -> None:
+    made = [make_exported(0, number) for number in range(60)]
+    assert made[:5] == [make_exported(0, number) for number in range(5)]
+    whole = "\n".join(one.script() for one in made)
+    assert {one.sizes for one in made} == {"fixed", "named", "auto"}
+    assert any(one.buffers for one in made)
+    assert any(one.checked for one in made)
+    for part in ("cond(", "while_loop(", "scan(", "each(", "_backward(", "torch.ops.aten."):
+        assert part in whole.partition(made[0].definition)[2].replace(CONTROL, "")

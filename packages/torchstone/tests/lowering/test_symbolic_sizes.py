@@ -66,6 +66,23 @@ def test_no_elements(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.parametrize("shift", [3, -7])
+def test_roll_by_more_than_the_size(shift: int) -> None:
+    program = torchstone.export(
+        lambda x: x.roll(shift, 0), (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim.AUTO},)
+    )
+    for size in (2, 3, 5):
+        x = torch.randn(size)
+        torch.testing.assert_close(program(x), x.roll(shift, 0))
+
+
+def test_strides_of_an_input_are_no_part_of_a_program() -> None:
+    example = torch.randn(4, 9)[:, :3]
+    auto = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    with pytest.raises(UnsupportedShape, match=r"^aten\.as_strided.* cannot be computed from"):
+        torchstone.export(lambda x: x.as_strided((2, 2), (1, 2)), (example,), dynamic_shapes=(auto,))
+
+
 RESAMPLINGS = {
     "nearest": ({"mode": "nearest"}, 2),
     "nearest exact": ({"mode": "nearest-exact"}, 2),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy
 
 from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT64, DType
-from ..errors import LoweringBug
+from ..errors import LoweringBug, UnsupportedShape
 from ._mlir import ir, stablehlo
 from .sizes import require_addressable
 
@@ -342,7 +342,7 @@ def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
 
 
 def dim_scalar(dim: Dim) -> Value:
-    """A dimension as a 0-d int64 value. Raises :class:`LoweringBug` for an unknown symbol."""
+    """A dimension as a 0-d int64 value. Raises :class:`UnsupportedShape` for an unknown symbol."""
     key = dim_key(dim)
     if isinstance(key, int):
         return scalar(key, INT64)
@@ -352,7 +352,7 @@ def dim_scalar(dim: Dim) -> Value:
 def condition_scalar(condition: Any) -> Value:
     """A comparison of dimensions (PyTorch's ``SymBool``) as a 0-d bool.
 
-    Raises :class:`LoweringBug` for an unknown symbol.
+    Raises :class:`UnsupportedShape` for an unknown symbol.
     """
     return _condition(condition.node.expr)
 
@@ -425,13 +425,18 @@ def _expression(expression: Any) -> Value:
         for _ in range(int(expression.args[1])):
             result = result * base
         return result
-    # Dimensions are never negative, so truncating division floors.
     if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
         left, right = (_expression(part) for part in expression.args)
         if not expression.args[1].is_Integer:  # of an empty axis nothing is read, but XLA ends at x / 0
             right = binary(stablehlo.maximum, right, 1)
-        return left / right if name.endswith("Div") else binary(stablehlo.remainder, left, right)
-    raise LoweringBug(f"symbolic dimension {expression} cannot be computed from the inputs' shapes")
+        rest = binary(stablehlo.remainder, left, right)
+        if not expression.args[0].is_nonnegative:  # Python's remainder has the sign of the divisor
+            rest = binary(stablehlo.remainder, rest + right, right)
+        return (left - rest) / right if name.endswith("Div") else rest
+    raise UnsupportedShape(
+        f"{expression} cannot be computed from the inputs' shapes",
+        hint="pass contiguous examples, or mark the sizes static: strides are no part of a program",
+    )
 
 
 def shape_operand(shape: Sequence[Dim]) -> Value:
