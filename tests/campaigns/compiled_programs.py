@@ -422,7 +422,7 @@ def _smaller(program: Program) -> Iterator[Program]:
     names = [line.partition(" = ")[0] for line in program.statements if " = " in line]
     names = [name for name in (*names, *program.parameters) if name.isidentifier()]
     for name in names:
-        if program.result != name:
+        if len(program.result) > len(name):
             yield replace(program, result=name)
     for one, other in itertools.combinations(names, 2):
         if len(program.result) > len(f"({one}, {other})"):
