@@ -95,6 +95,13 @@ class TestExport:
         with pytest.raises(CaptureError, match=message):
             torchstone.export(model, (torch.ones(1, 3),))
 
+    def test_input_that_a_result_resizes(self) -> None:
+        message = (
+            r"^the model changes the shape of input args_1 in place, as out= does where it resizes\n  next: "
+        )
+        with pytest.raises(CaptureError, match=message):
+            torchstone.export(lambda x, y: torch.sin(x, out=y), (torch.ones(3), torch.ones(0)))
+
     def test_program_without_a_functional_form(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> None:
             raise AssertionError("mutations are not what they were")
@@ -110,6 +117,54 @@ class TestExport:
     def test_dynamic_shapes_that_do_not_fit(self) -> None:
         with pytest.raises(CaptureError, match=r"^torch\.export cannot capture double: "):
             torchstone.export(double, (torch.ones(3),), dynamic_shapes=({3: torch.export.Dim("n")},))
+
+
+def first_rows(x: torch.Tensor) -> torch.Tensor:
+    return x[:2] if x.shape[0] > 3 else x
+
+
+def three_rows(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.ones(3, 1)
+
+
+ROWS = torch.export.Dim("rows", min=2, max=64)
+
+
+@pytest.mark.parametrize(
+    ("model", "examples", "sizes", "told"),
+    [
+        (double, (4,), lambda: ({0: torch.export.Dim("n", min=5, max=8)},), r"\b4\b.*\b5\b"),
+        (
+            torch.add,
+            (4, 4),
+            lambda: ({0: torch.export.Dim("n")}, {0: torch.export.Dim("m")}),
+            r"\bm\b.*\bn\b|\bn\b.*\bm\b",
+        ),
+        (
+            torch.add,
+            (4, 4),
+            lambda: ({0: torch.export.Dim("n", max=5)}, {0: torch.export.Dim("m", min=4)}),
+            r"\bm\b.*\bn\b|\bn\b.*\bm\b",
+        ),
+        (first_rows, (5,), lambda: ({0: ROWS},), r"rows = Dim\('rows', min=4, max=64\)"),
+        (three_rows, (3,), lambda: ({0: ROWS},), r"your code specialized it to be a constant \(3\)"),
+    ],
+    ids=[
+        "example outside",
+        "equal sizes",
+        "equal sizes of other ranges",
+        "a branch",
+        "a constant",
+    ],
+)
+def test_sizes_that_contradict(
+    model: Callable[..., Any], examples: tuple[int, ...], sizes: Callable[[], Any], told: str
+) -> None:
+    """One error, with the user's names and what sizes the model takes."""
+    with pytest.raises(CaptureError, match=re.compile(told, re.DOTALL)) as raised:
+        torchstone.export(model, tuple(torch.ones(n, 2) for n in examples), dynamic_shapes=sizes())
+    assert len(str(raised.value)) < 3000
+    assert "sympy" not in str(raised.value).lower()
 
 
 @pytest.mark.parametrize(

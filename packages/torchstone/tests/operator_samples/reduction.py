@@ -16,7 +16,7 @@ aten = namespace("aten")
 INFINITY = float("inf")
 
 
-@samples(aten.any.default, aten.all.default)
+@samples(aten.any.default, aten.all.default, aten._is_any_true.default, aten._is_all_true.default)
 def _whole(make: Make) -> Iterator[Sample]:
     yield Sample((make(3, 4, low=-2, high=3),))
     yield Sample((make(0, 3),), note="empty")

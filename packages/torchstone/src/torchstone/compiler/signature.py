@@ -121,6 +121,14 @@ class SignatureReader:
                 leaves.append({"leaf": count})
                 count += 1
             value = nodes[spec.arg.name].meta["val"]
+            if kind == "input_mutation" and not hlo.same_shape(
+                value.shape, nodes[spec.target].meta["val"].shape
+            ):
+                raise CaptureError(
+                    f"the model changes the shape of input {spec.target} in place,"
+                    " as out= does where it resizes",
+                    hint="return the result, or pass a tensor of its shape",
+                )
             outputs.append(
                 OutputSpec(
                     kind, spec.arg.name, _shape_text(value), dtypes.from_torch(value.dtype), spec.target

@@ -73,6 +73,8 @@ lowers_reduction(aten.mean.default, aten.mean.dim, kernel=_mean, dtypes=ANY)
 lowers_reduction(aten.prod.default, aten.prod.dim_int, kernel=_prod, dtypes=ANY)
 lowers_reduction(aten.any.default, aten.any.dim, kernel=_any, dtypes=ANY)
 lowers_reduction(aten.all.default, aten.all.dim, kernel=_all, dtypes=ANY)
+lowers_reduction(aten._is_any_true.default, kernel=_any, dtypes=BOOLEAN)
+lowers_reduction(aten._is_all_true.default, kernel=_all, dtypes=BOOLEAN)
 
 
 @lowers(aten.any.dims, dtypes=ANY, ignores=("keepdim",))
