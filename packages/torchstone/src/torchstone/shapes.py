@@ -33,6 +33,10 @@ _COMPARISONS: dict[type, Callable[[int, int], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_OF_CONDITIONS = (
+    *(ast.Expression, ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop, ast.UnaryOp, ast.unaryop),
+    *(ast.BinOp, ast.operator, ast.Call, ast.Name, ast.Constant, ast.expr_context),
+)
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
@@ -76,6 +80,14 @@ def _truth(node: ast.AST, symbols: Mapping[str, int]) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return not _truth(node.operand, symbols)
     raise SyntaxError(ast.dump(node))
+
+
+def is_condition(text: str) -> bool:
+    """Whether ``text`` is made of what :func:`holds` evaluates."""
+    try:
+        return all(isinstance(node, _OF_CONDITIONS) for node in ast.walk(ast.parse(text, mode="eval")))
+    except _NO_VALUE:
+        return False
 
 
 def names_in(expression: str) -> set[str]:

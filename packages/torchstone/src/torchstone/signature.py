@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args
 from . import dtypes
 from .dtypes import DType
 from .errors import ArtifactVersionError, ShardingError, UnsupportedDtype
-from .shapes import Range, names_in
+from .shapes import Range, is_condition, names_in
 from .sharding import Mesh, Spec
 from .trees import Tree
 
@@ -359,7 +359,8 @@ def is_relation(text: Any) -> bool:
     if not isinstance(text, str) or len(text) > _LONGEST_RELATION:
         return False
     parts = re.split(r"[<>=!]+|\b(?:and|or|not)\b", text)
-    return len(parts) > 1 and all(_EXPRESSION.fullmatch(part) for part in parts if part)
+    cheap = len(parts) > 1 and all(_EXPRESSION.fullmatch(part) for part in parts if part)
+    return cheap and is_condition(text)
 
 
 _LONGEST_RELATION = 2000
