@@ -490,6 +490,17 @@ def test_the_gradient_of_a_loss_may_be_larger_than_its_input(
     agrees(function, torch.randn(1), torch.randn(()), torch.randn(()))
 
 
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("other", [torch.float64, torch.float16])
+@pytest.mark.parametrize(("operator", "options"), [LOSSES[0], LOSSES[1], LOSSES[3]], ids=str)
+def test_the_gradient_of_a_loss_has_the_dtype_of_its_input(
+    operator: Any, options: tuple[float, ...], other: torch.dtype, place: int
+) -> None:
+    given = [torch.ones(3), torch.tensor([0.5, 2, -3]), torch.tensor([1.0, -1, 1])]
+    given[place] = given[place].to(other)
+    agrees(lambda *tensors: operator(*tensors, 0, *options), *given)
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_a_compiled_loss_of_a_broadcast_input_trains() -> None:
     x, y = torch.randn(3, requires_grad=True), torch.randn(2, 3)

@@ -1,6 +1,6 @@
 """Results of calls whose operands have different dtypes, where PyTorch's metadata and its kernels disagree.
 
-The kernels decide: these losses return the dtype of their input, and normalizations of 16-bit inputs
+The kernels decide: these losses and their gradients have the dtype of their input, and normalizations of 16-bit inputs
 by float32 parameters keep float32 statistics. Not here: calls that the kernels refuse
 (``compiler.rehearsal``).
 """
@@ -56,6 +56,10 @@ def _of_loss(first: Tensor, second: Tensor, *_: Any, **__: Any) -> DTypes:
     return None if first.dtype == second.dtype else (first.dtype,)
 
 
+def _of_loss_gradient(grad: Tensor, first: Tensor, second: Tensor, *_: Any, **__: Any) -> DTypes:
+    return None if grad.dtype == first.dtype == second.dtype else (first.dtype,)
+
+
 def _of_layer(x: Tensor, _: Any, weight: Any, bias: Any, *__: Any) -> DTypes:
     return _of_statistics(x, weight, bias)
 
@@ -95,6 +99,12 @@ def _of_statistics(x: Tensor, *parameters: Tensor | None) -> DTypes:
 
 
 _declare(_of_loss, aten.huber_loss.default, aten.soft_margin_loss.default, aten.normal.Tensor_Tensor)
+_declare(
+    _of_loss_gradient,
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+    aten.soft_margin_loss_backward.default,
+)
 _declare(_of_layer, aten.native_layer_norm.default)
 _declare(_of_groups, aten.native_group_norm.default, aten._native_batch_norm_legit.no_stats)
 _declare(
