@@ -14,6 +14,7 @@ from torch.distributed.tensor.placement_types import Partial, Replicate, Shard
 import torchstone
 from torchstone.errors import ArtifactError, ArtifactVersionError, ShardingError
 from torchstone.sharding import Mesh
+from torchstone.signature import FORMAT_VERSION
 
 MESH = Mesh({"data": 2, "model": 3})
 
@@ -185,6 +186,7 @@ def test_only_programs_for_a_mesh_have_the_new_format(tmp_path: Path) -> None:
 
     plain = torchstone.export(torch.nn.Linear(6, 4), (torch.randn(2, 6),)).save(tmp_path / "plain.stone")
     assert (version(plain), version(_saved(tmp_path))) == (1, 2)
-    newer = _changed(plain, lambda d: d.update(format_version=4))
-    with pytest.raises(ArtifactVersionError, match="format version 4; this Torchstone reads up to 3"):
+    newer = _changed(plain, lambda d: d.update(format_version=FORMAT_VERSION + 1))
+    message = f"format version {FORMAT_VERSION + 1}; this Torchstone reads up to {FORMAT_VERSION}"
+    with pytest.raises(ArtifactVersionError, match=message):
         torchstone.load(newer)

@@ -350,10 +350,7 @@ def dim_scalar(dim: Dim) -> Value:
 
 
 def condition_scalar(condition: Any) -> Value:
-    """A comparison of dimensions (PyTorch's ``SymBool``) as a 0-d bool.
-
-    Raises :class:`UnsupportedShape` for an unknown symbol.
-    """
+    """A ``SymBool`` over dimensions as a 0-d bool. Raises :class:`UnsupportedShape` for an unknown symbol."""
     return _condition(condition.node.expr)
 
 

@@ -1,7 +1,7 @@
 """Results of calls whose operands have different dtypes, where PyTorch's metadata and its kernels disagree.
 
-The kernels decide: these losses and their gradients have the dtype of their input, and normalizations of 16-bit inputs
-by float32 parameters keep float32 statistics. Not here: calls that the kernels refuse
+The kernels decide: these losses and their gradients have the dtype of their input, and normalizations of
+16-bit inputs by float32 parameters keep float32 statistics. Not here: calls that the kernels refuse
 (``compiler.rehearsal``).
 """
 
