@@ -510,6 +510,9 @@ for _ in range(300):
                 "open('x') == 1",
                 "s0 == 2 if s0 else 1",
                 "s0.real == 1",
+                "1 < s0 < 3",
+                "(s0 == 2) == 1",
+                "s0 in s0",
             )
         ],
         (related("s0 == t0"), "there is no symbol t0"),

@@ -10,7 +10,7 @@ import torch
 
 import torchstone
 from torchstone.errors import ArtifactError, InputMismatch
-from torchstone.shapes import bind
+from torchstone.shapes import bind, is_condition
 
 RANGES = {"s0": (1, 16)}
 
@@ -97,13 +97,25 @@ def test_relations(relation: str, size: int, holds: bool) -> None:
 
 
 @pytest.mark.parametrize("relation", ["s0", "1 < s0 < 3", "s0 == s1", "s0 == 1 / 0", "f(s0) == 1", "s0 =="])
-def test_what_is_no_relation(relation: str) -> None:
+def test_what_is_not_a_relation(relation: str) -> None:
     with pytest.raises(ArtifactError, match="cannot evaluate the relation"):
         bind([("x", ("s0",))], [(2,)], {}, [relation])
 
 
+@pytest.mark.parametrize(
+    "relation", ["1 < s0 < 3", "s0 == s1 / 2", "s0 in s0", "(s0 == 1) == 1", "f(s0) == 1"]
+)
+def test_what_is_not_a_condition(relation: str) -> None:
+    assert not is_condition(relation)
+
+
 RELATED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], list[list[tuple[int, ...]]]]] = {
     "a branch": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, [(6, 3)], [[(5, 3)], [(4, 2)]]),
+    "a fraction": (
+        lambda x: x * 2 if x.shape[0] * 0.5 > 3.3 else x * 3,
+        [(8, 3)],
+        [[(6, 3)], [(7, 2)]],
+    ),
     "parts": (lambda x: x.chunk(3)[-1] + x.shape[0], [(5, 3)], [[(9, 3)], [(5, 4)]]),
     "as many elements": (
         lambda x, y: x.reshape(-1) + y.reshape(-1),

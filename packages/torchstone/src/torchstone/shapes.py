@@ -7,6 +7,7 @@ a call's shapes and evaluating expressions need neither torch nor SymPy.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +34,6 @@ _COMPARISONS: dict[type, Callable[[int, int], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_OF_CONDITIONS = (
-    *(ast.Expression, ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop, ast.UnaryOp, ast.unaryop),
-    *(ast.BinOp, ast.operator, ast.Call, ast.Name, ast.Constant, ast.expr_context),
-)
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
@@ -57,7 +54,7 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
     if isinstance(expression, int):
         return expression
     try:
-        return _value(ast.parse(expression, mode="eval").body, symbols)
+        return _value(_parsed(expression), symbols)
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the dimension {expression!r} with {dict(symbols)}") from error
 
@@ -65,7 +62,7 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
 def holds(relation: str, symbols: Mapping[str, int]) -> bool:
     """Whether sizes are in a relation. Raises :class:`ArtifactError` for what is not one."""
     try:
-        return _truth(ast.parse(relation, mode="eval").body, symbols)
+        return _truth(_parsed(relation), symbols)
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the relation {relation!r} with {dict(symbols)}") from error
 
@@ -85,18 +82,49 @@ def _truth(node: ast.AST, symbols: Mapping[str, int]) -> bool:
 def is_condition(text: str) -> bool:
     """Whether ``text`` is made of what :func:`holds` evaluates."""
     try:
-        return all(isinstance(node, _OF_CONDITIONS) for node in ast.walk(ast.parse(text, mode="eval")))
+        return _is_condition(_parsed(text))
     except _NO_VALUE:
         return False
+
+
+def _is_condition(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        known = len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS
+        return known and all(map(_is_arithmetic, (node.left, *node.comparators)))
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_condition, node.values))
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_condition(node.operand)
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    """Whether :func:`_value` takes it."""
+    match node:
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.Name():
+            return True
+        case ast.BinOp(left=left, op=op, right=right):
+            return type(op) in _OPERATORS and _is_arithmetic(left) and _is_arithmetic(right)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_arithmetic(operand)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            return name in _FUNCTIONS and all(map(_is_arithmetic, args))
+    return False
 
 
 def names_in(expression: str) -> set[str]:
     """The symbols of a dimension; none for what is not an expression, which :func:`evaluate` refuses."""
     try:
-        tree = ast.parse(expression, mode="eval")
+        tree = _parsed(expression)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.AST:
+    """The syntax tree of an expression: each call of a program evaluates the same few."""
+    return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> int:

@@ -22,7 +22,7 @@ from torch.export.graph_signature import (
 
 from .. import dtypes, hlo
 from .._version import __version__
-from ..errors import CaptureError
+from ..errors import CaptureError, UnsupportedShape
 from ..shapes import Range, names_in
 from ..signature import InputKind as Kind
 from ..signature import InputSpec, OutputSpec, Signature, is_relation
@@ -157,7 +157,10 @@ class SignatureReader:
         )
 
     def _relations(self, ranges: Mapping[str, Range]) -> tuple[str, ...]:
-        """What was assumed of the sizes of inputs where the model was traced, beyond their ranges."""
+        """What was assumed of the sizes of inputs where the model was traced, beyond their ranges.
+
+        Raises :class:`UnsupportedShape` for what no artifact can say: other sizes would go unnoticed.
+        """
         known = {name for spec in self.inputs for dim in spec.shape for name in names_in(str(dim))}
         sizes = [
             dim
@@ -166,8 +169,14 @@ class SignatureReader:
             for dim in node.meta["val"].shape
             if isinstance(dim, torch.SymInt)
         ]
-        found = assumed_of(sizes, ranges)
-        return tuple(one for one in found if names_in(one) <= known and is_relation(one))
+        found = tuple(assumed_of(sizes, ranges, known))
+        for one in found:
+            if not is_relation(one):
+                raise UnsupportedShape(
+                    f"tracing assumed {one[:200]} of the sizes, which an artifact cannot check",
+                    hint="mark the sizes static, or write the model so that it does the same for all sizes",
+                )
+        return found
 
 
 def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:
