@@ -1,7 +1,8 @@
 """Writes the artifacts that are kept of the released formats: ``python artifact_fixtures.py FOLDER``.
 
 Each is written once, when its format is new, and read for ever by ``test_formats.py``, which compares it
-with the model here. So a model that is here must not change.
+with the model here. So a model that is here must not change. Locations in the programs name the path of this
+file: write from a checkout whose path may be read by all.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class TestDynamicShapes:
     )
     @pytest.mark.parametrize("traced", [False, True])
     def test_an_example_that_is_a_view(self, view: Any, traced: bool) -> None:
-        """The tensor that it is a view of is no input, and says nothing about one."""
+        """The tensor behind the view is not an input, and its sizes are not those of one."""
         example = view(torch.randn(4, 6))
         auto = dict.fromkeys(range(example.dim()), Dim.AUTO)
         export = torch.export.export if traced else torchstone.export

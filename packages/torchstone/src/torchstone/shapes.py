@@ -60,7 +60,7 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
 
 
 def holds(relation: str, symbols: Mapping[str, int]) -> bool:
-    """Whether sizes are in a relation. Raises :class:`ArtifactError` for what is not one."""
+    """Whether sizes are in a relation. Raises :class:`ArtifactError` for what is not a relation."""
     try:
         return _truth(_parsed(relation), symbols)
     except _NO_VALUE as error:

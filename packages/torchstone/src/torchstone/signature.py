@@ -219,7 +219,7 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
     for relation in relations:
         require(is_relation(relation), f"{str(relation)[:80]!r} is not a relation")
         unknown = sorted(names_in(relation) - set(symbols))
-        require(not unknown, f"there is no symbol {', '.join(unknown)}")
+        require(not unknown, f"unknown symbol {', '.join(unknown)}")
     producer = get(description, "producer", dict)
     require(all(isinstance(value, str) for value in producer.values()), "producer")
     signature = Signature(
@@ -350,7 +350,7 @@ def shape_of(entries: Sequence[Any], symbols: Mapping[str, Any] | None = None) -
         require(bool(is_size or is_expression), f"{dim!r} is not a dimension")
         if is_expression:
             unknown = sorted(names_in(dim) - set(symbols or ()))
-            require(not unknown, f"there is no symbol {', '.join(unknown)}")
+            require(not unknown, f"unknown symbol {', '.join(unknown)}")
     return tuple(entries)
 
 

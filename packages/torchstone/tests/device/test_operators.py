@@ -15,7 +15,7 @@ from torchstone.device.operators import Operator, plan_count
 from torchstone.device.storage import box_of
 from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning, IndexOutOfRange
 
-from .mirrored import DEVICE, EXACT, mirrored, refusals
+from .mirrored import DEVICE, EXACT, computed, mirrored, refusals
 
 DTYPES = (
     torch.bool,
@@ -218,10 +218,10 @@ def test_an_index_out_of_range_is_an_error_and_writes_nothing() -> None:
     x = torch.arange(3.0, device=DEVICE)
     where = torch.tensor([0, 3], device=DEVICE)
     with pytest.raises(IndexOutOfRange, match=r"aten\.index\.Tensor: indices") as caught:
-        x[where].cpu()
+        computed(x[where])
     assert "config" not in str(caught.value)  # no setting asked for the check
     with pytest.raises(IndexOutOfRange, match="index out of range"):
-        x.index_add_(0, where, torch.ones(2, device=DEVICE)).cpu()
+        computed(x.index_add_(0, where, torch.ones(2, device=DEVICE)))
     assert x.tolist() == [0, 1, 2]
 
 

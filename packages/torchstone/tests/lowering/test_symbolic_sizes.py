@@ -76,7 +76,7 @@ def test_roll_by_more_than_the_size(shift: int) -> None:
         torch.testing.assert_close(program(x), x.roll(shift, 0))
 
 
-def test_strides_of_an_input_are_no_part_of_a_program() -> None:
+def test_strides_of_an_input_are_not_part_of_a_program() -> None:
     example = torch.randn(4, 9)[:, :3]
     auto = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
     with pytest.raises(UnsupportedShape, match=r"^aten\.as_strided.* cannot be computed from"):

@@ -145,7 +145,7 @@ def _distinct(
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """Another tensor on the same memory, and no view where ``tensor`` is a plain one."""
+    """Another tensor on the same memory, which is not a view if ``tensor`` is a plain one."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_conj() or tensor.is_neg():
         return tensor.detach()
     storage, place = tensor.untyped_storage(), tensor.storage_offset()

@@ -8,6 +8,7 @@ torch and no engine.
 from .composite import Attribute, composite
 from .contraction import cholesky, convolution, dot, dot_general, fft, triangular_solve
 from .control import case, fori, if_, while_
+from .dimensions import Dim, Shape, is_static, product, same_dim, same_shape, static_dim
 from .elementwise import (
     abs_,
     acos,
@@ -110,23 +111,6 @@ from .shape import (
     squeeze,
     transpose,
 )
-from .value import (
-    Dim,
-    Number,
-    Shape,
-    Value,
-    condition_scalar,
-    constant,
-    dim_scalar,
-    full,
-    full_like,
-    is_static,
-    product,
-    same_dim,
-    same_shape,
-    scalar,
-    static_dim,
-    zeros_like,
-)
+from .value import Number, Value, condition_scalar, constant, dim_scalar, full, full_like, scalar, zeros_like
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -12,7 +12,8 @@ from typing import Any
 
 from ._mlir import ir, stablehlo
 from .control import results
-from .value import Value, dim_key, resolvable, scope
+from .dimensions import dim_key
+from .value import Value, resolvable, scope
 
 Attribute = bool | int | float | complex | str | None | Sequence[Any]
 

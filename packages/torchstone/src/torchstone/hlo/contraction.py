@@ -10,8 +10,9 @@ import numpy
 from ..dtypes import DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
+from .dimensions import Dim, plain
 from .sizes import require_addressable
-from .value import Dim, Value, plain, tensor_type
+from .value import Value, tensor_type
 
 
 def dot_general(

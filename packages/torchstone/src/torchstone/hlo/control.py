@@ -12,8 +12,9 @@ from typing import Any
 from ..dtypes import BOOL, INT32, DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
+from .dimensions import Dim, same_shape
 from .elementwise import convert
-from .value import Dim, Value, same_shape, scalar, tensor_type
+from .value import Value, scalar, tensor_type
 
 Body = Callable[..., Value | Sequence[Value]]
 

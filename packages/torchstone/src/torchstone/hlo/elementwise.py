@@ -13,20 +13,8 @@ from collections.abc import Callable
 from ..dtypes import BOOL, INT8, INT16, INT32, INT64, DType
 from ..errors import LoweringBug
 from ._mlir import chlo, ir, stablehlo
-from .value import (
-    Number,
-    Value,
-    binary,
-    compare,
-    full,
-    full_like,
-    operands,
-    require_same,
-    same_dim,
-    same_shape,
-    tensor_type,
-    unary,
-)
+from .dimensions import same_dim, same_shape
+from .value import Number, Value, binary, compare, full, full_like, operands, require_same, tensor_type, unary
 
 Unary = Callable[[Value], Value]
 Binary = Callable[[Value | Number, Value | Number], Value]

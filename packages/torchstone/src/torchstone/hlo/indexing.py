@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ._mlir import stablehlo
 from .control import Body, build_region, results
-from .value import Dim, Value, is_static, plain, same_dim, shape_operand, tensor_type
+from .dimensions import Dim, is_static, plain, same_dim
+from .value import Value, shape_operand, tensor_type
 
 
 def gather(

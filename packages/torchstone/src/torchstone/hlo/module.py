@@ -13,9 +13,10 @@ from ..dtypes import DType
 from ..errors import LoweringBug, VerificationError
 from ..sharding import Mesh, Spec
 from ._mlir import func, ir, new_context, stablehlo
+from .dimensions import Dim
 from .portable import serialize
 from .sharding import attribute, declare_mesh
-from .value import Dim, Value, bind_symbols, scope, tensor_type
+from .value import Value, bind_symbols, scope, tensor_type
 
 
 @dataclass(frozen=True)

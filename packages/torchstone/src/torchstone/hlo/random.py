@@ -12,10 +12,11 @@ import math
 from collections.abc import Sequence
 
 from ..dtypes import FLOAT32, FLOAT64, UINT8, UINT64, DType
+from .dimensions import Dim, product
 from .elementwise import convert, cosine, log, shift_left, shift_right_logical, sqrt
 from .reduction import reduce_sum
 from .shape import broadcast_to, concatenate, iota, pad_axis, reshape, slice_axis
-from .value import Dim, Value, product, scalar
+from .value import Value, scalar
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9

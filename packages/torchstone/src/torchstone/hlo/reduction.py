@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from ..dtypes import DType
 from ._mlir import stablehlo
 from .control import Body, build_region, results
+from .dimensions import Dim, is_static, static_dim
 from .elementwise import maximum, minimum, optimization_barrier
 from .shape import reshape
-from .value import Dim, Number, Value, is_static, scalar, static_dim, tensor_type
+from .value import Number, Value, scalar, tensor_type
 
 Reducer = Callable[[Value, Value], Value]
 

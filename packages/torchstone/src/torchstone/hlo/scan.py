@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ..dtypes import INT32, INT64
 from .control import Body, fori, while_
+from .dimensions import product
 from .elementwise import eq, maximum, minimum, select
 from .indexing import take_along
 from .shape import (
@@ -25,7 +26,7 @@ from .shape import (
     reshape,
     slice_axis,
 )
-from .value import Value, dim_scalar, full, product, scalar
+from .value import Value, dim_scalar, full, scalar
 
 _UNROLLED = 16
 """Up to this size a scan is a few operations in a row; XLA takes very long to fuse more of them."""

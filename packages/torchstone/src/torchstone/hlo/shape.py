@@ -11,19 +11,8 @@ from collections.abc import Sequence
 from ..dtypes import INT64, DType
 from ..errors import LoweringBug
 from ._mlir import stablehlo
-from .value import (
-    Dim,
-    Number,
-    Shape,
-    Value,
-    is_static,
-    plain,
-    same_dim,
-    same_shape,
-    scalar,
-    shape_operand,
-    tensor_type,
-)
+from .dimensions import Dim, Shape, is_static, plain, same_dim, same_shape
+from .value import Number, Value, scalar, shape_operand, tensor_type
 
 
 def broadcast_in_dim(x: Value, shape: Sequence[Dim], dims: Sequence[int]) -> Value:

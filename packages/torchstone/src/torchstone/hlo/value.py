@@ -1,10 +1,8 @@
 """Values, shapes and constants: the vocabulary of every other ``hlo`` module.
 
-A :class:`Value` is an SSA value with its dtype and its shape. A dimension is an
-``int`` or a symbol: any object that supports integer arithmetic and carries a
-SymPy expression as ``.node.expr`` (PyTorch's ``SymInt`` does). Symbolic
-dimensions become ``?`` in the MLIR type; :func:`dim_scalar` turns one into an
-SSA scalar computed from the function's own arguments.
+A :class:`Value` is an SSA value with its dtype and its shape. Symbolic dimensions
+(:mod:`.dimensions`) become ``?`` in the MLIR type; :func:`dim_scalar` turns one
+into an SSA scalar computed from the function's own arguments.
 
 No broadcasting and no promotion happen here; a Python number next to a value
 becomes a constant of that value's shape and dtype.
@@ -24,11 +22,9 @@ import numpy
 from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT64, DType
 from ..errors import LoweringBug, UnsupportedShape
 from ._mlir import ir, stablehlo
+from .dimensions import Dim, Shape, dim_key, is_static, product, same_shape
 from .sizes import require_addressable
 
-Dim = Any
-"""``int``, or a symbolic integer with a SymPy expression at ``.node.expr``."""
-Shape = tuple[Dim, ...]
 Number = bool | int | float | complex
 
 
@@ -115,59 +111,6 @@ class Value:
 
     def __ge__(self, other: Value | Number) -> Value:
         return compare("GE", self, other)
-
-
-# Dimensions -----------------------------------------------------------------
-
-
-def is_static(shape: Sequence[Dim]) -> bool:
-    """True if every dimension is an ``int``."""
-    return all(isinstance(dim, int) for dim in shape)
-
-
-def dim_key(dim: Dim) -> Any:
-    """The identity of a dimension: the ``int`` itself, or the symbol's SymPy expression."""
-    if isinstance(dim, int):
-        return dim
-    expression = dim.node.expr
-    return int(expression) if expression.is_Integer else expression
-
-
-def plain(shape: Sequence[Dim]) -> Shape:
-    """``shape`` with constant symbolic dimensions converted to ``int``."""
-    return tuple(
-        dim if isinstance(dim, int) or not dim.node.expr.is_Integer else int(dim.node.expr) for dim in shape
-    )
-
-
-def static_dim(dim: Dim) -> int | None:
-    """A dimension as an ``int``; None if it is symbolic."""
-    key = dim_key(dim)
-    return key if isinstance(key, int) else None
-
-
-def same_dim(a: Dim, b: Dim) -> bool:
-    """True if two dimensions are known to be equal (no guard is added)."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    return bool(dim_key(a) == dim_key(b)) or _follows(a == b)
-
-
-def _follows(condition: Any) -> bool:
-    """True if a condition on dimensions follows from what was assumed of them while the graph was traced."""
-    node = getattr(condition, "node", None)
-    return node is not None and bool(node.statically_known_true("", 0))
-
-
-def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return len(a) == len(b) and all(map(same_dim, a, b))
-
-
-def product(dims: Sequence[Dim]) -> Dim:
-    result: Dim = 1
-    for dim in dims:
-        result = result * dim
-    return result
 
 
 # Types ------------------------------------------------------------------------
@@ -432,7 +375,7 @@ def _expression(expression: Any) -> Value:
         return (left - rest) / right if name.endswith("Div") else rest
     raise UnsupportedShape(
         f"{expression} cannot be computed from the inputs' shapes",
-        hint="pass contiguous examples, or mark the sizes static: strides are no part of a program",
+        hint="pass contiguous examples, or mark the sizes static: strides are not part of a program",
     )
 
 

@@ -47,9 +47,9 @@ def exporting_here() -> list[Patch]:
 
 
 def without_guards_on_bases(program: ExportedProgram) -> ExportedProgram:
-    """``program`` without the guards that ask for the tensors of which example inputs were views.
+    """``program`` without its guards on the tensors behind example inputs that were views.
 
-    Its inputs are no views, so that PyTorch fails where it traces the program again with such guards.
+    The inputs of the program are not views, and PyTorch fails to trace it again with such guards.
     """
     guards = getattr(program, "_guards_code", [])
     free = [guard for guard in guards if "._base." not in guard]

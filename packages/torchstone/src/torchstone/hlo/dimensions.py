@@ -1,0 +1,64 @@
+"""Dimensions: an ``int``, or a symbol.
+
+A symbol is any object that supports integer arithmetic and carries a SymPy expression as ``.node.expr``
+(PyTorch's ``SymInt`` does). Not here: dimensions as SSA scalars (:mod:`.value`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Dim = Any
+"""``int``, or a symbolic integer with a SymPy expression at ``.node.expr``."""
+Shape = tuple[Dim, ...]
+
+
+def is_static(shape: Sequence[Dim]) -> bool:
+    """True if every dimension is an ``int``."""
+    return all(isinstance(dim, int) for dim in shape)
+
+
+def dim_key(dim: Dim) -> Any:
+    """The identity of a dimension: the ``int`` itself, or the symbol's SymPy expression."""
+    if isinstance(dim, int):
+        return dim
+    expression = dim.node.expr
+    return int(expression) if expression.is_Integer else expression
+
+
+def plain(shape: Sequence[Dim]) -> Shape:
+    """``shape`` with constant symbolic dimensions converted to ``int``."""
+    return tuple(
+        dim if isinstance(dim, int) or not dim.node.expr.is_Integer else int(dim.node.expr) for dim in shape
+    )
+
+
+def static_dim(dim: Dim) -> int | None:
+    """A dimension as an ``int``; None if it is symbolic."""
+    key = dim_key(dim)
+    return key if isinstance(key, int) else None
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """True if two dimensions are known to be equal (no guard is added)."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return bool(dim_key(a) == dim_key(b)) or _follows(a == b)
+
+
+def _follows(condition: Any) -> bool:
+    """True if a condition on dimensions follows from what was assumed of them while the graph was traced."""
+    node = getattr(condition, "node", None)
+    return node is not None and bool(node.statically_known_true("", 0))
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    result: Dim = 1
+    for dim in dims:
+        result = result * dim
+    return result
