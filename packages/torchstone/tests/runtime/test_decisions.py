@@ -136,3 +136,70 @@ def test_a_budget_that_is_spent_keeps_the_default(tmp_path: Path) -> None:
     assert (found.chosen, dict(found.seconds)) == ("default", {})
     assert asked.prepared == ["default"]
     assert not list(tmp_path.iterdir())
+
+
+def take_turns(found: decisions.Turns, seconds: dict[str, float], most: int = 1000) -> list[str]:
+    """Who did the work until one was chosen."""
+    done = []
+    while found.decision is None and len(done) < most:
+        done.append(found.next)
+        found.took(seconds[found.next])
+    return done
+
+
+def turns(found: Decisions, **changes: Any) -> decisions.Turns:
+    options = {"handover_s": 1e-3, "gain": 1.0, **changes}
+    return found.in_turns({"what": "step", "size": 3}, ["default", "other"], **options)
+
+
+def test_turns_choose_the_fastest() -> None:
+    found = turns(kept_in(None))
+    assert found.next == "default"
+    done = take_turns(found, {"default": 0.03, "other": 0.02})
+    assert set(done) == {"default", "other"}
+    assert done[0] == "default"
+    assert found.next == "other"
+    assert found.decision == decisions.Decision(
+        "other", {"default": pytest.approx(0.03), "other": pytest.approx(0.02)}
+    )
+    found.took(5.0)  # that it is slow once changes nothing
+    assert found.next == "other"
+
+
+@pytest.mark.parametrize("changes", [{"gain": 2.0}, {"handover_s": 0.02}])
+def test_turns_keep_the_default_where_little_is_saved(changes: dict[str, float]) -> None:
+    found = turns(kept_in(None), **changes)
+    take_turns(found, {"default": 0.03, "other": 0.02})
+    assert found.next == "default"
+
+
+def test_what_is_hopeless_gets_one_turn() -> None:
+    found = turns(kept_in(None))
+    done = take_turns(found, {"default": 0.5, "other": 9.0})
+    assert (done.count("default"), done.count("other")) == (4, 4)
+    assert found.next == "default"
+
+
+def test_first_calls_of_a_turn_are_not_measured() -> None:
+    found = turns(kept_in(None))
+    before = ""
+    while found.decision is None:
+        name, settles = found.next, found.next != before
+        found.took(9.0 if settles else {"default": 0.03, "other": 0.02}[name])
+        before = name
+    assert found.decision.seconds == {"default": pytest.approx(0.03), "other": pytest.approx(0.02)}
+
+
+def test_turns_are_taken_once(tmp_path: Path) -> None:
+    take_turns(turns(kept_in(tmp_path)), {"default": 0.03, "other": 0.02})
+    assert turns(kept_in(tmp_path)).next == "other"
+    assert turns(kept_in(tmp_path, "another")).decision is None
+
+
+def test_a_candidate_that_is_dropped_gets_no_more_turns() -> None:
+    found = turns(kept_in(None))
+    while found.next == "default":
+        found.took(0.03)
+    found.drop("it failed")
+    assert found.decision is not None
+    assert (found.next, found.decision.dropped) == ("default", {"other": "it failed"})

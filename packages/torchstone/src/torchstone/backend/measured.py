@@ -127,7 +127,7 @@ class MeasuredFunction:
 
         with without_modes(), torch.random.fork_rng(devices=[]):
             found = self._decisions.best(
-                _question(self._module, inputs),
+                question("function", self._module, inputs),
                 {_COMPILED: candidate(self._compiled), _EAGER: candidate(self._module.forward)},
                 agree=_agree,
                 handover_s=_HANDOVER_S,
@@ -202,11 +202,11 @@ def _detached(value: Any, written: bool) -> Any:
     return (alone.clone() if written or value.is_inference() else alone).requires_grad_(value.requires_grad)
 
 
-def _question(module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+def question(what: str, module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
     """The operators, the inputs' dtypes, shapes and strides, and what else the time depends on."""
     codes = [part.code.encode() for part in module.modules() if isinstance(part, GraphModule)]
     return {
-        "what": "function",
+        "what": what,
         "function": digest([*codes, *map(_described, inputs)]),
         "gradient": torch.is_grad_enabled(),
         "autocast": str(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else None,

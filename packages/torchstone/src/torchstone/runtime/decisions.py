@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,8 +27,10 @@ _VERSION = 2
 _ROUNDS, _LEAST_ROUNDS = 6, 3
 _BLOCK_S, _CALLS = 5e-3, 64
 """How long a block of calls takes, in seconds, and the most calls in one."""
-_CLEAR = 1.2
-"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
+_CLEAR, _HOPELESS = 1.2, 2.0
+"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds, or one, tell it."""
+_SETTLING, _LEAST_CALLS, _TURN_S = 2, 2, 50e-3
+"""The first calls of a turn, which are not measured, the least that are, and the seconds of a turn."""
 _KEPT = 4096
 """Answers kept in memory."""
 
@@ -68,20 +70,106 @@ class Decisions:
         candidate was measured by then, or other processes keep the machine busy, the next process measures
         again.
         """
-        asked = {"version": _VERSION, "machine": self._machine, "question": question}
-        key = digest([b"decision", json.dumps(asked, sort_keys=True).encode()])
+        key = self._key(question)
 
         def answer() -> Decision:
-            disk = self._disk()
-            found = None if disk is None else _parsed(disk.read(key), candidates)
+            found = self._kept(key, candidates)
             if found is None:
                 with spans.span("compile", f"tuning: {question['what']}"):
                     found = _measured(candidates, agree, handover_s, budget_s, gain)
-                if disk is not None and found.seconds and not _is_busy():
-                    disk.write(key, json.dumps(asdict(found)).encode(), self._max_bytes())
+                self._keep(key, found)
             return found
 
         return self._answers.get(key, answer, _KEPT)[0]
+
+    def in_turns(
+        self, question: Mapping[str, Any], candidates: Sequence[str], *, handover_s: float, gain: float = 1.0
+    ) -> Turns:
+        """As :meth:`best`, for work that is done once: the ``candidates`` take turns with it."""
+        key = self._key(question)
+        turns = Turns(candidates, handover_s, gain, lambda found: self._keep(key, found))
+        turns.decision = self._kept(key, candidates)
+        return turns
+
+    def _key(self, question: Mapping[str, Any]) -> str:
+        asked = {"version": _VERSION, "machine": self._machine, "question": question}
+        return digest([b"decision", json.dumps(asked, sort_keys=True).encode()])
+
+    def _kept(self, key: str, candidates: Container[str]) -> Decision | None:
+        """The answer on disk, if it is one of the ``candidates``."""
+        disk = self._disk()
+        payload = None if disk is None else disk.read(key)
+        found = None if payload is None else Decision(**json.loads(payload))
+        return found if found is not None and found.chosen in candidates else None
+
+    def _keep(self, key: str, found: Decision) -> None:
+        disk = self._disk()
+        if disk is not None and found.seconds and not _is_busy():
+            disk.write(key, json.dumps(asdict(found)).encode(), self._max_bytes())
+
+
+class Turns:
+    """Candidates that take turns with work that is done once, in blocks of calls, until one is chosen.
+
+    Let :attr:`next` do the work, then say by :meth:`took` how long it took. The first candidate is the
+    default. Safe for one thread at a time.
+    """
+
+    def __init__(
+        self, candidates: Sequence[str], handover_s: float, gain: float, keep: Callable[[Decision], None]
+    ) -> None:
+        self.decision: Decision | None = None
+        """None until one is chosen."""
+        self._candidates = list(candidates)
+        self._default = candidates[0]
+        self._handover_s, self._gain, self._keep = handover_s, gain, keep
+        self._seconds: dict[str, float] = {}
+        self._dropped: dict[str, str] = {}
+        self._block: list[float] = []
+        self._place = self._rounds = 0
+
+    @property
+    def next(self) -> str:
+        """The candidate whose turn it is; the one that was chosen, once one is."""
+        return self._candidates[self._place] if self.decision is None else self.decision.chosen
+
+    def took(self, seconds: float) -> None:
+        """The work took :attr:`next` so many ``seconds``."""
+        if self.decision is not None:
+            return
+        self._block.append(seconds)
+        measured = self._block[_SETTLING:]
+        if len(measured) < _LEAST_CALLS or (sum(measured) < _TURN_S and len(measured) < _CALLS):
+            return
+        best = self._seconds.get(self.next, float("inf"))
+        self._seconds[self.next] = min(best, sum(measured) / len(measured))
+        self._block.clear()
+        self._place = (self._place + 1) % len(self._candidates)
+        if self._place == 0:
+            self._rounds += 1
+            self._close()
+
+    def drop(self, why: str) -> None:
+        """Ask :attr:`next`, which is not the default, no more."""
+        self._dropped[self.next] = why
+        self._seconds.pop(self.next, None)
+        self._candidates.pop(self._place)
+        self._block.clear()
+        self._place = 0
+        if len(self._candidates) == 1:
+            self._decide()
+
+    def _close(self) -> None:
+        """Decide at the end of a round, if enough is known."""
+        first, *others = sorted(self._seconds.values())
+        factor = _CLEAR if self._rounds >= _LEAST_ROUNDS else _HOPELESS
+        if self._rounds >= _ROUNDS or all(factor * first < one for one in others):
+            self._decide()
+
+    def _decide(self) -> None:
+        chosen = _chosen(self._seconds, self._default, self._handover_s, self._gain)
+        self.decision = Decision(chosen, dict(self._seconds), dict(self._dropped))
+        self._keep(self.decision)
 
 
 def _is_busy() -> bool:
@@ -89,11 +177,13 @@ def _is_busy() -> bool:
     return os.getloadavg()[0] > (os.cpu_count() or 1) + 1
 
 
-def _parsed(payload: bytes | None, candidates: Mapping[str, Candidate]) -> Decision | None:
-    if payload is None:
-        return None
-    found = Decision(**json.loads(payload))
-    return found if found.chosen in candidates else None
+def _chosen(seconds: Mapping[str, float], default: str, handover_s: float, gain: float) -> str:
+    """The fastest, if it is so much faster than the default."""
+    fastest = min(seconds, key=seconds.__getitem__, default=default)
+    wins = fastest != default and (
+        max(seconds[fastest] * gain, seconds[fastest] + handover_s) < seconds[default]
+    )
+    return fastest if wins else default
 
 
 def _measured(
@@ -133,10 +223,7 @@ def _measured(
             done >= _LEAST_ROUNDS and all(_CLEAR * first < one for one in others)
         ):
             break
-    fastest = min(seconds, key=seconds.__getitem__)
-    other_wins = max(seconds[fastest] * gain, seconds[fastest] + handover_s) < seconds[default]
-    chosen = fastest if other_wins else default
-    return Decision(chosen, seconds, dropped)
+    return Decision(_chosen(seconds, default, handover_s, gain), seconds, dropped)
 
 
 def _timed(run: Run) -> float:

@@ -19,6 +19,11 @@ def note_step(optimizer: torch.optim.Optimizer) -> None:
     optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
+def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether ``register_step_pre_hook`` or ``register_step_post_hook`` gave the optimizer a function."""
+    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
 def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:
     """The scale and the number of steps since it last changed, made where the scaler has none yet."""
     scaler.scale(torch.zeros(()))

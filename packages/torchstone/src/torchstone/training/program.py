@@ -86,11 +86,13 @@ Created = list[tuple[Resident, torch.Tensor]]
 class StepProgram(Protocol):
     """One step for one form of state and batch.
 
-    ``updated`` are the positions of the state that it writes.
+    ``updated`` are the positions of the state that it writes; ``record.draws`` says whether it draws
+    random numbers.
     """
 
     traced: Traced
     updated: list[int]
+    record: GraphRecord
 
     def __call__(
         self,
@@ -116,6 +118,7 @@ def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
     region = Region(traced.module, Options.parse(None), record)
     SURVEYING.run(region)
     record.preferred.extend(region.survey.preferred)
+    record.draws = region.survey.seeded
     divided = bool(region.survey.preferred) and not region.survey.unsupported
     program = DividedStep(traced, region, engine) if divided else WholeStep(traced, region, state, engine)
     record.compile_s = time.perf_counter() - started
@@ -127,7 +130,7 @@ class DividedStep:
     """A step in parts: new values of the state are written over the old ones when all parts have run."""
 
     def __init__(self, traced: Traced, region: Region, engine: Any) -> None:
-        self.traced = traced
+        self.traced, self.record = traced, region.record
         self.updated = list(region.mutated)
         DIVIDING.run(region)
         self._run = MixedGraph(region)
@@ -152,7 +155,7 @@ class WholeStep:
     """A step that is one program, which updates its state in the engine's memory."""
 
     def __init__(self, traced: Traced, region: Region, state: int, engine: Any) -> None:
-        self.traced = traced
+        self.traced, self.record = traced, region.record
         COMPILING.run(region)
         region.record.native.update(region.survey.native)
         self.updated = list(region.mutated)

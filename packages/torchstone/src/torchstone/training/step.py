@@ -18,12 +18,13 @@ from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
 from .buckets import Reduction, checked, padded
+from .choice import MeasuredStep, turns_with_eager
 from .program import StepProgram, step_program
 from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
 from .state import State, split_numbers
-from .trace import trace
+from .trace import trace, trace_gradients
 
 MOST_PROGRAMS = 64
 """Programs that one step keeps; those of the form that was used longest ago go first."""
@@ -86,7 +87,7 @@ class CompiledStep:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._residence = Residence(get_engine())
-        self._programs: OrderedDict[Any, list[StepProgram]] = OrderedDict()
+        self._programs: OrderedDict[Any, list[MeasuredStep]] = OrderedDict()
         self._forms: dict[Any, int] = {}
         self._state: State | None = None
         self._form = 0
@@ -144,32 +145,39 @@ class CompiledStep:
             numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
             form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
             key = (*form, tuple(map(_form_of, leaves)), tree)
-            program = self._found(key, state, numbers)
-            if program is None:
+            step = self._found(key, state, numbers)
+            if step is None:
                 if self._programs:
                     spans.recompiled("training step", lambda: self._reason(key, state, numbers))
-                program = self._compiled(key, kind, state, numbers, leaves, tree)
-            result = self._update(program, state, numbers, leaves)
+                step = self._compiled(key, kind, state, numbers, leaves, tree)
+            program, arguments = step.program, [torch.tensor(numbers, dtype=torch.float64)]
+            arguments += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            result = step(lambda: self._update(program, state, numbers, arguments), state, arguments)
             return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
 
     def _reason(self, key: Any, state: State, numbers: Sequence[float]) -> str:
         known = self._programs.get(key)
         if not known:
             return reasons.of_key(key, self._programs)
-        return reasons.of_guards(known[-1].traced.guards, _Leaves(state, numbers))
+        return reasons.of_guards(known[-1].program.traced.guards, _Leaves(state, numbers))
 
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
-    ) -> StepProgram:
+    ) -> MeasuredStep:
         with spans.span("compile", "training step: trace"):
             places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
             traced = trace(self._recipe, kind, state, numbers, leaves, tree)
             traced.rows = places
-        program = step_program(traced, len(state.entries), self._residence.engine)
-        self._programs.setdefault(key, []).append(program)
+        engine = self._residence.engine
+        program = step_program(traced, len(state.entries), engine)
+        turns = turns_with_eager(program, self._recipe, state, leaves, engine)
+        step = MeasuredStep(
+            program, self._recipe, turns, lambda: trace_gradients(self._recipe, state, numbers, leaves, tree)
+        )
+        self._programs.setdefault(key, []).append(step)
         while self.programs > MOST_PROGRAMS:
             self._programs.popitem(last=False)
-        return program
+        return step
 
     def _current(self) -> State:
         """The state as it is now, all of it in memory of the engine's."""
@@ -203,19 +211,21 @@ class CompiledStep:
             tuple(p.requires_grad for p in state.parameters),
         )
 
-    def _found(self, key: Any, state: State, numbers: Sequence[float]) -> StepProgram | None:
+    def _found(self, key: Any, state: State, numbers: Sequence[float]) -> MeasuredStep | None:
         known = self._programs.get(key, ())
         if known:
             self._programs.move_to_end(key)
         values = _Leaves(state, numbers)
-        return next((one for one in known if one.traced.guards.hold(values)), None)
+        return next((one for one in known if one.program.traced.guards.hold(values)), None)
 
     def _update(
-        self, program: StepProgram, state: State, numbers: Sequence[float], leaves: Sequence[Any]
+        self,
+        program: StepProgram,
+        state: State,
+        numbers: Sequence[float],
+        tensors: list[torch.Tensor],
     ) -> Any:
         traced, optimizer = program.traced, self._recipe.optimizer
-        tensors = [torch.tensor(numbers, dtype=torch.float64)]
-        tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         values, memo = _Leaves(state, numbers), {}  # type: ignore[var-annotated]
         counted = [(p, name, kind(one.of(values, memo))) for p, name, kind, one in traced.counted]
         own = [entry.tensor for entry in state.entries]
@@ -241,10 +251,7 @@ class CompiledStep:
             assert finite is not None
             assert traced.watched is not None
             raise self._not_finite(finite.tolist(), traced.watched, state)
-        feed = iter(results)
-        made = [next(feed) if leaf in (torch.Tensor, float) else leaf for leaf in traced.leaves]
-        made = [one.item() if kind is float else one for one, kind in zip(made, traced.leaves, strict=True)]
-        return pytree.tree_unflatten(made, traced.tree)
+        return traced.result(results)
 
     def _not_finite(self, finite: Sequence[bool], watched: Sequence[torch.Tensor], state: State) -> NotFinite:
         names = {id(entry.tensor): entry.name for entry in state.entries}

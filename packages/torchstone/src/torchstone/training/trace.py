@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +71,13 @@ class Traced:
     watched: list[torch.Tensor] | None = None
     """The parameters whose gradients must be finite for an update, if an output says whether they are."""
 
+    def result(self, tensors: Iterable[torch.Tensor]) -> Any:
+        """What ``loss_fn`` returned; ``tensors`` are the outputs that belong to it."""
+        feed = iter(tensors)
+        made = [next(feed) if leaf in (torch.Tensor, float) else leaf for leaf in self.leaves]
+        made = [one.item() if kind is float else one for one, kind in zip(made, self.leaves, strict=True)]
+        return pytree.tree_unflatten(made, self.tree)
+
 
 def trace(
     recipe: Recipe,
@@ -87,30 +94,62 @@ def trace(
     Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
     Raises :class:`CaptureError` for a step that cannot be one program.
     """
-    found = Traced(GraphModule({}, torch.fx.Graph()), Guards())
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    tensors = [*(entry.tensor for entry in state.entries), torch.tensor(numbers, dtype=torch.float64)]
-    tensors += [leaf for leaf in batch if isinstance(leaf, torch.Tensor)]
-    fakes = [mode.from_tensor(tensor.detach(), static_shapes=True) for tensor in tensors]
-
-    def step(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        return _Trace(recipe, kind, state, numbers, found, lines).run(arguments, batch, tree)
-
+    found, fakes = _begun(state, numbers, batch)
+    step = _Trace(recipe, kind, state, numbers, found, lines)
     with (
         tracing(),
-        as_it_was(recipe),
-        patched(*_optimizer_modules(recipe.optimizer), *without_checkpointing()),
         standing_in(),
         factorization_checks(kept=config.check_values),
         passing_value_checks(),
         mended_operators(),
         choosing(chooser(Options.parse(None))),
+    ):
+        traced = _graph(step, fakes, batch, tree, ASK_AUTOGRAD)
+        found.module = _functional(traced, fakes)
+    return found
+
+
+def trace_gradients(
+    recipe: Recipe, state: State, numbers: Sequence[float], batch: Sequence[Any], tree: Any
+) -> Traced:
+    """The step up to the optimizer's part, as eager PyTorch's operators; ``created`` are the gradients.
+
+    The graph writes where the model does, and not functionally.
+    """
+    found, fakes = _begun(state, numbers, batch)
+    with tracing():
+        step = _Trace(recipe, "gradients", state, numbers, found, lines=False)
+        found.module = _graph(step, fakes, batch, tree, {})
+    return found
+
+
+def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tuple[Traced, list[FakeTensor]]:
+    """What is to be found, and the arguments of the graph as fake tensors."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    tensors = [*(entry.tensor for entry in state.entries), torch.tensor(numbers, dtype=torch.float64)]
+    tensors += [leaf for leaf in batch if isinstance(leaf, torch.Tensor)]
+    fakes = [mode.from_tensor(tensor.detach(), static_shapes=True) for tensor in tensors]
+    return Traced(GraphModule({}, torch.fx.Graph()), Guards()), fakes
+
+
+def _graph(
+    step: _Trace, fakes: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any, decompositions: Any
+) -> GraphModule:
+    """The operators that ``step`` calls for ``fakes``."""
+    recipe = step.recipe
+
+    def run(*arguments: torch.Tensor) -> list[torch.Tensor]:
+        return step.run(arguments, batch, tree)
+
+    with (
+        as_it_was(recipe),
+        patched(*_optimizer_modules(recipe.optimizer), *without_checkpointing()),
         torch.enable_grad(),
     ):
         try:
             with enable_python_dispatcher(), preserve_node_meta():
-                tracer = make_fx(step, ASK_AUTOGRAD, tracing_mode="real", _allow_non_fake_inputs=True)
-                traced = tracer(*fakes)
+                tracer = make_fx(run, decompositions, tracing_mode="real", _allow_non_fake_inputs=True)
+                traced: GraphModule = tracer(*fakes)
         except TorchstoneError:
             raise
         except Exception as error:
@@ -119,10 +158,9 @@ def trace(
                 hint="run it in eager PyTorch with the same batch first: if that works, keep the model in "
                 "torch.compile(model, backend='torchstone') and call loss.backward() and optimizer.step()",
             ) from error
-        _erase_profiling(traced)
-        traced.graph.eliminate_dead_code()
-        found.module = _functional(traced, fakes)
-    return found
+    _erase_profiling(traced)
+    traced.graph.eliminate_dead_code()
+    return traced
 
 
 def _erase_profiling(module: GraphModule) -> None:
@@ -264,6 +302,10 @@ class _Trace:
             grads = self._gradients(loss, traced)
             if self.kind == "accumulate":
                 outputs = self._keep(grads, traced)
+            elif self.kind == "gradients":
+                clip(grads, recipe, given)
+                found.created = [(p, "grad") for p in grads]
+                outputs = list(grads.values())
             else:
                 outputs = self._update(loss, grads, traced, before, given, numbers)
             made, found.tree = pytree.tree_flatten(result)

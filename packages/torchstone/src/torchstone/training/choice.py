@@ -1,0 +1,181 @@
+"""Who makes a training step: its program, or eager PyTorch where that was measured to be faster.
+
+A step cannot be repeated to measure it, so the candidates take turns with the steps of the training until
+one is chosen. Only rounding depends on that: eager PyTorch runs a graph of the same step, and the optimizer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .. import spans
+from ..backend.measured import question
+from ..backend.options import Options
+from ..backend.watching import is_watched
+from ..config import config
+from ..runtime.decisions import Turns
+from ..torch_internals.training import has_step_hooks, note_step
+from .program import StepProgram
+from .recipe import Recipe
+from .state import State
+from .trace import Traced
+
+PROGRAM, EAGER, FUSED = "compiled", "eager PyTorch", "eager PyTorch with a fused update"
+_GAIN = 1.02
+"""How many times as fast as the program eager PyTorch has to be."""
+_HANDOVER_S = 5e-6
+_FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+"""Optimizers that PyTorch has a fused kernel for on the CPU."""
+
+
+class MeasuredStep:
+    """Makes steps by ``program`` or in eager PyTorch: in turns, until one is chosen.
+
+    ``trace`` gives the graph up to the optimizer's part, for eager PyTorch.
+    """
+
+    def __init__(
+        self, program: StepProgram, recipe: Recipe, turns: Turns | None, trace: Callable[[], Traced]
+    ) -> None:
+        self.program = program
+        self._recipe, self._turns, self._trace = recipe, turns, trace
+        self._eager: EagerStep | None = None
+        self._note()
+
+    def __call__(self, compiled: Callable[[], Any], state: State, arguments: Sequence[torch.Tensor]) -> Any:
+        """One step, which ``compiled`` makes by the program; ``arguments`` are those after the state."""
+        turns = self._turns
+        if turns is None:
+            return compiled()
+        chosen, runs, started = turns.decision is not None, turns.next, time.perf_counter()
+        if runs == PROGRAM:
+            result = compiled()
+        else:
+            try:
+                self._eager = self._eager or EagerStep(self._recipe, self._trace(), state)
+                result = self._eager(state, arguments, fused=runs == FUSED)
+            except _NothingUpdated as failure:
+                if chosen:
+                    raise failure.error from None
+                turns.drop(f"{type(failure.error).__name__}: {failure.error}")
+                return compiled()
+        if not chosen:
+            turns.took(time.perf_counter() - started)
+            self._note()
+        return result
+
+    def _note(self) -> None:
+        """Count the shape, if eager PyTorch was chosen for it."""
+        if self._turns is not None and self._turns.decision is not None and self._turns.next != PROGRAM:
+            self.program.record.in_eager = 1
+
+
+def turns_with_eager(
+    program: StepProgram, recipe: Recipe, state: State, leaves: Sequence[Any], engine: Any
+) -> Turns | None:
+    """The turns of ``program`` and eager PyTorch; None where nothing but the program makes the step.
+
+    That is where it draws random numbers, checks values or makes new state, where the optimizer is not one
+    of PyTorch's, and where more is asked of the step than gradients, clipping and an update.
+    """
+    traced, options = program.traced, Options.parse(None)
+    decisions = getattr(engine, "decisions", None)
+    if decisions is None or not options.tuning or not options.fallback or config.tuning_budget_s <= 0:
+        return None
+    if is_watched() or options.check_indices or options.check_values or program.record.draws:
+        return None
+    if not traced.updates or traced.created or traced.settled or state.gradients:
+        return None
+    if recipe.scaler is not None or recipe.average is not None or recipe.nonfinite != "update":
+        return None
+    if recipe.buckets or not recipe.set_to_none or not _is_plain(recipe.optimizer):
+        return None
+    candidates = [PROGRAM, EAGER, *([FUSED] if _can_be_fused(recipe.optimizer) else [])]
+    tensors = [*(entry.tensor for entry in state.entries), *leaves]
+    asked = question("training step", traced.module, tensors)
+    found: Turns = decisions.in_turns(asked, candidates, handover_s=_HANDOVER_S, gain=_GAIN)
+    return found
+
+
+def _is_plain(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the step of ``optimizer`` is PyTorch's alone, and does the same whenever it runs."""
+    return getattr(torch.optim, type(optimizer).__name__, None) is type(optimizer) and not has_step_hooks(
+        optimizer
+    )
+
+
+def _can_be_fused(optimizer: torch.optim.Optimizer) -> bool:
+    return type(optimizer) in _FUSED and all(
+        group["fused"] is None and not group["foreach"] and not group["differentiable"]
+        for group in optimizer.param_groups
+    )
+
+
+class EagerStep:
+    """A step in eager PyTorch: a graph up to the optimizer's part, and the optimizer."""
+
+    def __init__(self, recipe: Recipe, traced: Traced, state: State) -> None:
+        self._optimizer, self._traced = recipe.optimizer, traced
+        self._parameters = [p for p, _ in traced.created]
+
+    def __call__(self, state: State, arguments: Sequence[torch.Tensor], *, fused: bool) -> Any:
+        """One step. Raises :class:`_NothingUpdated` if it fails before the optimizer's part."""
+        tensors = [entry.tensor for entry in state.entries]
+        try:
+            with spans.span("eager", "training step"), torch.no_grad():
+                with _buffers_kept(state), torch.autocast("cpu", enabled=False):
+                    outputs = self._traced.module(*tensors, *arguments)
+                    for p, grad in zip(self._parameters, outputs, strict=False):
+                        p.grad = _laid_out_as(p, grad)
+                with _fused(self._optimizer, fused):
+                    type(self._optimizer).step(self._optimizer)
+        finally:
+            for p in self._parameters:
+                p.grad = None
+        note_step(self._optimizer)
+        return self._traced.result(outputs[len(self._parameters) :])
+
+
+class _NothingUpdated(Exception):
+    """An eager step failed with ``error`` before it updated anything."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _laid_out_as(p: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    """``grad`` with the strides of ``p``, as autograd keeps gradients and fused kernels need them."""
+    return grad if grad.stride() == p.stride() else torch.empty_like(p).copy_(grad)
+
+
+@contextmanager
+def _buffers_kept(state: State) -> Iterator[None]:
+    """Puts buffers back if the block fails, and raises :class:`_NothingUpdated`."""
+    before = [(entry.tensor, entry.tensor.clone()) for entry in state.entries if entry.kind == "buffer"]
+    try:
+        yield
+    except Exception as error:
+        for tensor, value in before:
+            tensor.copy_(value)
+        raise _NothingUpdated(error) from error
+
+
+@contextmanager
+def _fused(optimizer: torch.optim.Optimizer, fused: bool) -> Iterator[None]:
+    """The optimizer updates by its fused kernel inside the block, if ``fused``."""
+    if not fused:
+        yield
+        return
+    try:
+        for group in optimizer.param_groups:
+            group["fused"] = True
+        yield
+    finally:
+        for group in optimizer.param_groups:
+            group["fused"] = None

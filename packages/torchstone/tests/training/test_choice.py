@@ -1,0 +1,280 @@
+"""Steps that eager PyTorch makes, where that was measured to be faster."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import torchstone
+from torchstone.backend.records import recorded
+from torchstone.config import override
+from torchstone.runtime.decisions import Decision, Decisions, Turns
+from torchstone.training import choice
+from training_loops import assert_same_training, batches, eager_step, mlp
+
+Tensor = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def tuning() -> Iterator[None]:
+    with override(tuning=True):
+        yield
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What was asked."""
+    return answer(monkeypatch, None)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, chosen: str | None) -> list[dict[str, Any]]:
+    """``chosen`` is the answer to each question; None: candidates take turns of one call for ever."""
+    found: list[dict[str, Any]] = []
+
+    class Each(Turns):
+        def took(self, seconds: float) -> None:
+            self._place = (self._place + 1) % len(self._candidates)
+
+    def in_turns(_: Decisions, question: dict[str, Any], candidates: list[str], **__: Any) -> Turns:
+        turns = Each(candidates, 0.0, 1.0, lambda _: None)
+        turns.decision = (
+            None if chosen is None else Decision(chosen if chosen in candidates else choice.EAGER)
+        )
+        found.append(question)
+        return turns
+
+    monkeypatch.setattr(Decisions, "in_turns", in_turns)
+    return found
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, maximize=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01, lr_decay=0.1),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.01),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        *((name, None) for name in OPTIMIZERS),
+        *(("sgd", one) for one in (choice.PROGRAM, choice.EAGER, choice.FUSED)),
+    ],
+)
+def test_training_is_the_same_whoever_makes_the_steps(
+    name: str, chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, chosen)
+    model, expected = mlp(), mlp()
+    optimizer, expected_optimizer = (
+        OPTIMIZERS[name](model.parameters()),
+        OPTIMIZERS[name](expected.parameters()),
+    )
+    with recorded() as records:
+        step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+        for inputs, targets in batches(12):
+            loss = step(inputs, targets)
+            torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
+            assert not loss.requires_grad
+    assert_same_training(model, optimizer, expected, expected_optimizer)
+    assert all(p.grad is None for p in model.parameters())
+    assert optimizer.param_groups[0].get("fused") is None
+    in_eager = sum(record.in_eager for record in records)
+    assert in_eager == (0 if chosen in (choice.PROGRAM, None) else step.programs - (name != "adagrad"))
+
+
+class Network(nn.Module):
+    """Has buffers that a step updates, a frozen layer, and a number that code changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.frozen = nn.Conv2d(4, 4, 3).requires_grad_(False)
+        self.last = nn.Linear(64, 3)
+        self.scale = 1.0
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        x = self.frozen(F.relu(self.norm(self.first(x))))
+        return {"logits": self.last(x.flatten(1)) * self.scale}
+
+
+def loss_and_metrics(outputs: dict[str, Tensor], targets: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    logits = outputs["logits"]
+    return F.cross_entropy(logits, targets), {
+        "right": (logits.argmax(1) == targets).sum(),
+        "rows": len(targets),
+    }
+
+
+def images(count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(count):
+        yield torch.randn(5, 1, 8, 8, generator=generator), torch.randint(0, 3, (5,), generator=generator)
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"clip_value": 0.01}], ids=str)
+def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked: list[Any]) -> None:
+    model = Network()
+    twins = [copy.deepcopy(model), copy.deepcopy(model)]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9) for one in twins]
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(one, 0.9) for one in optimizers]
+    step = torchstone.compile_step(twins[0], optimizers[0], loss_and_metrics, **options)
+    with override(tuning=False):
+        other = torchstone.compile_step(twins[1], optimizers[1], loss_and_metrics, **options)
+    for number, (x, y) in enumerate(images(10)):
+        twins[0].scale = 1.0 + (number > 4)  # constants of the step, whoever makes it
+        with override(tuning=True):
+            found = step(x, y)
+        with override(tuning=False):
+            expected = other(x, y)
+        torch.testing.assert_close(found, expected)
+        for schedule in schedules:
+            schedule.step()
+    assert_same_training(twins[0], optimizers[0], twins[1], optimizers[1])
+    assert len(asked) == 1
+    assert asked[0]["what"] == "training step"
+
+
+def test_autocast_applies_once(asked: list[Any]) -> None:
+    model, expected = mlp(), mlp()
+    optimizer, expected_optimizer = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    for inputs, targets in batches(6):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = step(inputs, targets)
+        with torch.autocast("cpu", torch.bfloat16):
+            wanted = F.cross_entropy(expected(inputs), targets)
+        wanted.backward()
+        expected_optimizer.step()
+        expected_optimizer.zero_grad()
+        torch.testing.assert_close(loss, wanted.detach(), rtol=2e-2, atol=2e-2)
+
+
+def test_gradients_get_the_strides_of_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, choice.FUSED)
+    model, expected = mlp(), mlp()
+    optimizer, expected_optimizer = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))
+
+    def total(outputs: Tensor, _: Tensor) -> Tensor:  # the gradient of the last bias is expanded
+        return outputs.sum()
+
+    step = torchstone.compile_step(model, optimizer, total)
+    for inputs, targets in batches(3):
+        step(inputs, targets)
+        total(expected(inputs), targets).backward()
+        expected_optimizer.step()
+        expected_optimizer.zero_grad()
+    assert_same_training(model, optimizer, expected, expected_optimizer)
+
+
+def test_eager_steps_that_fail_are_dropped_and_change_nothing(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Network()
+    twin = copy.deepcopy(model)
+    optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, twin))
+    step = torchstone.compile_step(model, optimizer, loss_and_metrics)
+    taken: list[Turns] = []
+    real = Turns.drop
+    monkeypatch.setattr(Turns, "drop", lambda self, why: (taken.append(self), real(self, why)))
+    made: list[int] = []
+
+    def failing(p: Tensor, grad: Tensor) -> Tensor:
+        made.append(1)
+        raise MemoryError("no memory for a gradient")
+
+    monkeypatch.setattr(choice, "_laid_out_as", failing)
+    for x, y in images(5):
+        found = step(x, y)
+        loss, metrics = loss_and_metrics(twin(x), y)
+        loss.backward()
+        other.step()
+        other.zero_grad()
+        torch.testing.assert_close(found, (loss.detach(), metrics))
+    assert_same_training(model, optimizer, twin, other)
+    assert len(made) == 2  # once for each way to update
+    assert taken[-1].decision == Decision(
+        choice.PROGRAM,
+        {},
+        dict.fromkeys((choice.EAGER, choice.FUSED), "MemoryError: no memory for a gradient"),
+    )
+
+
+def test_a_chosen_eager_step_that_fails_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, choice.EAGER)
+    model = Network()
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_and_metrics)
+    ((x, y),) = images(1)
+    step(x, y)
+
+    def failing(p: Tensor, grad: Tensor) -> Tensor:
+        raise MemoryError("no memory for a gradient")
+
+    monkeypatch.setattr(choice, "_laid_out_as", failing)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(MemoryError, match="no memory for a gradient"):
+        step(x, y)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert all(p.grad is None for p in model.parameters())
+
+
+class Own(torch.optim.SGD):
+    """An optimizer of the user's."""
+
+
+def made(kind: str) -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
+    model: nn.Module = nn.Sequential(mlp(), nn.Dropout(0.5)) if kind == "dropout" else mlp()
+    optimizer: torch.optim.Optimizer = (Own if kind == "own optimizer" else torch.optim.SGD)(
+        model.parameters(), lr=0.1
+    )
+    if kind == "hooks":
+        optimizer.register_step_post_hook(lambda *_: None)
+    given: dict[str, dict[str, Any]] = {
+        "buckets": {"buckets": [64]},
+        "non-finite": {"nonfinite": "skip"},
+        "zeros": {"set_to_none": False},
+        "scaler": {"scaler": torch.amp.GradScaler("cpu")},
+        "average": {"average": torch.optim.swa_utils.AveragedModel(model)},
+    }
+    return model, optimizer, given.get(kind, {})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["dropout", "own optimizer", "hooks", "buckets", "non-finite", "zeros", "scaler", "average"],
+)
+def test_what_programs_alone_do(kind: str, asked: list[Any]) -> None:
+    model, optimizer, options = made(kind)
+    reduction = "none" if kind == "buckets" else "mean"
+    step = torchstone.compile_step(
+        model,
+        optimizer,
+        lambda outputs, targets: F.cross_entropy(outputs, targets, reduction=reduction),
+        **options,
+    )
+    for inputs, targets in batches(3):
+        step(inputs, targets)
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"tuning": False}, {"fallback": False}, {"tuning_budget_s": 0.0}, {"check_indices": True}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_that_leave_nothing_to_eager(settings: dict[str, Any], asked: list[Any]) -> None:
+    model = mlp()
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), F.cross_entropy)
+    with override(**settings):
+        for inputs, targets in batches(3):
+            step(inputs, targets)
+    assert not asked
