@@ -25,7 +25,7 @@ ALLOWED = {
     "compiler/operators/chunked_loss.py": "custom operators, which PyTorch registers under private names",
     "parity/inventory/calls/call.py": "methods of the modules that are called",
     "redirect/areas/graphs.py": "an attribute that a graph of PyTorch's has and ours must have",
-    "runtime/buffers.py": "the module in which PyTorch defines Tensor",
+    "runtime/imports.py": "the module in which PyTorch defines Tensor",
     "backend/compile.py": "an attribute by which AOTAutograd knows a function that takes a list",
 }
 """What a private name is there for, in files that have one for another reason than to use it."""

@@ -347,7 +347,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> LoadedProgram:
 @pytest.mark.parametrize("dtype", TORCH_DTYPES, ids=str)
 def test_remote_device_round_trip(dtype: DType, remote: LoadedProgram) -> None:
     tensor = torch.arange(1, 7).view(2, 3).to(dtype.torch)
-    buffer = runtime.buffers.import_array(remote.device, tensor.t())
+    buffer = runtime.imports.import_array(remote.device, tensor.t())
     assert not buffer.aliased
     back = to_torch(buffer)
     assert back.dtype == tensor.dtype

@@ -1,25 +1,12 @@
 """Buffers: arrays that an engine's executables take and return.
 
-What lives here: the :class:`Buffer`, its :class:`BufferSpec`, and the import of
-host arrays with its rules on copies. Tensors of torch have a faster road in
-:mod:`.torch_bridge`, which this module reaches only when it is handed one.
-
-Import rules on a device whose memory is the host's (the embedded CPU):
-
-* contiguous (row-major), 64-byte aligned, writable memory is *aliased*: no
-  copy, and a later in-place write by its owner is seen by the next call;
-* anything else is copied, once, and the copy is counted with its reason. Such
-  a buffer has ``aliased=False``: it is a snapshot, so import again to see
-  later writes.
-
-On any other device every import is a counted copy.
+What lives here: the :class:`Buffer`, its :class:`BufferSpec` and :class:`Device`, checks of
+arguments, and the copy of host memory to a device. :mod:`.imports` says when there is a copy.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,35 +107,6 @@ class Buffer:
             )
 
 
-def import_array(device: Device, array: Any) -> Buffer:
-    """A :class:`Buffer` with the values of ``array`` on ``device``.
-
-    ``array`` is a :class:`Buffer` of the same device (returned as it is), a
-    NumPy array or scalar (dtypes of ml_dtypes included), a torch tensor, or anything with
-    ``__dlpack__``. Raises :class:`UnsupportedDtype`, :class:`UnsupportedLayout`
-    for tensors that are not strided, and :class:`InputMismatch` for what is no
-    array at all.
-    """
-    if isinstance(array, Buffer):
-        if array.device is not device and array.device != device:
-            counters.copied("in", "other device", array.array.nbytes)
-            return import_array(device, array.to_numpy())
-        return array
-    if isinstance(array, (numpy.ndarray, numpy.generic)):
-        return _import_numpy(device, numpy.asarray(array))
-    cls: Any = type(array)
-    if _is_torch_tensor(cls):
-        from .torch_bridge import import_tensor
-
-        return import_tensor(device, array)
-    if hasattr(array, "__dlpack__"):
-        return _import_dlpack(device, array)
-    raise InputMismatch(
-        f"{type(array).__name__} is not an array",
-        hint="pass a NumPy array, a torch tensor, a Buffer, or an object with __dlpack__",
-    )
-
-
 def check_count(found: int, expected: int) -> None:
     if found != expected:
         raise InputMismatch(f"the program takes {expected} argument(s), {found} were given")
@@ -162,14 +120,6 @@ def check_buffer(buffer: Buffer, spec: BufferSpec, position: int) -> None:
     raise InputMismatch(
         f"{spec.label(position)} must be {spec}, found {found}",
         hint="convert the input, or compile the program for this shape and dtype",
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _is_torch_tensor(cls: type) -> bool:
-    """Whether ``cls`` is torch's Tensor or a subclass, without importing torch."""
-    return any(
-        base.__module__ in ("torch", "torch._tensor") and base.__name__ == "Tensor" for base in cls.__mro__
     )
 
 
@@ -190,40 +140,3 @@ def _aligned(shape: tuple[int, ...], dtype: DType) -> numpy.ndarray[Any, Any]:
     room = numpy.empty(size + ALIGNMENT, numpy.uint8)
     first = -room.ctypes.data % ALIGNMENT
     return room[first : first + size].view(dtype.numpy).reshape(shape)
-
-
-def _import_numpy(device: Device, array: numpy.ndarray[Any, Any]) -> Buffer:
-    dtype = dtypes.from_numpy(array.dtype)
-    reason = _why_not_aliased(device, array)
-    if reason is None:
-        in_dlpack = array.dtype.isbuiltin == 1
-        handle = (
-            _jaxlib.import_dlpack(array.__dlpack__(), device.handle, None, False)
-            if in_dlpack
-            else _jaxlib.put(array, device.handle)
-        )
-        return Buffer(handle, array.shape, dtype, device, aliased=True)
-    return copy_to_device(device, array, reason)
-
-
-def _why_not_aliased(device: Device, array: numpy.ndarray[Any, Any]) -> str | None:
-    """The reason for which ``array`` must be copied, or None."""
-    checks: tuple[tuple[str, Callable[[], bool]], ...] = (
-        ("host to device", lambda: not device.shares_host_memory),
-        ("empty", lambda: array.size == 0),
-        ("byte order", lambda: not array.dtype.isnative),
-        ("strided", lambda: not array.flags.c_contiguous),
-        ("read-only", lambda: not array.flags.writeable),
-        ("unaligned", lambda: array.__array_interface__["data"][0] % ALIGNMENT != 0),
-    )
-    return next((reason for reason, applies in checks if applies()), None)
-
-
-def _import_dlpack(device: Device, array: Any) -> Buffer:
-    """Import through NumPy, which knows strides, or straight from the capsule where NumPy lacks the dtype."""
-    try:
-        return _import_numpy(device, numpy.from_dlpack(array))
-    except (BufferError, RuntimeError, TypeError):
-        handle = _jaxlib.import_dlpack(array.__dlpack__(), device.handle, None, None)
-    values = _jaxlib.to_numpy(handle)
-    return copy_to_device(device, values, "dtype without DLPack in NumPy")

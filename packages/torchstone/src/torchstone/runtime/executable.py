@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from .. import spans
 from ..errors import BufferDeleted, EngineError
 from . import _jaxlib, forks, host
-from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
+from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .counters import counters
+from .imports import import_array
 
 if TYPE_CHECKING:
     import torch
 
     from .residents import ResidentCall
-    from .torch_bridge import TorchCall
+    from .torch_calls import TorchCall
 
 Run = Callable[[list[Any]], list[Any]]
 """From device arrays to device arrays, in the order of ``@main``."""
@@ -93,7 +94,7 @@ class LoadedProgram:
 
         ``guarded``: nothing but their addresses can change between calls.
         """
-        from .torch_bridge import TorchCall
+        from .torch_calls import TorchCall
 
         return TorchCall(
             self.run_arrays, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded

@@ -13,10 +13,11 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _jaxlib, modules
-from .buffers import Buffer, import_array
+from .buffers import Buffer
 from .counters import counters
 from .engine import CompileOptions
 from .executable import LoadedProgram
+from .imports import import_array
 from .modules import Module
 from .plugins import open_device
 
@@ -56,5 +57,5 @@ class HostedEngine(ABC):
         return LoadedProgram(run, modules.named(program.inputs, input_names), program.outputs, self.device)
 
     def import_array(self, array: Any) -> Buffer:
-        """See :func:`torchstone.runtime.buffers.import_array`."""
+        """See :func:`torchstone.runtime.imports.import_array`."""
         return import_array(self.device, array)

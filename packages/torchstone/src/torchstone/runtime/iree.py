@@ -23,11 +23,12 @@ from .. import dtypes
 from ..config import config
 from ..errors import EngineError, MissingExtra
 from . import _iree_programs, _jaxlib, modules
-from .buffers import Buffer, BufferSpec, import_array
+from .buffers import Buffer, BufferSpec
 from .cache import MemoryCache, digest
 from .counters import counters
 from .engine import CompileOptions
 from .executable import LoadedProgram
+from .imports import import_array
 from .plugins import open_device
 
 FLAGS = (
@@ -86,7 +87,7 @@ class IreeEngine:
         return LoadedProgram(function, inputs, function.outputs, self.device)
 
     def import_array(self, array: Any) -> Buffer:
-        """See :func:`torchstone.runtime.buffers.import_array`."""
+        """See :func:`torchstone.runtime.imports.import_array`."""
         return import_array(self.device, array)
 
     def _load(self, program: bytes) -> _Function:

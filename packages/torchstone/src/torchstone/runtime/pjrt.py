@@ -18,12 +18,13 @@ from ..config import config
 from ..errors import EngineError, ShardingError
 from ..sharding import Mesh, Spec
 from . import _jaxlib, cpu, forks, host, modules, workarounds
-from .buffers import Buffer, BufferSpec, import_array
+from .buffers import Buffer, BufferSpec
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
 from .decisions import Decisions
 from .engine import CompileOptions, XlaValue
 from .executable import LoadedProgram
+from .imports import import_array
 from .plugins import EMBEDDED, open_device
 from .sharded import MeshDevices, ShardedProgram
 
@@ -124,7 +125,7 @@ class PjrtEngine:
         return compiled
 
     def import_array(self, array: Any) -> Buffer:
-        """See :func:`torchstone.runtime.buffers.import_array`."""
+        """See :func:`torchstone.runtime.imports.import_array`."""
         return import_array(self.device, array)
 
     def clear_memory_cache(self) -> None:

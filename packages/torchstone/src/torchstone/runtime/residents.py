@@ -21,7 +21,8 @@ from .. import dtypes
 from ..errors import EngineError
 from . import _jaxlib
 from .buffers import ALIGNMENT, BufferSpec, Device, check_count
-from .torch_bridge import Argument, numpy_view
+from .torch_bridge import numpy_view
+from .torch_calls import Argument
 
 _pointer = _jaxlib.pointer
 

@@ -19,9 +19,10 @@ from ..dtypes import DType
 from ..errors import EngineError
 from ..sharding import Mesh, Part, Spec
 from . import _jaxlib, forks
-from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count, import_array
+from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .counters import counters
 from .executable import Compiled
+from .imports import import_array
 
 _one_at_a_time = threading.Lock()
 """Parts of a program wait for each other, and two programs could hold the threads that the other needs."""

@@ -1,0 +1,234 @@
+"""Programs called with lists of torch tensors, with as little work per call as is safe.
+
+The rules on copies are those of :mod:`.imports`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from .. import dtypes
+from ..torch_internals import dynamo
+from ..torch_internals.tensors import is_zero_tensor, version_of
+from . import _jaxlib
+from .buffers import ALIGNMENT, Buffer, BufferSpec, Device, check_buffer, check_count
+from .imports import import_array
+from .torch_bridge import PLAIN_TYPES, from_dlpack, is_aligned, to_dlpack, to_torch
+
+_import_dlpack = _jaxlib.import_dlpack
+_export_dlpack = _jaxlib.export_dlpack
+_address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
+
+_VIEWS = 64
+"""Addresses that one argument remembers; a loop over preallocated inputs has few."""
+
+
+class TorchCall:
+    """A program called with a list of torch tensors, giving torch CPU tensors.
+
+    ``static`` are positions of arguments (parameters, buffers) whose imported
+    form is kept from call to call. On a device that shares the host's memory
+    that form is a view of the tensor's address, which keeps nothing alive and
+    shows every in-place write; what cannot be viewed is copied on each call.
+    Elsewhere it is a copy, made anew when the tensor's address or version
+    counter changes (writes through ``.data`` do not change the counter); the
+    tensor's memory then lives as long as the copy is current. ``guarded``: the
+    caller knows that static arguments still have the type, dtype, shape, strides
+    and device of the last call's, so that only their addresses are compared.
+    ``donated`` are positions that the execution consumes: nothing of theirs is kept.
+
+    Safe from several threads.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Any]], list[Any]],
+        inputs: Sequence[BufferSpec],
+        outputs: Sequence[BufferSpec],
+        device: Device,
+        static: Iterable[int] = (),
+        donated: Iterable[int] = (),
+        *,
+        guarded: bool = False,
+    ) -> None:
+        self._run = run
+        consumed = frozenset(donated)
+        self._arguments = [
+            Argument(spec, position, device, consumed=position in consumed)
+            for position, spec in enumerate(inputs)
+        ]
+        self._outputs = tuple(outputs)
+        self._device = device
+        self._static = sorted(set(static) - consumed)
+        self._pick_static = _picker(self._static)
+        self._guarded = guarded
+        self._shares_outputs = device.shares_host_memory and not any(
+            spec.dtype in dtypes.SUB_BYTE for spec in outputs
+        )
+        # Replaced as a whole, never changed: safe between threads.
+        self._known: _Known | None = None
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run once. Inputs are only read until the call returns; outputs are the caller's own."""
+        check_count(len(tensors), len(self._arguments))
+        known = self._known
+        if (
+            known is not None
+            and known.guards.check(*known.pick_unguarded(tensors))
+            and self._identities(tensors) == known.identities
+        ):
+            arrays = known.arrays.copy()
+            for position in known.fresh:
+                arrays[position] = self._arguments[position].alias(tensors[position])
+        else:
+            arrays = self._learn(tensors)
+        results = self._run(arrays)
+        if self._shares_outputs:
+            return [from_dlpack(_export_dlpack(array)) for array in results]
+        return [
+            to_torch(Buffer(array, spec.shape, spec.dtype, self._device, aliased=False))
+            for array, spec in zip(results, self._outputs, strict=True)
+        ]
+
+    def _identities(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """What tells whether the kept form of each static argument is still current."""
+        static = self._pick_static(tensors)
+        if self._device.shares_host_memory:
+            return list(map(_address, static))
+        return [(tensor.data_ptr(), version_of(tensor)) for tensor in static]
+
+    def _learn(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Check and import each tensor by itself; remember what the next call may skip."""
+        pairs = list(zip(self._arguments, tensors, strict=True))
+        plain = [argument.is_plain(tensor) for argument, tensor in pairs]
+        arrays = [
+            argument.alias(tensor) if is_plain else argument.convert(tensor).array
+            for (argument, tensor), is_plain in zip(pairs, plain, strict=True)
+        ]
+        if all(plain):
+            # Views never go stale; copies of host memory on the host would, unnoticed.
+            if self._device.shares_host_memory:
+                viewable = [i for i in self._static if is_aligned(tensors[i])]
+                kept = {i: self._arguments[i].view(tensors[i].data_ptr()) for i in viewable}
+                storages = []
+            else:
+                kept = {i: arrays[i] for i in self._static}
+                storages = [tensors[i].untyped_storage() for i in kept]
+            fresh = [i for i in range(len(arrays)) if i not in kept]
+            pick = _picker(fresh if self._guarded else range(len(arrays)))
+            self._known = _Known(
+                guards=dynamo.TensorGuards(
+                    *pick(tensors), dynamic_dims_sizes=None, dynamic_dims_strides=None
+                ),
+                pick_unguarded=pick,
+                identities=self._identities(tensors),
+                arrays=[kept.get(i) for i in range(len(arrays))],
+                fresh=fresh,
+                storages=storages,
+            )
+        return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What one careful call has found out.
+
+    ``guards`` compares type, dtype, shape, strides, device and lazy bits of the
+    tensors that ``pick_unguarded`` picks in one C++ call (which also refuses one
+    tensor passed twice: that goes the careful road). ``arrays`` are the kept imports, None at the
+    positions in ``fresh``, which are imported on each call. ``storages`` keeps
+    the memory behind kept copies alive, so that an equal address means the
+    same memory, never a recycled one; views need no such care.
+    """
+
+    guards: Any
+    pick_unguarded: Callable[[Sequence[Any]], Sequence[Any]]
+    identities: list[Any]
+    arrays: list[Any]
+    fresh: list[int]
+    storages: list[Any]
+
+
+class Argument:
+    """One input of a :class:`TorchCall`: checks a tensor and imports it.
+
+    ``consumed``: the execution takes the imported form over (donation), so none is used twice.
+    """
+
+    def __init__(self, spec: BufferSpec, position: int, device: Device, *, consumed: bool) -> None:
+        self.spec = spec
+        self.position = position
+        self.device = device
+        self.dtype = None if spec.dtype in dtypes.SUB_BYTE else spec.dtype.torch
+        self.consumed = consumed
+        # Address → view of it, None where the address was met only once.
+        self._views: dict[int, Any] = {}
+
+    def is_plain(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's memory can be handed over as it is, alignment apart."""
+        return (
+            type(tensor) in PLAIN_TYPES
+            and tensor.dtype is self.dtype
+            and not tensor.is_nested
+            and tensor.shape == self.spec.shape
+            and tensor.layout is torch.strided
+            and tensor.is_contiguous()
+            and tensor.is_cpu
+            and not tensor.is_neg()
+            and not tensor.is_conj()
+            and not is_zero_tensor(tensor)
+        )
+
+    def alias(self, tensor: torch.Tensor) -> Any:
+        """Import a plain tensor, without a copy where that is possible."""
+        address = tensor.data_ptr()
+        view = self._views.get(address)
+        if view is not None:
+            return view
+        if not address or address % ALIGNMENT or not self.device.shares_host_memory:
+            return self.convert(tensor).array
+        if address in self._views:
+            view = self._views[address] = self.view(address)
+            return view
+        if len(self._views) >= _VIEWS:
+            self._views.clear()
+        if not self.consumed:
+            self._views[address] = None
+        return _import_dlpack(to_dlpack(tensor), self.device.handle, None)
+
+    def view(self, address: int) -> Any:
+        """The host memory at ``address`` as this argument, without keeping it alive.
+
+        Making one costs more than an import and reusing it costs nothing. It may
+        outlive the memory, as long as it is executed only while a tensor lies there.
+        """
+        dtype = self.spec.dtype.torch
+        if not address:
+            flat = torch.empty(0, dtype=dtype)
+        else:
+            count = math.prod(self.spec.shape) * self.spec.dtype.itemsize
+            memory = (ctypes.c_byte * count).from_address(address)
+            flat = torch.frombuffer(memory, dtype=torch.uint8).view(dtype)
+        return _import_dlpack(to_dlpack(flat.view(self.spec.shape)), self.device.handle, None)
+
+    def convert(self, tensor: Any) -> Buffer:
+        """Import anything that can be imported, or raise what is wrong with it."""
+        buffer = import_array(self.device, tensor)
+        check_buffer(buffer, self.spec, self.position)
+        return buffer
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that picks the items at ``positions`` of a sequence, in C where it can."""
+    if positions and list(positions) == list(range(positions[0], positions[-1] + 1)):
+        return itemgetter(slice(positions[0], positions[-1] + 1))
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda items: [items[position] for position in positions]
