@@ -27,7 +27,7 @@ from torchstone.parity.bisect import Kind, bisect
 from torchstone.parity.faults.broken import in_place
 from torchstone.parity.faults.catalogue import faults_of
 from torchstone.parity.model import load_model
-from torchstone.runtime import engine as engines
+from torchstone.runtime import engines
 
 _MODELS = Path(__file__).with_name("fault_models.py")
 

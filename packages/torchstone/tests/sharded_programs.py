@@ -10,7 +10,7 @@ import torch
 
 import torchstone
 from torchstone.artifact import load_artifact
-from torchstone.runtime.engine import get_engine
+from torchstone.runtime.engines import get_engine
 from torchstone.runtime.pjrt import PjrtEngine
 
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")

@@ -18,7 +18,7 @@ from torchstone import dtypes
 from torchstone.config import override
 from torchstone.dtypes import DType
 from torchstone.errors import EngineError, InputMismatch, MissingExtra, UnsupportedDtype
-from torchstone.runtime import _iree_programs, engine, get_engine, reset_stats, stats
+from torchstone.runtime import _iree_programs, engines, get_engine, reset_stats, stats
 
 INSTALLED = find_spec("iree") is not None
 needs_iree = pytest.mark.skipif(not INSTALLED, reason="IREE is not installed: make test-iree")
@@ -236,7 +236,7 @@ def test_a_program_is_compiled_once() -> None:
 
 
 def test_without_the_packages_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engines, "_engines", {})
     for name in ("iree", "iree.runtime"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     with pytest.raises(

@@ -11,7 +11,8 @@ from typing import Any
 
 from .buffers import Buffer, BufferSpec
 from .counters import Copies, Stats, counters
-from .engine import ENGINES, CompileOptions, Engine, Executable, get_engine
+from .engine import CompileOptions, Engine, Executable
+from .engines import ENGINES, get_engine
 from .hosted import HostedEngine
 from .modules import refine
 from .simulated import SimulatedEngine

@@ -1,0 +1,75 @@
+"""The engines there are: :mod:`.pjrt`, :mod:`.reference`, :mod:`.iree`, :mod:`.plain_jax`, or anyone's."""
+
+from __future__ import annotations
+
+import pkgutil
+import threading
+
+from ..config import config
+from ..errors import ConfigError
+from .engine import Engine
+
+ENGINES = ("pjrt", "reference", "iree", "jax")
+"""The names that :func:`get_engine` takes."""
+
+_engines: dict[tuple[str, str, str], Engine] = {}
+_engines_lock = threading.Lock()
+
+
+def get_engine(name: str | None = None, device: str | None = None, plugin: str | None = None) -> Engine:
+    """The engine ``name`` on ``device``; the same object for the same arguments.
+
+    ``name`` is ``"pjrt"``, ``"reference"``, ``"iree"``, ``"jax"`` or ``"module:factory"``, ``device``
+    a platform with an optional index (``"cpu"``, ``"cuda:1"``), ``plugin`` the path of a PJRT C-API
+    library (without ``device``: its first device). What is None comes from
+    :mod:`torchstone.config`. Raises
+    :class:`ConfigError`, :class:`DeviceNotFound` or :class:`PluginError`.
+    """
+    name = config.engine if name is None else name
+    if device is None:
+        device = "" if plugin else config.device
+    plugin = config.plugin if plugin is None else plugin
+    with _engines_lock:
+        key = (name, device, plugin)
+        if key not in _engines:
+            _engines[key] = _make_engine(name, device, plugin)
+        return _engines[key]
+
+
+def _make_engine(name: str, device: str, plugin: str) -> Engine:
+    if name == "pjrt":
+        from .pjrt import PjrtEngine
+
+        return PjrtEngine(device, plugin)
+    if name == "reference":
+        from .reference import ReferenceEngine
+
+        return ReferenceEngine()
+    if name == "iree":
+        from .iree import IreeEngine
+
+        return IreeEngine()
+    if name == "jax":
+        from .plain_jax import JaxEngine
+
+        return JaxEngine()
+    if ":" in name:
+        return _engine_of(name)
+    raise ConfigError(f"unknown engine {name!r}", hint=f"engines: {', '.join(ENGINES)}, or module:factory")
+
+
+def _engine_of(place: str) -> Engine:
+    """What ``module:factory`` makes."""
+    try:
+        made = pkgutil.resolve_name(place)()
+    except (Exception, SystemExit) as error:  # importing a module may run anything
+        raise ConfigError(
+            f"engine {place!r} cannot be loaded: {type(error).__name__}: {error}",
+            hint="name a class or function as module:factory, in a module that Python finds (PYTHONPATH)",
+        ) from error
+    if not isinstance(made, Engine):
+        raise ConfigError(
+            f"engine {place!r} makes a {type(made).__name__}, which is not an engine",
+            hint="an engine has name, platform, compile and import_array (docs: Engines and plugins)",
+        )
+    return made
