@@ -1,7 +1,8 @@
 """Where time, memory and compilations go: profiles of blocks of code and of models. See docs/profiling.md."""
 
 from .models import profile_model
+from .record import Recompile, Span
 from .roofline import Peaks, measure_peaks
-from .session import Profile, Recompile, Span, profile
+from .session import Profile, profile
 
 __all__ = ["Peaks", "Profile", "Recompile", "Span", "measure_peaks", "profile", "profile_model"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .optimized import Kernel, Part, kernels
+from .record import Record
 from .roofline import Peaks
-from .session import Profile
 
 ENGINE = "(engine)"
 """The operator of instructions that come from none: copies between layouts, loops' own work."""
@@ -81,7 +81,7 @@ class Costs:
     outside: float
 
 
-def costs(profile: Profile) -> Costs:
+def costs(profile: Record) -> Costs:
     """Time, FLOPs and bytes of the calls that count."""
     known = [kernels(program.text) for program in profile.programs]
     calls = {span.call: span for span in profile.calls()}

@@ -11,17 +11,17 @@ from optest.files import NewFile
 
 from .attribution import ENGINE, Origin
 from .optimized import kernels
-from .session import Profile
+from .record import Record
 
 
-def save(profile: Profile, path: Path) -> Path:
+def save(profile: Record, path: Path) -> Path:
     """Write the trace, whole or not at all. Raises ``OSError`` where ``path`` cannot be written."""
     with NewFile(path) as new:
         new.file.write(json.dumps(trace(profile)).encode())
     return path
 
 
-def trace(profile: Profile) -> dict[str, Any]:
+def trace(profile: Record) -> dict[str, Any]:
     """Complete events of calls, kernels and phases of compilation, and a counter of memory; microseconds."""
     process, threads = os.getpid(), _Threads()
     events = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..runtime.counters import Copies, Stats
 from .attribution import Cost, Origin, costs
-from .session import Profile, Span
+from .record import Record, Span
 
 MODEL = "(model)"
 SAMPLES = 1000
@@ -24,7 +24,7 @@ class Table:
     rows: Sequence[tuple[str, ...]]
 
 
-def to_dict(profile: Profile) -> dict[str, Any]:
+def to_dict(profile: Record) -> dict[str, Any]:
     """Everything of a profile as JSON-able data; times are seconds."""
     found = costs(profile)
 
@@ -63,13 +63,13 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _figures(one: Cost, profile: Profile, whole: float) -> dict[str, Any]:
+def _figures(one: Cost, profile: Record, whole: float) -> dict[str, Any]:
     data = one.to_dict(profile.peaks, whole)
     del data["name"]  # the location, which the parts of its origin say
     return data
 
 
-def phases(profile: Profile) -> list[dict[str, Any]]:
+def phases(profile: Record) -> list[dict[str, Any]]:
     """Phases of compilation by name, in the order in which they first began."""
     return _totals(span for span in profile.spans if span.kind == "compile")
 
@@ -98,7 +98,7 @@ def _cache(before: Stats, after: Stats) -> dict[str, int]:
     return {name: getattr(after, name) - getattr(before, name) for name in names}
 
 
-def _memory(profile: Profile) -> dict[str, Any]:
+def _memory(profile: Record) -> dict[str, Any]:
     samples = profile.memory
     step = max(1, -(-len(samples) // SAMPLES))
     return {
@@ -176,7 +176,7 @@ def _eager_line(totals: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{calls} calls of functions ran in eager PyTorch, measured to be faster there: {took}"]
 
 
-def text(profile: Profile) -> str:
+def text(profile: Record) -> str:
     """Tables and summary as plain text."""
     data, parts = to_dict(profile), []
     for table in tables(data):

@@ -6,97 +6,36 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import spans
 from ..errors import EngineError, ProfilingError
-from ..runtime.counters import Stats, counters
-from ..runtime.engine_events import EngineEvent, EngineEvents
-from ..runtime.executable import Compiled, LoadedProgram
+from ..runtime.counters import counters
+from ..runtime.engine_events import EngineEvents
+from ..runtime.executable import LoadedProgram
+from . import chrome, report
 from .memory import Sampler
+from .record import Recompile, Record, Span
 from .roofline import Peaks
 
 
-@dataclass(frozen=True)
-class Span:
-    """A phase of a compilation, or one call: of a program, or of a function that eager PyTorch runs.
-
-    ``program`` is the program's place in :attr:`Profile.programs`. Times are nanoseconds since the epoch.
-    """
-
-    kind: spans.Kind
-    name: str
-    start_ns: int
-    end_ns: int
-    thread: int
-    program: int | None = None
-    call: int | None = None
-
-    @property
-    def seconds(self) -> float:
-        return (self.end_ns - self.start_ns) / 1e9
-
-
-@dataclass(frozen=True)
-class Recompile:
-    """Something that was compiled before and is compiled again. ``reason`` names the guard that failed."""
-
-    name: str
-    reason: str
-    place: str = ""
-    seconds: float = 0.0
-
-
-@dataclass
-class Profile:
-    """What one :func:`profile` block recorded; complete when the block ends.
+class Profile(Record):
+    """The record of one :func:`profile` block.
 
     ``print`` it for tables; :meth:`to_dict` has the same as JSON-able data.
     """
 
-    peaks: Peaks | None = None
-    spans: list[Span] = field(default_factory=list)
-    programs: list[Compiled] = field(default_factory=list)
-    events: list[EngineEvent] = field(default_factory=list)
-    memory: list[tuple[int, int]] = field(default_factory=list)
-    recompiles: list[Recompile] = field(default_factory=list)
-    before: Stats = field(default_factory=Stats)
-    after: Stats = field(default_factory=Stats)
-    notes: list[str] = field(default_factory=list)
-    start_ns: int = 0
-    end_ns: int = 0
-    settled_ns: int = 0
-
-    def settle(self) -> None:
-        """Leave the calls so far out of the times of operators: first calls are slower than others."""
-        self.settled_ns = time.time_ns()
-
-    def calls(self) -> list[Span]:
-        """The calls of programs whose times count."""
-        return [one for one in self.spans if one.kind == "run" and one.start_ns >= self.settled_ns]
-
-    def eager_calls(self) -> list[Span]:
-        """The calls of functions that eager PyTorch runs, where they count."""
-        return [one for one in self.spans if one.kind == "eager" and one.start_ns >= self.settled_ns]
-
     def to_dict(self) -> dict[str, Any]:
         """All tables as JSON-able data."""
-        from .report import to_dict
-
-        return to_dict(self)
+        return report.to_dict(self)
 
     def save_chrome_trace(self, path: str | Path) -> Path:
         """Write a trace for ``chrome://tracing`` or Perfetto; the whole file appears or none."""
-        from .chrome import save
-
-        return save(self, Path(path))
+        return chrome.save(self, Path(path))
 
     def __str__(self) -> str:
-        from .report import text
-
-        return text(self)
+        return report.text(self)
 
 
 _turn = threading.Lock()
