@@ -22,8 +22,8 @@ from pathlib import Path
 
 import torch
 
-from torchstone.redirect.children import Options
 from torchstone.redirect.launch import Program, run
+from torchstone.redirect.options import Options
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _HEAD = re.compile(r"# run( in a process)?:(.*)\n")

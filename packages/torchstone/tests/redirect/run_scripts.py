@@ -21,8 +21,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from redirect import device
-from torchstone.redirect.children import Options
 from torchstone.redirect.launch import Program, run
+from torchstone.redirect.options import Options
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

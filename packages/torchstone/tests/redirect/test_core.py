@@ -16,7 +16,9 @@ import torch
 import torchstone
 from torchstone import config
 from torchstone.errors import RedirectError, RedirectTargetError, RedirectUnsupported, RedirectWarning
-from torchstone.redirect import Event, Recorder, recorder, targets
+from torchstone.redirect import Event, Recorder, recorder
+from torchstone.redirect.choice import resolve
+from torchstone.redirect.targets import Target
 from torchstone.torch_internals import redirection
 
 ORIGINAL = torch.cuda.is_available
@@ -320,9 +322,9 @@ def test_auto_inside_a_scope_does_not_take_it_for_real_cuda() -> None:
 
 def test_real_cuda_is_left_alone_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert targets.resolve("cuda", "auto") is None
-    assert targets.resolve("cuda", "cuda:0") is None
-    assert targets.resolve("cuda", "cpu") == targets.Target("cpu", (0,))
+    assert resolve("cuda", "auto") is None
+    assert resolve("cuda", "cuda:0") is None
+    assert resolve("cuda", "cpu") == Target("cpu", (0,))
 
 
 # Callers, policies and the log --------------------------------------------------------------

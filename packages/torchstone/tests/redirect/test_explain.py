@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from torchstone.cli.main import cli
 from torchstone.errors import ScriptError
-from torchstone.redirect.children import Options
 from torchstone.redirect.explain import Explanation, State, _from_tables, explain
 from torchstone.redirect.launch import Program
+from torchstone.redirect.options import Options
 from torchstone.redirect.sources import SiteKind, scan_source
 
 CPU = Options(target="cpu")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchstone.redirect.children import Options
 from torchstone.redirect.explain import Explanation, State, explain
 from torchstone.redirect.launch import Program
+from torchstone.redirect.options import Options
 
 RUNS = {
     "device string": "x = torch.ones(2, device='cuda'); assert x.is_cuda",

@@ -17,8 +17,8 @@ import torch
 import torchstone
 from torchstone.errors import RedirectTargetError, ScriptError
 from torchstone.redirect import children
-from torchstone.redirect.children import Options
 from torchstone.redirect.launch import Program, run
+from torchstone.redirect.options import VARIABLE, Options
 
 CPU = Options(target="cpu")
 Write = Callable[..., Path]
@@ -270,7 +270,7 @@ def test_spawned_children_are_redirected(write: Write, command: Command, autoloa
 
 
 def test_without_a_redirected_parent_nothing_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(children.VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     original = torch.cuda.is_available
     children.enter_scope_of_parent()
     assert torch.cuda.is_available is original

@@ -9,7 +9,7 @@ import click
 
 from optest.console import OK, echo, print_json
 
-from ..redirect.children import LIMIT, LOG_LEVELS, Options
+from ..redirect.options import LIMIT, LOG_LEVELS, Options
 from ..redirect.policy import POLICIES
 from .command import command
 

@@ -3,7 +3,7 @@
 >>> with torchstone.redirected(target="cpu"):                       # doctest: +SKIP
 ...     torch.zeros(3, device="cuda") + torch.ones(3).cuda()
 
-:mod:`.context` enters and leaves a scope, :mod:`.targets` picks the device, :mod:`.mode` redirects the
+:mod:`.context` enters and leaves a scope, :mod:`.choice` picks the device, :mod:`.mode` redirects the
 calls that PyTorch dispatches, :mod:`.areas` holds what must be replaced by name, :mod:`.callers` says
 who is told that CUDA is here, :mod:`.policy` what happens to what has no meaning on the target, and
 :mod:`.recorder` keeps what was redirected where. Importing this package imports neither torch nor changes

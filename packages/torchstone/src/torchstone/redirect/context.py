@@ -16,15 +16,14 @@ from typing import Any
 
 import torch
 
-from ..torch_internals import dispatch
 from ..torch_internals.devices import default_device
 from . import patching, steps
 from .callers import Callers
-from .mode import RedirectMode
+from .choice import resolve
+from .joining import join
 from .policy import Policy
 from .recorder import Log
-from .scope import ACTIVE, Scope, current_scope, pop, push
-from .targets import resolve
+from .scope import ACTIVE, Scope, current_scope
 
 _LOCK = threading.RLock()
 
@@ -129,16 +128,3 @@ def enter(scope: Scope) -> Callable[[], None]:
                 patching.restore()
 
     return leave
-
-
-def join(scope: Scope) -> Callable[[], None]:
-    """Makes ``scope`` this thread's own (one that another thread entered, too); the result undoes it."""
-    mode = RedirectMode(scope)
-    push(scope)
-    mode.__enter__()
-
-    def part() -> None:
-        dispatch.leave_function_mode(mode)
-        pop(scope)
-
-    return part

@@ -20,14 +20,14 @@ from typing import Any
 
 from ..torch_internals.redirection import CUDA_FUNCTIONS
 from .callers import is_installed
-from .children import Options
+from .choice import resolve
 from .launch import Program
 from .launch import run as run_program
+from .options import Options
 from .patching import find_owner, patches
 from .recorder import Event, Recorder
 from .rows import Patch
 from .sources import CUDA_PACKAGES, CallSite, SiteKind, scan_file
-from .targets import resolve
 
 _NAMESPACES = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
 _NAMES = frozenset(

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..errors import ScriptError
-from .children import LOG_LEVELS, Options, tell_children
+from .options import LOG_LEVELS, Options, tell_children
 
 if TYPE_CHECKING:
     from .context import redirected

@@ -8,8 +8,7 @@ does not dispatch is in :mod:`.areas`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..torch_internals import dispatch, redirection
+from ..torch_internals import redirection
 from ..torch_internals.tensors import same_storage_layout
 from . import places
 from .placing import cuda_name, put_all, run, transfer
-from .scope import Scope, is_innermost, scope_of_mode, told_of_cuda
+from .scope import Scope, is_innermost, told_of_cuda
 from .traced import traced
 
 Handler = Callable[[Scope, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -58,20 +57,6 @@ class RedirectMode(TorchFunctionMode):
                 scope.record(own.name, own.note)
             return own.handler(scope, func, args, kwargs)
         return dispatched(scope, func, args, kwargs)
-
-
-@contextlib.contextmanager
-def inside_mode(scope: Scope | None) -> Iterator[None]:
-    """Enters the mode again where PyTorch has left it before it calls user code."""
-    if scope is None:
-        yield
-        return
-    with dispatch.with_function_modes():  # compiled code runs without them
-        if scope_of_mode() is scope:
-            yield
-        else:
-            with RedirectMode(scope):
-                yield
 
 
 def dispatched(scope: Scope, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

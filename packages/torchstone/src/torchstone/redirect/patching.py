@@ -24,6 +24,7 @@ from ..torch_internals import redirection
 from ..torch_internals.dispatch import without_function_modes
 from ..torch_internals.dynamo import read_names_once
 from .mirror import Implementation, mirror
+from .mode import TABLE
 from .rows import Patch, Place, Row
 from .scope import Scope
 
@@ -33,8 +34,6 @@ _placed: list[Patch] = []
 
 def patches() -> tuple[Patch, ...]:
     """Every name that a scope treats, in the order of the tables; the mode's own names come last."""
-    from . import mode
-
     dispatched = [
         Patch(
             one.name,
@@ -44,7 +43,7 @@ def patches() -> tuple[Patch, ...]:
             one.function,
             differs=one.function is torch.Tensor.is_pinned,
         )
-        for one in mode.TABLE
+        for one in TABLE
     ]
     found = (one for module in _rows() for one in _resolved(module))
     return (*found, *dispatched)

@@ -16,7 +16,7 @@ import torch
 
 from ..torch_internals import dispatch, redirection
 from .accounts import Account
-from .children import LIMIT
+from .options import LIMIT
 
 HOST = -1
 _FIRST = 64

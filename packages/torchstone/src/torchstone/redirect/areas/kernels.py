@@ -17,7 +17,7 @@ import torch
 
 from ...torch_internals import dispatch, pytree
 from .. import places
-from ..mode import inside_mode
+from ..joining import inside_mode
 from ..rows import Row
 from ..scope import Scope, current_scope, told_of_cuda
 

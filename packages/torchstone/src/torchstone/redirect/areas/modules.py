@@ -10,8 +10,8 @@ from ...torch_internals import dispatch, redirection
 from ...torch_internals.devices import MODULE_APPLY, RUN_BACKWARD
 from ...torch_internals.tensors import same_storage_layout
 from .. import places
+from ..joining import inside_mode
 from ..mirror import adapted
-from ..mode import inside_mode
 from ..rows import Row
 from ..scope import Scope
 

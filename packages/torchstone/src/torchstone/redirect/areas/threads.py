@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..joining import join
 from ..rows import Row
 from ..scope import Scope
 
@@ -20,8 +21,6 @@ def _around_start(start: Callable[[threading.Thread], None]) -> Callable[[Scope,
 
 
 def _run_inside(scope: Scope, run: Callable[[], Any]) -> None:
-    from ..context import join
-
     if not scope.active:
         return run()
     part = join(scope)
