@@ -173,11 +173,14 @@ def test_turns_keep_the_default_where_little_is_saved(changes: dict[str, float])
     assert found.next == "default"
 
 
-def test_what_is_hopeless_gets_one_turn() -> None:
+@pytest.mark.parametrize(("other", "taken"), [(0.9, 4), (0.5, 8), (0.41, 12)])
+@pytest.mark.parametrize("slower", ["default", "other"])
+def test_the_slower_a_candidate_the_fewer_its_turns(other: float, taken: int, slower: str) -> None:
     found = turns(kept_in(None))
-    done = take_turns(found, {"default": 0.5, "other": 9.0})
-    assert (done.count("default"), done.count("other")) == (4, 4)
-    assert found.next == "default"
+    seconds = dict.fromkeys(("default", "other"), 0.4) | {slower: other}
+    done = take_turns(found, seconds)
+    assert (done.count("default"), done.count("other")) == (taken, taken)
+    assert found.next == ("other" if slower == "default" else "default")
 
 
 def test_first_calls_of_a_turn_are_not_measured() -> None:

@@ -27,10 +27,12 @@ _VERSION = 2
 _ROUNDS, _LEAST_ROUNDS = 6, 3
 _BLOCK_S, _CALLS = 5e-3, 64
 """How long a block of calls takes, in seconds, and the most calls in one."""
-_CLEAR, _HOPELESS = 1.2, 2.0
-"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds, or one, tell it."""
+_CLEAR = 1.2
+"""Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
 _SETTLING, _LEAST_CALLS, _TURN_S = 2, 2, 50e-3
 """The first calls of a turn, which are not measured, the least that are, and the seconds of a turn."""
+_SLOWER = (2.0, 1.2, 0.0)
+"""A candidate that is so many times as slow as the fastest after 1, 2 or 3 turns gets no more of them."""
 _KEPT = 4096
 """Answers kept in memory."""
 
@@ -146,24 +148,24 @@ class Turns:
         self._block.clear()
         self._place = (self._place + 1) % len(self._candidates)
         if self._place == 0:
-            self._rounds += 1
             self._close()
 
     def drop(self, why: str) -> None:
         """Ask :attr:`next`, which is not the default, no more."""
         self._dropped[self.next] = why
         self._seconds.pop(self.next, None)
-        self._candidates.pop(self._place)
+        self._candidates.remove(self.next)
         self._block.clear()
         self._place = 0
         if len(self._candidates) == 1:
             self._decide()
 
     def _close(self) -> None:
-        """Decide at the end of a round, if enough is known."""
-        first, *others = sorted(self._seconds.values())
-        factor = _CLEAR if self._rounds >= _LEAST_ROUNDS else _HOPELESS
-        if self._rounds >= _ROUNDS or all(factor * first < one for one in others):
+        """Leave out who has lost by the end of a round."""
+        fastest, slower = min(self._seconds.values()), _SLOWER[self._rounds]
+        self._rounds += 1
+        self._candidates = [one for one in self._candidates if self._seconds[one] <= slower * fastest]
+        if len(self._candidates) <= 1:
             self._decide()
 
     def _decide(self) -> None:
