@@ -144,6 +144,41 @@ def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked
     assert asked[0]["what"] == "training step"
 
 
+class Sequences(nn.Module):
+    """Embeds numbers, then an LSTM or attention reads them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.reads: nn.Module = (
+            nn.LSTM(8, 8, num_layers=2, batch_first=True, bidirectional=True)
+            if kind == "lstm"
+            else nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        )
+        self.last = nn.LazyLinear(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        read = self.reads(self.embedding(x))
+        return self.last((read[0] if isinstance(read, tuple) else read).mean(1))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "attention"])
+def test_sequences_in_eager_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, choice.EAGER)
+    model = Sequences(kind)
+    numbers, targets = torch.arange(20).view(4, 5) % 11, torch.arange(4) % 3
+    model(numbers)
+    twin = copy.deepcopy(model)
+    optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9) for one in (model, twin))
+    with recorded() as records:
+        step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+        for _ in range(4):
+            loss = step(numbers, targets)
+            torch.testing.assert_close(loss, eager_step(twin, other, numbers, targets))
+    assert_same_training(model, optimizer, twin, other)
+    assert [record.in_eager for record in records] == [0, 1]
+
+
 def test_autocast_applies_once(asked: list[Any]) -> None:
     model, expected = mlp(), mlp()
     optimizer, expected_optimizer = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))

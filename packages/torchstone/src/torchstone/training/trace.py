@@ -31,7 +31,7 @@ from ..torch_internals import pytree
 from ..torch_internals.dispatch import enable_python_dispatcher
 from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
-from ..torch_internals.operators import OpOverload
+from ..torch_internals.operators import OpOverload, namespace
 from ..torch_internals.patches import Patch, attributes, patched, tracing
 from ..torch_internals.tensors import members
 from ..torch_internals.tracing import make_fx
@@ -41,6 +41,8 @@ from .recipe import Recipe
 from .state import Entry, State
 from .tracing import Numbers, Substitution
 from .update import clip, next_scale, run_optimizer, shadow_of, unscale
+
+aten = namespace("aten")
 
 Tensor = torch.Tensor
 
@@ -114,10 +116,10 @@ def trace_gradients(
 ) -> Traced:
     """The step up to the optimizer's part, as eager PyTorch's operators; ``created`` are the gradients.
 
-    The graph writes where the model does, and not functionally.
+    The graph writes where the model does, and not functionally. LSTMs run on PyTorch's own kernel.
     """
     found, fakes = _begun(state, numbers, batch)
-    with tracing():
+    with tracing(), standing_in(aten.lstm.input), choosing(lambda _: True):
         step = _Trace(recipe, "gradients", state, numbers, found, lines=False)
         found.module = _graph(step, fakes, batch, tree, {})
     return found

@@ -15,10 +15,13 @@ from ...torch_internals.patches import Patch, patched, tracing
 
 
 @contextmanager
-def standing_in() -> Iterator[None]:
-    """Make this thread trace stand-ins for operators that PyTorch would unroll or could not trace."""
-    stand_ins = registry.table("stand_in").items()
-    with tracing(), patched(*(kernels(overload, found) for overload, found in stand_ins)):
+def standing_in(*overloads: OpOverload) -> Iterator[None]:
+    """Make this thread trace stand-ins for operators that PyTorch would unroll or could not trace.
+
+    Without ``overloads``, for all that have one.
+    """
+    table = registry.table("stand_in")
+    with tracing(), patched(*(kernels(one, table[one]) for one in overloads or table)):
         yield
 
 
