@@ -33,6 +33,8 @@ _NO_ZERO = Domain(low=-100, high=100, nonzero=True)
 """Operands of divisions: what the least integer over −1 gives is left open. Quotients are below 2**10."""
 _TRUTH = Domain(low=-1, high=1, integers=True)
 _SHIFT = Domain(low=0, high=70, integers=True)
+_GRADIENT = ("edge:nan", "differentiable")
+_DIVISION = ("edge:nan", "division", "differentiable")
 
 
 def binary(
@@ -73,6 +75,15 @@ def binary(
     )
 
 
+def _logical(name: str, doc: str) -> OperatorDescriptor:
+    return binary(name, doc, (*REAL, *BOOL), left=_TRUTH, right=_TRUTH, types=gives("bool"))
+
+
+def _left_over(name: str, doc: str) -> OperatorDescriptor:
+    """What a division leaves."""
+    return binary(name, doc, REAL, left=_SMALL, right=_NO_ZERO, tags=(*_DIVISION, "bounded"))
+
+
 def _div_type(dtypes: DTypes, attributes: Mapping[str, Any]) -> DTypes:
     return ("float32" if dtypes[0] in INTEGERS else dtypes[0],)
 
@@ -84,8 +95,6 @@ def _clamp_shape(shape: Shape, *, min: Any, max: Any) -> Shape:
 
 
 _LIMIT = AttributeSpec((int, float, type(None)), None, doc="null: no limit on this side")
-_GRADIENT = ("edge:nan", "differentiable")
-_DIVISION = ("edge:nan", "division", "differentiable")
 
 OPERATORS = (
     binary(
@@ -135,22 +144,8 @@ OPERATORS = (
         right=_NO_ZERO,
         tags=("edge:nan-only", "division", "bounded", "few-bits"),
     ),
-    binary(
-        "remainder",
-        "What flooring division leaves; it has the divisor's sign.",
-        REAL,
-        left=_SMALL,
-        right=_NO_ZERO,
-        tags=(*_DIVISION, "bounded"),
-    ),
-    binary(
-        "fmod",
-        "What truncating division leaves; it has the dividend's sign.",
-        REAL,
-        left=_SMALL,
-        right=_NO_ZERO,
-        tags=(*_DIVISION, "bounded"),
-    ),
+    _left_over("remainder", "What flooring division leaves; it has the divisor's sign."),
+    _left_over("fmod", "What truncating division leaves; it has the dividend's sign."),
     binary(
         "pow",
         "The power; an integer to a negative power is its inverse, truncated.",
@@ -182,30 +177,9 @@ OPERATORS = (
         right=_SMALL,
         tags=("bounded",),
     ),
-    binary(
-        "logical_and",
-        "Whether both are not zero.",
-        (*REAL, *BOOL),
-        left=_TRUTH,
-        right=_TRUTH,
-        types=gives("bool"),
-    ),
-    binary(
-        "logical_or",
-        "Whether one is not zero.",
-        (*REAL, *BOOL),
-        left=_TRUTH,
-        right=_TRUTH,
-        types=gives("bool"),
-    ),
-    binary(
-        "logical_xor",
-        "Whether just one is not zero.",
-        (*REAL, *BOOL),
-        left=_TRUTH,
-        right=_TRUTH,
-        types=gives("bool"),
-    ),
+    _logical("logical_and", "Whether both are not zero."),
+    _logical("logical_or", "Whether one is not zero."),
+    _logical("logical_xor", "Whether just one is not zero."),
     binary("bitwise_and", "The bits that both have.", INTEGERS + BOOL, tags=("bounded",)),
     binary("bitwise_or", "The bits that one has.", INTEGERS + BOOL, tags=("bounded",)),
     binary("bitwise_xor", "The bits that just one has.", INTEGERS + BOOL, tags=("bounded",)),

@@ -8,6 +8,7 @@ from ...core.roundoff import Stages
 from ..descriptor import AttributeSpec, OperatorDescriptor, Setup, Shape
 from ..domain import Domain
 from .build import FLOATS, MOVED, alike, need, operator, setup, spread
+from .shape import movement
 
 _SIZE = AttributeSpec((int, list, type(None)), None, doc="sizes of the result; or give scale_factor")
 _FACTOR = AttributeSpec((float, list, type(None)), None, doc="factors of the sizes; or give size")
@@ -198,11 +199,9 @@ OPERATORS = (
         tags=("differentiable", "index"),
         aliases=("input", "grid"),
     ),
-    operator(
+    movement(
         "pixel_shuffle",
-        "resize",
         "Channels in groups of upscale_factor² become squares of pixels.",
-        dtypes=alike(1, MOVED),
         setups=(
             setup((1, 4, 2, 3), upscale_factor=2),
             setup((2, 9, 2, 2), upscale_factor=3),
@@ -217,13 +216,12 @@ OPERATORS = (
         shapes=_shuffled,
         torch="torch.nn.functional.pixel_shuffle",
         attributes={"upscale_factor": AttributeSpec(int, minimum=1, doc="side of a square")},
-        tags=("data-movement", "differentiable"),
+        dtypes=MOVED,
+        category="resize",
     ),
-    operator(
+    movement(
         "pixel_unshuffle",
-        "resize",
         "Squares of downscale_factor² pixels become channels.",
-        dtypes=alike(1, MOVED),
         setups=(
             setup((1, 1, 4, 6), downscale_factor=2),
             setup((2, 2, 6, 3), downscale_factor=3),
@@ -238,13 +236,12 @@ OPERATORS = (
         shapes=_unshuffled,
         torch="torch.nn.functional.pixel_unshuffle",
         attributes={"downscale_factor": AttributeSpec(int, minimum=1, doc="side of a square")},
-        tags=("data-movement", "differentiable"),
+        dtypes=MOVED,
+        category="resize",
     ),
-    operator(
+    movement(
         "channel_shuffle",
-        "resize",
         "Channels dealt out to groups, one each in turn.",
-        dtypes=alike(1, FLOATS),
         setups=(
             setup((1, 6, 2, 3), groups=2),
             setup((1, 6, 2, 3), groups=3),
@@ -259,6 +256,7 @@ OPERATORS = (
         shapes=_channels,
         torch="torch.nn.functional.channel_shuffle",
         attributes={"groups": AttributeSpec(int, minimum=1, doc="number of groups")},
-        tags=("data-movement", "differentiable"),
+        dtypes=FLOATS,
+        category="resize",
     ),
 )

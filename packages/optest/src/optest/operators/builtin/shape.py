@@ -22,11 +22,12 @@ def movement(
     inputs: int = 1,
     dtypes: tuple[str, ...] = _TYPES,
     torch: str = "",
+    category: str = "shape",
 ) -> OperatorDescriptor:
     """An operator that moves the elements of ``inputs`` tensors that share a dtype."""
     return operator(
         name,
-        "shape",
+        category,
         doc,
         dtypes=alike(inputs, dtypes),
         setups=setups,

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .wide import Array, Reference, is_float, reference
+from .wide import Array, by_numpy, is_float, reference
 
-
-def _binary(function: Callable[[Array, Array], Array]) -> Reference:
-    return reference(lambda left, right: function(left, right))
-
-
-mul_reference = _binary(np.multiply)
-div_reference = _binary(np.true_divide)
-maximum_reference = _binary(np.maximum)
-minimum_reference = _binary(np.minimum)
-fmax_reference = _binary(np.fmax)
-fmin_reference = _binary(np.fmin)
-atan2_reference = _binary(np.arctan2)
-hypot_reference = _binary(np.hypot)
-logaddexp_reference = _binary(np.logaddexp)
-copysign_reference = _binary(np.copysign)
-gcd_reference = _binary(np.gcd)
-floor_divide_reference = _binary(np.floor_divide)
-remainder_reference = _binary(np.remainder)
-fmod_reference = _binary(np.fmod)
-logical_and_reference = _binary(np.logical_and)
-logical_or_reference = _binary(np.logical_or)
-logical_xor_reference = _binary(np.logical_xor)
-bitwise_and_reference = _binary(np.bitwise_and)
-bitwise_or_reference = _binary(np.bitwise_or)
-bitwise_xor_reference = _binary(np.bitwise_xor)
+mul_reference = by_numpy(np.multiply)
+div_reference = by_numpy(np.true_divide)
+maximum_reference = by_numpy(np.maximum)
+minimum_reference = by_numpy(np.minimum)
+fmax_reference = by_numpy(np.fmax)
+fmin_reference = by_numpy(np.fmin)
+atan2_reference = by_numpy(np.arctan2)
+hypot_reference = by_numpy(np.hypot)
+logaddexp_reference = by_numpy(np.logaddexp)
+copysign_reference = by_numpy(np.copysign)
+gcd_reference = by_numpy(np.gcd)
+floor_divide_reference = by_numpy(np.floor_divide)
+remainder_reference = by_numpy(np.remainder)
+fmod_reference = by_numpy(np.fmod)
+logical_and_reference = by_numpy(np.logical_and)
+logical_or_reference = by_numpy(np.logical_or)
+logical_xor_reference = by_numpy(np.logical_xor)
+bitwise_and_reference = by_numpy(np.bitwise_and)
+bitwise_or_reference = by_numpy(np.bitwise_or)
+bitwise_xor_reference = by_numpy(np.bitwise_xor)
 
 
 @reference

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from .wide import Array, Reference, reference
+from .wide import Array, by_numpy, reference
 
-
-def _of(function: Callable[..., Array]) -> Reference:
-    return reference(lambda *inputs: function(*inputs))
-
-
-eq_reference = _of(np.equal)
-ne_reference = _of(np.not_equal)
-lt_reference = _of(np.less)
-le_reference = _of(np.less_equal)
-gt_reference = _of(np.greater)
-ge_reference = _of(np.greater_equal)
-isnan_reference = _of(np.isnan)
-isinf_reference = _of(np.isinf)
-isfinite_reference = _of(np.isfinite)
+eq_reference = by_numpy(np.equal)
+ne_reference = by_numpy(np.not_equal)
+lt_reference = by_numpy(np.less)
+le_reference = by_numpy(np.less_equal)
+gt_reference = by_numpy(np.greater)
+ge_reference = by_numpy(np.greater_equal)
+isnan_reference = by_numpy(np.isnan)
+isinf_reference = by_numpy(np.isinf)
+isfinite_reference = by_numpy(np.isfinite)
 
 
 @reference

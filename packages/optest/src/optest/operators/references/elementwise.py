@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from .wide import Array, Reference, is_float, reference
-
-
-def _unary(function: Callable[[Array], Array]) -> Reference:
-    return reference(lambda values: function(values))
+from .wide import Array, Reference, by_numpy, is_float, reference
 
 
 def _by_scipy(function: Callable[[Array], Array]) -> Reference:
@@ -20,38 +16,38 @@ def _by_scipy(function: Callable[[Array], Array]) -> Reference:
     return reference(lambda values: function(values.astype(np.float64)))
 
 
-abs_reference = _unary(np.abs)
-neg_reference = _unary(np.negative)
-ceil_reference = _unary(np.ceil)
-floor_reference = _unary(np.floor)
-trunc_reference = _unary(np.trunc)
-square_reference = _unary(np.square)
-reciprocal_reference = _unary(np.reciprocal)
-sqrt_reference = _unary(np.sqrt)
-rsqrt_reference = _unary(lambda values: 1 / np.sqrt(values))
-exp_reference = _unary(np.exp)
-exp2_reference = _unary(np.exp2)
-expm1_reference = _unary(np.expm1)
-log_reference = _unary(np.log)
-log2_reference = _unary(np.log2)
-log10_reference = _unary(np.log10)
-log1p_reference = _unary(np.log1p)
-sin_reference = _unary(np.sin)
-cos_reference = _unary(np.cos)
-tan_reference = _unary(np.tan)
-asin_reference = _unary(np.arcsin)
-acos_reference = _unary(np.arccos)
-atan_reference = _unary(np.arctan)
-sinh_reference = _unary(np.sinh)
-cosh_reference = _unary(np.cosh)
-asinh_reference = _unary(np.arcsinh)
-acosh_reference = _unary(np.arccosh)
-atanh_reference = _unary(np.arctanh)
+abs_reference = by_numpy(np.abs)
+neg_reference = by_numpy(np.negative)
+ceil_reference = by_numpy(np.ceil)
+floor_reference = by_numpy(np.floor)
+trunc_reference = by_numpy(np.trunc)
+square_reference = by_numpy(np.square)
+reciprocal_reference = by_numpy(np.reciprocal)
+sqrt_reference = by_numpy(np.sqrt)
+rsqrt_reference = by_numpy(lambda values: 1 / np.sqrt(values))
+exp_reference = by_numpy(np.exp)
+exp2_reference = by_numpy(np.exp2)
+expm1_reference = by_numpy(np.expm1)
+log_reference = by_numpy(np.log)
+log2_reference = by_numpy(np.log2)
+log10_reference = by_numpy(np.log10)
+log1p_reference = by_numpy(np.log1p)
+sin_reference = by_numpy(np.sin)
+cos_reference = by_numpy(np.cos)
+tan_reference = by_numpy(np.tan)
+asin_reference = by_numpy(np.arcsin)
+acos_reference = by_numpy(np.arccos)
+atan_reference = by_numpy(np.arctan)
+sinh_reference = by_numpy(np.sinh)
+cosh_reference = by_numpy(np.cosh)
+asinh_reference = by_numpy(np.arcsinh)
+acosh_reference = by_numpy(np.arccosh)
+atanh_reference = by_numpy(np.arctanh)
 erf_reference = _by_scipy(special.erf)
 erfc_reference = _by_scipy(special.erfc)
 digamma_reference = _by_scipy(special.psi)
-logical_not_reference = _unary(np.logical_not)
-bitwise_not_reference = _unary(np.invert)
+logical_not_reference = by_numpy(np.logical_not)
+bitwise_not_reference = by_numpy(np.invert)
 
 
 @reference

@@ -48,6 +48,11 @@ def reference(function: Callable[..., Any]) -> Reference:
     return call
 
 
+def by_numpy(function: Callable[..., Array]) -> Reference:
+    """The reference that is ``function``, which NumPy computes element by element."""
+    return reference(lambda *inputs: function(*inputs))
+
+
 def is_float(values: Array) -> bool:
     """Whether a wide array holds real floating numbers."""
     return values.dtype.kind == "f"
