@@ -20,68 +20,41 @@ from ..windows import Windows
 aten = namespace("aten")
 
 
-@lowers(
-    aten.avg_pool2d.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",)
-)  # the shape of the result already reflects it
-def avg_pool2d(
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Spec,
-) -> Value:
-    """Mean of each window over the last two axes."""
-    windows = Windows.of(self.shape[-2:], out.shape[-2:], kernel_size, stride, padding)
-    return _average(self, windows, count_include_pad, divisor_override)
+def _lowers_average(rank: int, axes: str) -> None:
+    """Register the average over the last ``rank`` axes, and its gradient."""
 
+    # ceil_mode: the shape of the result already reflects it
+    @lowers(getattr(aten, f"avg_pool{rank}d").default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
+    def pool(
+        self: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+        *,
+        out: Spec,
+    ) -> Value:
+        windows = Windows.of(self.shape[-rank:], out.shape[-rank:], kernel_size, stride, padding)
+        return _average(self, windows, count_include_pad, divisor_override)
 
-@lowers(aten.avg_pool3d.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
-def avg_pool3d(
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Spec,
-) -> Value:
-    """Mean of each window over the last three axes."""
-    windows = Windows.of(self.shape[-3:], out.shape[-3:], kernel_size, stride, padding)
-    return _average(self, windows, count_include_pad, divisor_override)
+    pool.__doc__ = f"Mean of each window over the last {axes} axes."
 
-
-@lowers(aten.avg_pool2d_backward.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
-def avg_pool2d_backward(
-    grad_output: Value,
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    """Spread each window's gradient, divided as its sum was, over all elements of the window."""
-    windows = Windows.of(self.shape[-2:], grad_output.shape[-2:], kernel_size, stride, padding)
-    return _average_backward(grad_output, windows, count_include_pad, divisor_override)
-
-
-@lowers(aten.avg_pool3d_backward.default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",))
-def avg_pool3d_backward(
-    grad_output: Value,
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    """Spread each window's gradient, divided as its sum was, over all elements of the window."""
-    windows = Windows.of(self.shape[-3:], grad_output.shape[-3:], kernel_size, stride, padding)
-    return _average_backward(grad_output, windows, count_include_pad, divisor_override)
+    @lowers(
+        getattr(aten, f"avg_pool{rank}d_backward").default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",)
+    )
+    def pool_backward(
+        grad_output: Value,
+        self: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Value:
+        """Spread each window's gradient, divided as its sum was, over all elements of the window."""
+        windows = Windows.of(self.shape[-rank:], grad_output.shape[-rank:], kernel_size, stride, padding)
+        return _average_backward(grad_output, windows, count_include_pad, divisor_override)
 
 
 def _average(x: Value, windows: Windows, count_include_pad: bool, divisor_override: int | None) -> Value:
@@ -125,3 +98,7 @@ def _elements(windows: Windows, axis: int, count_include_pad: bool, dtype: DType
         start = hlo.maximum(start, 0)
         stop = hlo.minimum(stop, hlo.broadcast_to(hlo.dim_scalar(size), start.shape))
     return hlo.convert(stop - start, dtype)
+
+
+_lowers_average(2, "two")
+_lowers_average(3, "three")

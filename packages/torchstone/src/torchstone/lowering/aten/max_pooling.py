@@ -24,49 +24,50 @@ from ..windows import Windows, places
 aten = namespace("aten")
 
 
-@lowers(
-    aten.max_pool2d_with_indices.default,
-    dtypes=INTEGRAL | FLOATING,
-    ignores=("ceil_mode",),  # the shape of the result already reflects it
-)
-def max_pool2d_with_indices(
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    *,
-    out: tuple[Spec, Spec],
-) -> tuple[Value, Value]:
-    """Maximum of each window over the last two axes, and its position in the plane."""
-    return _max_pool(self, 2, kernel_size, stride, padding, dilation, out[0].shape)
+def _lowers_maximum(rank: int, axes: str, space: str) -> None:
+    """Register the maximum over the last ``rank`` axes, and its gradient."""
+
+    @lowers(
+        getattr(aten, f"max_pool{rank}d_with_indices").default,
+        dtypes=INTEGRAL | FLOATING,
+        ignores=("ceil_mode",),  # the shape of the result already reflects it
+    )
+    def pool(
+        self: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        *,
+        out: tuple[Spec, Spec],
+    ) -> tuple[Value, Value]:
+        counts = out[0].shape[-rank:]
+        return _maximum(self, Windows.of(self.shape[-rank:], counts, kernel_size, stride, padding, dilation))
+
+    pool.__doc__ = f"Maximum of each window over the last {axes} axes, and its position in the {space}."
+
+    @lowers(
+        getattr(aten, f"max_pool{rank}d_with_indices_backward").default,
+        dtypes=FLOATING,
+        ignores=("ceil_mode",),
+    )
+    def pool_backward(
+        grad_output: Value,
+        self: Value,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        indices: Value,
+    ) -> Value:
+        """Send the gradient of each window to the element that was its maximum."""
+        counts = grad_output.shape[-rank:]
+        windows = Windows.of(self.shape[-rank:], counts, kernel_size, stride, padding, dilation)
+        return _maximum_backward(grad_output, self, windows, indices)
 
 
-@lowers(aten.max_pool3d_with_indices.default, dtypes=INTEGRAL | FLOATING, ignores=("ceil_mode",))
-def max_pool3d_with_indices(
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    *,
-    out: tuple[Spec, Spec],
-) -> tuple[Value, Value]:
-    """Maximum of each window over the last three axes, and its position in the volume."""
-    return _max_pool(self, 3, kernel_size, stride, padding, dilation, out[0].shape)
-
-
-def _max_pool(
-    x: Value,
-    rank: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int] | int,
-    dilation: Sequence[int] | int,
-    shape: hlo.Shape,
-) -> tuple[Value, Value]:
-    windows = Windows.of(x.shape[-rank:], shape[-rank:], kernel, stride, padding, dilation)
-    value, place = x, places(x, rank)
+def _maximum(x: Value, windows: Windows) -> tuple[Value, Value]:
+    value, place = x, places(x, windows.rank)
     for stage in windows.stages():
         values, candidates = stage.frame(value, hlo.lowest(x.dtype)), stage.frame(place, -1)
         taps = [(stage.tap(values, element), stage.tap(candidates, element)) for element in stage.elements()]
@@ -80,63 +81,21 @@ def _max_pool(
     return value, hlo.convert(place, INT64)
 
 
-@lowers(
-    aten.max_pool2d_with_indices_backward.default,
-    dtypes=FLOATING,
-    ignores=("ceil_mode",),
-)
-def max_pool2d_with_indices_backward(
-    grad_output: Value,
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    indices: Value,
-) -> Value:
-    """Send the gradient of each window to the element that was its maximum."""
-    return _max_pool_backward(grad_output, self, 2, kernel_size, stride, padding, dilation, indices)
-
-
-@lowers(
-    aten.max_pool3d_with_indices_backward.default,
-    dtypes=FLOATING,
-    ignores=("ceil_mode",),
-)
-def max_pool3d_with_indices_backward(
-    grad_output: Value,
-    self: Value,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    indices: Value,
-) -> Value:
-    """Send the gradient of each window to the element that was its maximum."""
-    return _max_pool_backward(grad_output, self, 3, kernel_size, stride, padding, dilation, indices)
-
-
-def _max_pool_backward(
-    grad: Value,
-    x: Value,
-    rank: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int] | int,
-    dilation: Sequence[int] | int,
-    indices: Value,
-) -> Value:
-    windows = Windows.of(x.shape[-rank:], grad.shape[-rank:], kernel, stride, padding, dilation)
+def _maximum_backward(grad: Value, x: Value, windows: Windows, indices: Value) -> Value:
     wide = hlo.convert(grad, opmath(grad.dtype))
-    place = places(x, rank)
+    place = places(x, windows.rank)
     chosen = windows.spread(hlo.convert(indices, place.dtype), -1)
     if len(chosen) > 1 and len(windows.stages()) > 1:
-        return hlo.convert(scattered(wide, indices, x.shape, rank), grad.dtype)
+        return hlo.convert(scattered(wide, indices, x.shape, windows.rank), grad.dtype)
     parts = [
         hlo.select(hlo.eq(where, place), value, 0)
         for where, value in zip(chosen, windows.spread(wide, 0), strict=True)
     ]
     return hlo.convert(functools.reduce(operator.add, parts), grad.dtype)
+
+
+_lowers_maximum(2, "two", "plane")
+_lowers_maximum(3, "three", "volume")
 
 
 # Unpooling ---------------------------------------------------------------------------

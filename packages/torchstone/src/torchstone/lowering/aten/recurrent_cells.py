@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dtypes import COMPLEX, FLOATING, INTEGRAL
+from ...dtypes import COMPLEX, FLOATING, INTEGRAL, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..composites import Expand, Optional, expanded
@@ -32,46 +32,29 @@ def lstm_cell(
     return expanded("lstm_cell", [input, *hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})
 
 
-@lowers(aten.gru_cell.default, dtypes=FLOATING | COMPLEX)
-def gru_cell(
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Optional,
-    b_hh: Optional,
-    expand_wide: Expand,
-    out: Spec,
-) -> list[Value]:
-    """The next hidden state."""
-    return expanded("gru_cell", [input, hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})
+def _lowers_cell(name: str, dtypes: frozenset[DType], meaning: str) -> None:
+    """Register a cell with one state."""
+
+    @lowers(getattr(aten, name).default, dtypes=dtypes)
+    def cell(
+        input: Value,
+        hx: Value,
+        w_ih: Value,
+        w_hh: Value,
+        b_ih: Optional,
+        b_hh: Optional,
+        expand_wide: Expand,
+        out: Spec,
+    ) -> list[Value]:
+        return expanded(name, [input, hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})
+
+    cell.__doc__ = meaning
 
 
-@lowers(aten.rnn_tanh_cell.default, dtypes=FLOATING | COMPLEX | INTEGRAL)
-def rnn_tanh_cell(
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Optional,
-    b_hh: Optional,
-    expand_wide: Expand,
-    out: Spec,
-) -> list[Value]:
-    """The next hidden state, through a hyperbolic tangent."""
-    return expanded("rnn_tanh_cell", [input, hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})
-
-
-@lowers(aten.rnn_relu_cell.default, dtypes=FLOATING | INTEGRAL)
-def rnn_relu_cell(
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Optional,
-    b_hh: Optional,
-    expand_wide: Expand,
-    out: Spec,
-) -> list[Value]:
-    """The next hidden state, through a ReLU."""
-    return expanded("rnn_relu_cell", [input, hx, w_ih, w_hh, b_ih, b_hh], expand_wide, out, {})
+_lowers_cell("gru_cell", FLOATING | COMPLEX, "The next hidden state.")
+_lowers_cell(
+    "rnn_tanh_cell",
+    FLOATING | COMPLEX | INTEGRAL,
+    "The next hidden state, through a hyperbolic tangent.",
+)
+_lowers_cell("rnn_relu_cell", FLOATING | INTEGRAL, "The next hidden state, through a ReLU.")

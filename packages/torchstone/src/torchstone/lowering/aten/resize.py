@@ -240,8 +240,7 @@ def upsample_linear1d(
     self: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None
 ) -> Value:
     """Linear interpolation along the last axis."""
-    symbolic = _aligned_symbolic(interpolation.linear, align_corners)
-    return _resampled(self, output_size, [scales], _aligned(interpolation.linear, align_corners), symbolic)
+    return _weighted(interpolation.linear, self, output_size, align_corners, [scales], antialiased=False)
 
 
 @lowers(aten.upsample_linear1d_backward.default, dtypes=FLOATING, ignores=("output_size",))
@@ -265,8 +264,7 @@ def upsample_trilinear3d(
 ) -> Value:
     """Linear interpolation along the last three axes."""
     scales = [scales_d, scales_h, scales_w]
-    symbolic = _aligned_symbolic(interpolation.linear, align_corners)
-    return _resampled(self, output_size, scales, _aligned(interpolation.linear, align_corners), symbolic)
+    return _weighted(interpolation.linear, self, output_size, align_corners, scales, antialiased=False)
 
 
 @lowers(aten.upsample_trilinear3d_backward.default, dtypes=FLOATING, ignores=("output_size",))
