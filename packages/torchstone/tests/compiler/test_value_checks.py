@@ -169,6 +169,12 @@ CASES: dict[str, Case] = {
         t([True] * 3),
         "Number of elements of source",
     ),
+    "masked_scatter_backward": Case(
+        lambda m: torch.ops.aten.masked_scatter_backward(_ROWS, m, [2]),
+        t([True, False]),
+        t([True, True]),
+        "shape '[2]' is invalid for input",
+    ),
     "cov's fweights": Case(
         lambda w: _ROWS.cov(fweights=w), t([1, 2]), t([1, -1]), "fweights cannot be negative"
     ),

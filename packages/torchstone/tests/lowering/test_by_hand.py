@@ -613,3 +613,34 @@ def test_what_has_no_meaning_is_refused(name: str) -> None:
     call, says = MEANINGLESS[name]
     with pytest.raises(CaptureError, match=says):
         torchstone.export(lambda x: (call(), x), (torch.ones(1),))
+
+
+@pytest.mark.parametrize("weight", [(4, 3), (1, 3), (4, 1), (1,), (), (2, 4, 3)], ids=str)
+def test_rms_norm_with_a_weight_that_broadcasts(weight: tuple[int, ...]) -> None:
+    agrees(
+        lambda x, weight: aten._fused_rms_norm(x, [3], weight, 1e-5), torch.randn(4, 3), torch.randn(weight)
+    )
+
+
+@pytest.mark.parametrize(("grad", "mask"), [((2, 3), (3,)), ((3,), (2, 3)), ((2, 1), (1, 3))], ids=str)
+def test_masked_scatter_backward_broadcasts(grad: tuple[int, ...], mask: tuple[int, ...]) -> None:
+    agrees(
+        lambda grad, mask: aten.masked_scatter_backward(grad, mask, [2, 4]),
+        torch.randn(grad),
+        torch.arange(3).expand(mask) != 1,
+    )
+
+
+@pytest.mark.parametrize("enabled", [1, 0, 0.5])
+@pytest.mark.parametrize("zero_point", [1, 1.7])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64], ids=str)
+def test_simulated_quantization_by_tensors_of_any_dtype(
+    dtype: torch.dtype, zero_point: float, enabled: float
+) -> None:
+    agrees(
+        lambda *args: aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(*args, -1, 2),
+        torch.tensor([0.3, 0.55, 3.0, -9.0]),
+        torch.tensor([2], dtype=dtype),
+        torch.tensor([zero_point]),
+        torch.tensor([enabled]),
+    )

@@ -156,6 +156,14 @@ SOURCE = ValueRule(
 )
 
 
+def _selected(grad_output: Tensor, mask: Tensor, sizes: Any) -> Tensor:
+    held = mask.expand(torch.broadcast_shapes(grad_output.shape, mask.shape))
+    return held.sum() <= math.prod(sizes)
+
+
+SELECTED = ValueRule(lambda given: f"shape '{list(given['sizes'])}' is invalid for input", _selected)
+
+
 def _in_quantized_range(zero_point: Tensor, quant_min: int, quant_max: int) -> Tensor | None:
     if zero_point.is_floating_point():
         return None

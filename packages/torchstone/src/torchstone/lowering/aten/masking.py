@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ... import hlo
 from ...dtypes import BOOL, COPYABLE, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..checks import Arguments
 from ..common import flatten, is_empty
-from ..conditions import SOURCE
+from ..conditions import SELECTED, SOURCE
 from ..promotion import as_value
 from ..registry import Spec, lowers
 
@@ -44,15 +47,25 @@ def masked_scatter(self: Value, mask: Value, source: Value, out: Spec) -> Value:
     return hlo.select(held, hlo.reshape(chosen, out.shape), x)
 
 
-@lowers(aten.masked_scatter_backward.default, dtypes=COPYABLE)
+def _refuses_misfits(arguments: Arguments) -> str | None:
+    """PyTorch's shape function does not compare the gradient with the mask."""
+    try:
+        torch.broadcast_shapes(arguments["grad_output"].shape, arguments["mask"].shape)
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
+@lowers(aten.masked_scatter_backward.default, dtypes=COPYABLE, values=[SELECTED], refuses=_refuses_misfits)
 def masked_scatter_backward(grad_output: Value, mask: Value, sizes: list[hlo.Dim], out: Spec) -> Value:
     """The selected gradients, packed to the front of a tensor of ``sizes`` and followed by zeros."""
-    if is_empty(sizes) or is_empty(grad_output.shape):
+    shape = hlo.broadcast_shapes(grad_output.shape, mask.shape)
+    if is_empty(sizes) or is_empty(shape):
         return hlo.full(sizes, 0, out.dtype)
-    held = hlo.broadcast_to(mask, grad_output.shape)
+    grad, held = (hlo.broadcast_to(x, shape) for x in (grad_output, mask))
     zeros = flatten(hlo.full(sizes, 0, out.dtype))
     # One past the last position: scatter drops what is sent there.
     nowhere = hlo.broadcast_in_dim(hlo.dim_scalar(zeros.numel), (held.numel,), [])
     where = hlo.select(flatten(held), ordinal(held), nowhere)
-    packed = hlo.put(zeros, where, flatten(grad_output), 0, lambda _, new: new)
+    packed = hlo.put(zeros, where, flatten(grad), 0, lambda _, new: new)
     return hlo.reshape(packed, sizes)

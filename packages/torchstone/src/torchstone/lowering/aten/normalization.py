@@ -8,6 +8,8 @@ even if the dtypes of input, weight and bias differ.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -18,6 +20,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
+from ..promotion import broadcast
 from ..registry import lowers
 
 aten = namespace("aten")
@@ -99,14 +102,19 @@ def layer_norm_backward(
 def rms_norm(
     input: Value, normalized_shape: Sequence[int], weight: Optional, eps: float | None, out: Specs
 ) -> list[Optional]:
-    """Divide by the root mean square over the last axes, then scale; also returns the reciprocal root."""
+    """Divide by the root mean square over the last axes, then scale; also returns the reciprocal root.
+
+    PyTorch takes a weight of any shape that broadcasts with the input.
+    """
     _, inner = _split(input.rank, len(normalized_shape))
     # By default PyTorch uses the epsilon of the dtype that it computes in (layer_norm.cpp).
     epsilon = torch.finfo(compute_dtype([input]).torch).eps if eps is None else eps
 
     def kernel(x: Value, weight: Optional) -> tuple[Value, ...]:
         rstd = hlo.rsqrt(mean_over(x * x, inner) + epsilon)
-        return affine(x * restore(rstd, x.shape, inner), weight, None, inner), rstd
+        normal = x * restore(rstd, x.shape, inner)
+        factors = [normal] if weight is None else broadcast([normal, weight], x.dtype)
+        return functools.reduce(operator.mul, factors), rstd
 
     return composed("rms_norm", [input, weight], kernel, out, {"axes": inner, "epsilon": epsilon})
 

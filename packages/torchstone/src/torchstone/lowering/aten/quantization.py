@@ -358,12 +358,19 @@ def fake_quantize_tensor_parameters(
     quant_max: int,
     out: Sequence[Spec],
 ) -> list[Optional]:
-    """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch to turn it off."""
+    """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch to turn it off.
+
+    The zero point and the switch lose their fractions.
+    """
 
     def kernel(x: Value, scale: Value, zero_point: Value, enabled: Value) -> list[Value]:
         step, zero, on = (
             hlo.broadcast_to(hlo.reshape(each, ()), x.shape)
-            for each in (scale, hlo.convert(zero_point, x.dtype), hlo.convert(enabled, BOOL))
+            for each in (
+                hlo.convert(scale, x.dtype),
+                hlo.convert(hlo.convert(zero_point, INT32), x.dtype),
+                hlo.convert(hlo.convert(enabled, INT32), BOOL),
+            )
         )
         made, inside = _simulated(x, step, 1.0 / step, zero, quant_min, quant_max)
         return [hlo.select(on, made, x), inside | ~on]
