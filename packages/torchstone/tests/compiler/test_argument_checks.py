@@ -69,6 +69,13 @@ WRONG: dict[str, Function] = {
     "bools from a tensor": lambda x: torch.rsub(x > 0.5, x),
     "bools from bools": lambda x: torch.rsub(x > 0.5, x > 0.5),
     "a tensor from bools": lambda x: torch.rsub(x, x > 0.5),
+    # results that do not fit into the dtype that they are written into
+    "bools times a number": lambda x: (x > 0.5).mul_(2),
+    "bools times integers": lambda x: (x > 0.5).mul_(PLACES),
+    "bools plus themselves and a number": lambda x: (x > 0.5).add_(x > 0.5, alpha=1).add_(2),
+    "integers divided": lambda x: x.long().div_(2),
+    "integers times a fraction": lambda x: x.long().mul_(0.5),
+    "roots of integers": lambda x: x.long().sqrt_(),
     # numbers that do not fit into a dtype
     "where": lambda x: torch.where(x > 0, x.int(), 2**40),
     "where, the number first": lambda x: torch.where(x > 0, 2**40, x.int()),

@@ -4,7 +4,8 @@ Some refusals depend on no value of a tensor, and PyTorch's shape functions have
 a number that does not fit into a tensor's dtype (``full_like(int32, 2**40)``, ``int32 // 0``),
 a call whose tensors are all empty (``empty(0).max()``), indices of an axis without elements,
 a dtype that an operator made of others has no kernel for (``einsum`` of bools), and operands of
-different dtypes (``layer_norm``, ``index_put``). Such a call is made once, in eager PyTorch, on
+different dtypes (``layer_norm``, ``index_put``), and results of a dtype that what they are written into
+cannot take (``bools.mul_(2)``). Such a call is made once, in eager PyTorch, on
 small tensors of the same dtypes; what PyTorch says against it is its refusal of the real call.
 That covers every overload without a list of them.
 
@@ -69,7 +70,7 @@ def refusal(node: Node) -> Exception | None:
     if _finds_nothing(given, tensors) and all(map(_is_small, (*tensors, *results))):
         said = _rehearse(overload, given, _filled(0))
         return None if isinstance(said, NotImplementedError) else said
-    if _is_mixed(given):
+    if _is_mixed(given) or _writes_integers(overload, given):
         whole = all(map(_is_small, tensors))
         said = _rehearse(
             overload, tree_map_only(torch.SymInt, _shrunk, dict(given)), _filled(0) if whole else _small
@@ -130,6 +131,12 @@ def _is_mixed(given: Arguments) -> bool:
     """Whether operands have different dtypes; bools and indices aside."""
     operands = {name: value for name, value in given.items() if name not in _INDICES}
     return len({one.dtype for one in _tensors(operands) if one.dtype != torch.bool}) > 1
+
+
+def _writes_integers(overload: OpOverload, given: Arguments) -> bool:
+    """Whether a call writes into bools or integers, which do not take every result."""
+    written = {one.name for one in schema_of(overload).arguments if one.is_write}
+    return any(not one.is_floating_point() for one in _tensors([given.get(name) for name in written]))
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
