@@ -14,6 +14,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,8 @@ class _Calls:
         _compare_forms(program, eager, ours, call)
         if program.drawn:
             return notes | {"drawn"}
-        judged = None if program.buffers and place else program  # later calls begin with another state
-        return notes | compare_values(ours.all, eager.all, judged, call, "values")
+        replay = partial(_replayed, program.calls[:place]) if program.buffers else None
+        return notes | compare_values(ours.all, eager.all, program, call, "values", runner=replay)
 
     def _run(self, function: Callable[..., Any], place: int) -> Run:
         given = self.model.rest(self.give[place]())
@@ -177,6 +178,29 @@ class _Calls:
         kept = self.exported.state()
         weights = [(kept[name], one) if name in kept else one for name, one in self.model.named_buffers()]
         return [_tensor(*one) if isinstance(one, tuple) else one for one in weights]
+
+
+def _replayed(
+    earlier: tuple[tuple[str, ...], ...],
+    program: ExportedProgram,
+    names: dict[str, Any],
+    call: tuple[str, ...],
+) -> Run:
+    """A call after ``earlier`` ones of the same module, with its values in the order of :class:`_Calls`."""
+    names = {**names}
+    exec(MODEL, names)
+    places = [place for place, name in enumerate(program.parameters) if name in program.buffers]
+    give = giver((earlier or (call,))[0], names)
+    model = names["Model"](names["program"], give(), places)
+    run = Run()
+    for one in (*earlier, call):
+        given = model.rest(giver(one, names)())
+        run = Run(tensors(given))
+        torch.manual_seed(7)
+        with torch.no_grad():
+            run.output = model(*given)
+    run.given += list(model.buffers())
+    return run
 
 
 def _is_of_memory(error: Exception) -> bool:

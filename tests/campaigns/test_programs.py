@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import compiled_programs
 import exported_programs
 import hand_called
 import pytest
@@ -158,6 +159,30 @@ def test_what_is_as_exact_as_eager_is_no_difference() -> None:
     assert found == "values"
 
 
+nan, inf = torch.nan, torch.inf
+
+
+@pytest.mark.parametrize(
+    ("ours", "eager", "exact", "judged"),
+    [
+        pytest.param([1.0, 2.001], [1.0, 2.002], [1.0, 2.0], True, id="nearer"),
+        pytest.param([1.0, 2.005], [1.0, 2.002], [1.0, 2.0], False, id="farther"),
+        pytest.param([-inf], [nan], [-inf], True, id="right infinity"),
+        pytest.param([inf], [nan], [1e45], True, id="too large for the dtype"),
+        pytest.param([-inf], [nan], [1e45], False, id="wrong infinity"),
+        pytest.param([nan, 2.001], [nan, 2.002], [7.0, 2.0], True, id="eager's NaN"),
+        pytest.param([1.0], [nan], [7.0], True, id="a number where eager has none"),
+        pytest.param([1.0], [nan], [nan], False, id="a number where there is none"),
+        pytest.param([nan], [1.0], [7.0], False, id="NaN where eager has a number"),
+    ],
+)
+def test_a_result_is_judged_by_the_one_in_float64(
+    ours: list[float], eager: list[float], exact: list[float], judged: bool
+) -> None:
+    in_float32 = (torch.tensor(values) for values in (ours, eager))
+    assert compiled_programs._as_exact(*in_float32, torch.tensor(exact, dtype=torch.float64)) is judged
+
+
 def test_a_dtype_that_eager_has_no_kernel_for_is_no_difference() -> None:
     calls = (("made(0, (3,), torch.int64)",),)
     made = Program(("a",), ("t0 = torch.logaddexp(a, a)",), "t0", calls)
@@ -253,6 +278,18 @@ def test_faults_in_exports_are_found_and_made_small(
     assert "t1 = " not in script
     if kind == "values":
         compile(script, "script", "exec")
+
+
+def test_later_calls_of_a_module_with_buffers_are_judged_by_float64(tmp_path: Path) -> None:
+    """Eager rounds ``log_softmax`` in bfloat16 several times, and a program once."""
+    calls = tuple((f"made({n}, (5, 5, 2), torch.bfloat16)", "made(3, (2,), torch.float32)") for n in range(3))
+    statements = ("b.mul_(3)", "t0 = a.log_softmax(-1) * b.exp()")
+    options: dict[str, Any] = {"head": HEAD + CONTROL, "sizes": "fixed", "buffers": ("b",)}
+    made = exported_programs.Made(ExportedProgram(("a", "b"), statements, "(t0, a)", calls, **options))
+    tries = exported_programs.prepare(0, tmp_path)
+    assert tries.attempt(made) == ("as exact as eager", "")
+    with spoiled(aten.mul.Tensor, lambda x: x * 1.01):
+        assert tries.attempt(made)[0] == "values"
 
 
 def test_exported_programs_are_of_all_kinds() -> None:
