@@ -19,7 +19,14 @@ from .archive import LOAD_HINT
 from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
 from .artifact import Artifact, load_artifact, save_artifact
 from .config import config
-from .errors import ArtifactError, ConfigError, ShardingError, raise_failed_checks
+from .errors import (
+    ArtifactError,
+    ConfigError,
+    EngineError,
+    InputMismatch,
+    ShardingError,
+    raise_failed_checks,
+)
 from .runtime import Buffer, Engine, Executable, get_engine, refine
 from .runtime.buffers import BufferSpec, check_buffer
 from .runtime.pjrt import PjrtEngine
@@ -204,9 +211,8 @@ class Program:
                 return self._executables[key]
             engine = get_engine(*self._where)
             module = self._artifact.module
-            declared = [spec.shape for spec in self.signature.inputs]
-            if not is_static(declared):
-                module = refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
+            if not is_static([spec.shape for spec in self.signature.inputs]):
+                module = self._refined(module, symbols)
             names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
             if self._executables:
                 spans.recompiled("exported program", lambda: self._new_shapes(shapes))
@@ -224,6 +230,20 @@ class Program:
             while len(self._executables) > max(config.specializations, 1):
                 self._executables.popitem(last=False)
             return executable
+
+    def _refined(self, module: bytes, symbols: Mapping[str, int]) -> bytes:
+        declared = [spec.shape for spec in self.signature.inputs]
+        try:
+            return refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
+        except EngineError as error:
+            small = [f"{name} = {size}" for name, size in symbols.items() if size < 2]
+            if not small:
+                raise
+            raise InputMismatch(
+                f"the program was traced for sizes of 2 or more and cannot take {', '.join(small)} "
+                f"({error.message})",
+                hint="export again for these sizes, or give the dynamic dimensions a minimum of 2",
+            ) from error
 
     def _compile(self, engine: Engine, module: bytes, names: Sequence[str]) -> Executable | ShardedProgram:
         mesh = self.signature.mesh

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 import torchstone
-from torchstone.errors import UnsupportedShape
+from torchstone.errors import InputMismatch, UnsupportedShape
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,11 @@ from torchstone.errors import UnsupportedShape
         pytest.param(lambda x: torch.nonzero_static(x > 0, size=60), id="nonzero_static"),
         pytest.param(lambda x: torch.nn.functional.pad(x, (0, 0, 2, 1)), id="pad"),
         pytest.param(lambda x: torch.take(x, torch.tensor([-1])), id="take"),
+        pytest.param(lambda x: x.view(torch.uint8), id="bytes"),
+        pytest.param(lambda x: torch.cat([x, x], 1).view(torch.int64), id="words"),
+        pytest.param(lambda x: x * (x.shape[0] ** 0.5) / (x.shape[0] / 3), id="fractions of sizes"),
+        pytest.param(lambda x: torch.full((2,), x.shape[0] / 3), id="full of a fraction"),
+        pytest.param(lambda x: torch.nn.functional.leaky_relu(x, 1 / x.shape[0]), id="a fraction as slope"),
     ],
 )
 def test_one_program_for_every_size(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -56,6 +62,122 @@ def test_writes_into_parts_of_any_size(model: Callable[[torch.Tensor], torch.Ten
     for rows in (6, 7, 20):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(lambda x: x[x.shape[1] :], id="from"),
+        pytest.param(lambda x: x[: x.shape[1]] * 1, id="to"),
+        pytest.param(lambda x: x[x.shape[1] : 2 * x.shape[1]], id="from and to"),
+        pytest.param(lambda x: x[5:], id="from a number"),
+        pytest.param(lambda x: x[5::2], id="steps"),
+        pytest.param(lambda x: x[-5:] * 1, id="from before the first"),
+        pytest.param(lambda x: written(x, lambda y: y[x.shape[1] :].zero_()), id="write"),
+        pytest.param(lambda x: torch.ops.aten.slice_backward(x[5:], x.shape, 0, 5, 99, 1), id="backward"),
+        pytest.param(lambda x: torch.ops.aten.slice_backward(x[5::2], x.shape, 0, 5, 99, 2), id="with steps"),
+    ],
+)
+def test_slices_beyond_an_axis(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    program = torchstone.export(model, (torch.randn(3, 4),), dynamic_shapes=(sizes,))
+    for rows in (3, 2):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_a_negative_size_is_counted_from_the_end() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x[-x.shape[1] :] * 1
+
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    program = torchstone.export(model, (torch.randn(5, 3),), dynamic_shapes=(sizes,))
+    for shape in ((5, 3), (7, 2)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"attn_mask": torch.ones(1, dtype=torch.bool)}], ids=str
+)
+def test_attention_over_any_width(options: dict[str, Any]) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, **options)
+
+    sizes = dict.fromkeys(range(4), torch.export.Dim.AUTO)
+    program = torchstone.export(model, (torch.randn(2, 3, 5, 8),), dynamic_shapes=(sizes,))
+    for shape in ((2, 3, 5, 8), (3, 2, 7, 6)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(torch.diagonal_copy, id="diagonal"),
+        pytest.param(torch.trace, id="trace"),
+        pytest.param(lambda x: torch.diagonal_scatter(x, x.diagonal() * 2), id="diagonal_scatter"),
+        pytest.param(lambda x: x.cummax(0).indices, id="cummax"),
+        pytest.param(lambda x: x.sort(1).values, id="sort"),
+        pytest.param(lambda x: x.gather(0, x.argsort(0)), id="gather"),
+        pytest.param(lambda x: x[torch.arange(x.shape[0])], id="index"),
+        pytest.param(lambda x: torch.nn.functional.embedding(torch.arange(x.shape[0]), x), id="embedding"),
+        pytest.param(lambda x: x.view(torch.int16), id="view"),
+    ],
+)
+def test_nothing_is_taken_from_empty_axes(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """PyTorch traces sizes from 2 up, and lets a program take fewer."""
+    rows, columns = (torch.export.Dim(name, min=0) for name in ("rows", "columns"))
+    program = torchstone.export(model, (torch.randn(6, 5),), dynamic_shapes=({0: rows, 1: columns},))
+    for shape in ((6, 5), (0, 3), (2, 0), (0, 0), (1, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_masked_scatter_backward_of_two_inputs() -> None:
+    """PyTorch's shape function does not say that their sizes are equal."""
+
+    def model(grad: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.masked_scatter_backward(grad, mask, [9])
+
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    args = torch.randn(2, 4), torch.ones(2, 4, dtype=torch.bool)
+    program = torchstone.export(model, args, dynamic_shapes=(sizes, sizes))
+    for shape in ((2, 4), (3, 2)):
+        grad = torch.randn(shape)
+        torch.testing.assert_close(program(grad, grad > 0), model(grad, grad > 0))
+
+
+def test_sizes_that_a_traced_shape_does_not_fit() -> None:
+    """PyTorch takes the result to have two rows, because it traces sizes from 2 up."""
+    program = torchstone.export(
+        lambda x: x[:2] * 1, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim("n", min=0)},)
+    )
+    with pytest.raises(
+        InputMismatch, match=r"sizes of 2 or more and cannot take s\d+ = 1 \(.*\n  next: export"
+    ):
+        program(torch.randn(1))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(lambda x: torch.var(x, correction=x.shape[0] - 1), id="var"),
+        pytest.param(lambda x: torch.norm(x, x.shape[0]), id="norm"),
+        pytest.param(torch.linalg.pinv, id="pinv"),
+    ],
+)
+def test_sizes_that_are_needed_as_numbers(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+    with pytest.raises(UnsupportedShape, match=r"needs sizes of .* as numbers: .*\n  next: mark this"):
+        torchstone.export(model, (torch.randn(4, 3),), dynamic_shapes=(sizes,))
+
+
+def test_a_returned_fraction_of_a_size_is_refused() -> None:
+    with pytest.raises(UnsupportedShape, match=r"cannot be computed from sizes .*\n  next: return"):
+        torchstone.export(
+            lambda x: x.shape[0] / 2, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim.AUTO},)
+        )
 
 
 @pytest.mark.parametrize("model", [lambda x: x.roll(1, 0), torch.fft.fftshift, lambda x: x.cumsum(0)])

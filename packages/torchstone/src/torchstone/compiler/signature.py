@@ -145,6 +145,7 @@ class SignatureReader:
             for i, check in enumerate(checks)
         ]
         ranges = _symbol_ranges(self.exported)
+        self._require_symbols()
         return Signature(
             inputs=(*self.inputs, *seeds),
             outputs=(*self.outputs, *results),
@@ -155,6 +156,18 @@ class SignatureReader:
             stablehlo_version=hlo.resolve_version("current"),
             producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
         )
+
+    def _require_symbols(self) -> None:
+        """Raises :class:`UnsupportedShape` where lowering has made a number of a symbol of the inputs."""
+        nodes = {node.name: node for node in self.exported.graph.nodes if node.op == "placeholder"}
+        for spec in self.inputs:
+            value = nodes[spec.name].meta.get("val")
+            if isinstance(value, torch.Tensor) and _shape_text(value) != spec.shape:
+                raise UnsupportedShape(
+                    f"a lowering needs sizes of {spec.target or spec.name} as numbers: "
+                    f"[{', '.join(map(str, spec.shape))}] became [{', '.join(map(str, _shape_text(value)))}]",
+                    hint="mark this dimension static, or export the program once per size",
+                )
 
     def _relations(self, ranges: Mapping[str, Range]) -> tuple[str, ...]:
         """What was assumed of the sizes of inputs where the model was traced, beyond their ranges.
@@ -204,6 +217,11 @@ def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
         value: Any = nodes[argument.name].meta["val"]
         if isinstance(value, (int, float, bool)):
             return {"const": plain_constant(value)}
+        if not is_relation(f"{value.node.expr} == 0"):
+            raise UnsupportedShape(
+                f"the number {value.node.expr} cannot be computed from sizes where a program is called",
+                hint="return the sizes themselves, or a tensor with the number",
+            )
         return {"dim": str(value.node.expr)}
     raise CaptureError(f"an argument of kind {type(argument).__name__} is not supported")
 

@@ -5,10 +5,22 @@ promotion. Dimensions are integers or symbols. This package knows no ATen, no
 torch and no engine.
 """
 
+from .bits import bitcast, signbit
 from .composite import Attribute, composite
 from .contraction import cholesky, convolution, dot, dot_general, fft, triangular_solve
 from .control import case, fori, if_, while_
-from .dimensions import Dim, Shape, is_static, product, same_dim, same_shape, static_dim
+from .dimensions import (
+    Dim,
+    Shape,
+    at_least,
+    at_most,
+    is_negative,
+    is_static,
+    product,
+    same_dim,
+    same_shape,
+    static_dim,
+)
 from .elementwise import (
     abs_,
     acos,
@@ -19,7 +31,6 @@ from .elementwise import (
     atan2,
     atanh,
     bessel_i1e,
-    bitcast,
     cbrt,
     ceil,
     clamp,
@@ -66,7 +77,6 @@ from .elementwise import (
     shift_right_arithmetic,
     shift_right_logical,
     sign,
-    signbit,
     sine,
     sinh,
     sqrt,

@@ -49,8 +49,32 @@ def same_dim(a: Dim, b: Dim) -> bool:
 
 def _follows(condition: Any) -> bool:
     """True if a condition on dimensions follows from what was assumed of them while the graph was traced."""
-    node = getattr(condition, "node", None)
-    return node is not None and bool(node.statically_known_true("", 0))
+    if isinstance(condition, bool):
+        return condition
+    return bool(condition.node.statically_known_true("", 0))
+
+
+def is_negative(dim: Dim) -> bool:
+    """True if an index is known to be negative."""
+    return _follows(dim < 0)
+
+
+def at_most(dim: Dim, limit: Dim) -> Dim:
+    """The smaller of two dimensions, whichever it is at run time."""
+    if _follows(dim <= limit):
+        return dim
+    if _follows(limit <= dim):
+        return limit
+    return limit.__sym_min__(dim) if isinstance(dim, int) else dim.__sym_min__(limit)
+
+
+def at_least(dim: Dim, limit: Dim) -> Dim:
+    """The larger of two dimensions, whichever it is at run time."""
+    if _follows(limit <= dim):
+        return dim
+    if _follows(dim <= limit):
+        return limit
+    return limit.__sym_max__(dim) if isinstance(dim, int) else dim.__sym_max__(limit)
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

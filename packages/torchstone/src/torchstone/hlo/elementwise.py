@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dtypes import BOOL, INT8, INT16, INT32, INT64, DType
+from ..dtypes import BOOL, INT8, DType
 from ..errors import LoweringBug
 from ._mlir import chlo, ir, stablehlo
-from .dimensions import same_dim, same_shape
-from .value import Number, Value, binary, compare, full, full_like, operands, require_same, tensor_type, unary
+from .dimensions import same_shape
+from .value import Number, Value, binary, compare, full_like, operands, require_same, tensor_type, unary
 
 Unary = Callable[[Value], Value]
 Binary = Callable[[Value | Number, Value | Number], Value]
-
-_BITS = {8: INT8, 16: INT16, 32: INT32, 64: INT64}
 
 
 def _unary(name: str, dialect: object = stablehlo) -> Unary:
@@ -186,24 +184,6 @@ def convert(x: Value, dtype: DType) -> Value:
     return Value(stablehlo.convert(tensor_type(x.shape, dtype), x.ir), x.shape, dtype)
 
 
-def bitcast(x: Value, dtype: DType) -> Value:
-    """Reinterpret the bits as another dtype.
-
-    A narrower dtype adds a last axis with the parts, least significant first. A wider
-    one removes the last axis, which must hold exactly the parts of one element.
-    """
-    shape = x.shape
-    if x.dtype.bits > dtype.bits:
-        shape = (*shape, x.dtype.bits // dtype.bits)
-    elif x.dtype.bits < dtype.bits:
-        if not x.rank or not same_dim(x.shape[-1], dtype.bits // x.dtype.bits):
-            raise LoweringBug(
-                f"bitcast of {x!r} to {dtype}: the last axis does not hold the parts of one element"
-            )
-        shape = shape[:-1]
-    return Value(stablehlo.bitcast_convert(tensor_type(shape, dtype), x.ir), shape, dtype)
-
-
 def reduce_precision(x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
     """``x`` rounded to a narrower float format, kept in its own dtype."""
     attribute = ir.IntegerType.get_signless(32)
@@ -213,13 +193,3 @@ def reduce_precision(x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
         mantissa_bits=ir.IntegerAttr.get(attribute, mantissa_bits),
     )
     return Value(result, x.shape, x.dtype)
-
-
-def signbit(x: Value) -> Value:
-    """True where the sign bit of a real element is set (−0.0 and negative NaN included)."""
-    if x.dtype.is_unsigned:
-        return full(x.shape, False, BOOL)
-    if x.dtype.is_integer:
-        return x < 0
-    bits = bitcast(x, _BITS[x.dtype.bits])
-    return bits < 0

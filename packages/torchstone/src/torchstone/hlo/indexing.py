@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ._mlir import stablehlo
 from .control import Body, build_region, results
-from .dimensions import Dim, is_static, plain, same_dim
+from .dimensions import Dim, is_static, plain
+from .elementwise import minimum
 from .value import Value, shape_operand, tensor_type
 
 
@@ -27,7 +28,10 @@ def gather(
     indices_batching: Sequence[int] = (),
     sorted_indices: bool = False,
 ) -> Value:
-    """Slices of ``x`` at run-time positions; names follow the StableHLO specification of ``gather``."""
+    """Slices of ``x`` at run-time positions; names follow the StableHLO specification of ``gather``.
+
+    A slice takes nothing along an empty axis, whatever its size is.
+    """
     numbers = stablehlo.GatherDimensionNumbers.get(
         offset_dims=list(offset_dims),
         collapsed_slice_dims=list(collapsed),
@@ -43,15 +47,16 @@ def gather(
     shape = plain([next(window) if axis in set(offset_dims) else next(batch) for axis in range(rank)])
     sizes = plain(slice_sizes)
     target = tensor_type(shape, x.dtype)
-    if is_static(sizes):
+    if is_static(sizes) and all(isinstance(x.shape[axis], int) for axis in gone):
+        known = [min(n, dim) if isinstance(dim, int) else n for n, dim in zip(sizes, x.shape, strict=True)]
         operation = stablehlo.GatherOp(
-            x.ir, indices.ir, numbers, list(sizes), indices_are_sorted=sorted_indices, results=[target]
+            x.ir, indices.ir, numbers, known, indices_are_sorted=sorted_indices, results=[target]
         )
     else:
         operation = stablehlo.DynamicGatherOp(
             x.ir,
             indices.ir,
-            shape_operand(sizes).ir,
+            minimum(shape_operand(sizes), shape_operand(x.shape)).ir,
             numbers,
             indices_are_sorted=sorted_indices,
             results=[target],
@@ -85,7 +90,7 @@ def take_along(x: Value, indices: Value, axis: int) -> Value:
         collapsed=[axis],
         start_index_map=[axis],
         index_vector_dim=indices.rank,
-        slice_sizes=[0 if same_dim(dim, 0) else 1 for dim in x.shape],
+        slice_sizes=[1] * x.rank,
         operand_batching=batching,
         indices_batching=batching,
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..dtypes import INT64, DType
 from ..errors import LoweringBug
 from ._mlir import stablehlo
-from .dimensions import Dim, Shape, is_static, plain, same_dim, same_shape
+from .dimensions import Dim, Shape, at_least, is_static, plain, same_dim, same_shape
 from .value import Number, Value, scalar, shape_operand, tensor_type
 
 
@@ -201,9 +201,7 @@ def pad(
     low, high = plain(low), plain(high)
     shape: list[Dim] = []
     for size, before, after, between in zip(x.shape, low, high, interior, strict=True):
-        gaps = (size - 1) * between if between else 0
-        if isinstance(size, int) and between:
-            gaps = max(size - 1, 0) * between
+        gaps = at_least(size - 1, 0) * between if between else 0
         shape.append(size + gaps + before + after)
     shape = list(plain(shape))
     if is_static(low) and is_static(high) and is_static(x.shape):

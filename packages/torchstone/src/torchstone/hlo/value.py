@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ..dtypes import BOOL, FLOAT8_E8M0FNU, INT64, DType
+from ..dtypes import BOOL, FLOAT8_E8M0FNU, FLOAT64, INT64, DType
 from ..errors import LoweringBug, UnsupportedShape
 from ._mlir import ir, stablehlo
 from .dimensions import Dim, Shape, dim_key, is_static, product, same_shape
@@ -285,7 +285,10 @@ def bind_symbols(arguments: Sequence[Value]) -> Iterator[None]:
 
 
 def dim_scalar(dim: Dim) -> Value:
-    """A dimension as a 0-d int64 value. Raises :class:`UnsupportedShape` for an unknown symbol."""
+    """A dimension as a 0-d int64 value; a fraction of dimensions (``SymFloat``) as a float64 one.
+
+    Raises :class:`UnsupportedShape` for an unknown symbol.
+    """
     key = dim_key(dim)
     if isinstance(key, int):
         return scalar(key, INT64)
@@ -328,7 +331,7 @@ def resolvable(dim: Dim, arguments: Sequence[Value]) -> bool:
     """True if ``dim`` can be computed from the dimensions of ``arguments`` alone."""
     key = dim_key(dim)
     known = {dim_key(d) for argument in arguments for d in argument.shape if not isinstance(d, int)}
-    known |= {_linear(expression)[0] for expression in known}
+    known |= {_linear(key)[0] for key in known if not isinstance(key, int)}
     return isinstance(key, int) or key in known or all(symbol in known for symbol in key.free_symbols)
 
 
@@ -341,6 +344,30 @@ def _linear(expression: Any) -> tuple[Any, int, int]:
     return expression, 1, 0
 
 
+_FRACTIONS = {
+    "ToFloat": lambda number: number,
+    "IntTrueDiv": stablehlo.divide,
+    "FloatTrueDiv": stablehlo.divide,
+    "FloatPow": stablehlo.power,
+    "Pow": stablehlo.power,
+}
+"""PyTorch's functions of numbers whose results are fractions."""
+
+
+def _converted(number: Value, dtype: DType) -> Value:
+    return (
+        number
+        if number.dtype is dtype
+        else Value(stablehlo.convert(tensor_type((), dtype), number.ir), (), dtype)
+    )
+
+
+def _alike(numbers: Sequence[Value]) -> list[Value]:
+    """``numbers`` as fractions if one of them is."""
+    dtype = FLOAT64 if any(number.dtype is FLOAT64 for number in numbers) else INT64
+    return [_converted(number, dtype) for number in numbers]
+
+
 def _expression(expression: Any) -> Value:
     table = scope.symbols[-1] if scope.symbols else {}
     if expression in table:
@@ -349,7 +376,7 @@ def _expression(expression: Any) -> Value:
         return scalar(int(expression), INT64)
     name = type(expression).__name__
     if name in ("Add", "Mul", "Max", "Min"):
-        parts = [_expression(part) for part in expression.args]
+        parts = _alike([_expression(part) for part in expression.args])
         combine = {
             "Add": stablehlo.add,
             "Mul": stablehlo.multiply,
@@ -373,6 +400,11 @@ def _expression(expression: Any) -> Value:
         if not expression.args[0].is_nonnegative:  # Python's remainder has the sign of the divisor
             rest = binary(stablehlo.remainder, rest + right, right)
         return (left - rest) / right if name.endswith("Div") else rest
+    if expression.is_Float or expression.is_Rational:
+        return scalar(float(expression), FLOAT64)
+    if name in _FRACTIONS:
+        parts = [_converted(_expression(part), FLOAT64) for part in expression.args]
+        return Value(_FRACTIONS[name](*(part.ir for part in parts)), (), FLOAT64)
     raise UnsupportedShape(
         f"{expression} cannot be computed from the inputs' shapes",
         hint="pass contiguous examples, or mark the sizes static: strides are not part of a program",

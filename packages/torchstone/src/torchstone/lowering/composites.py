@@ -49,7 +49,8 @@ def composed(
     wider; other inputs are unchanged. A missing input is None in the kernel, and the
     attribute ``operands`` then says which inputs are present. Results take the dtypes
     and shapes of ``out``, and the attribute ``dtypes`` names them. A result that
-    ``out`` does not have is None, and its dtype is ``"none"``.
+    ``out`` does not have is None, and its dtype is ``"none"``. If an attribute is
+    symbolic, the kernel is inlined.
     """
     specs = [out] if isinstance(out, Spec) else list(out)
     present = [value is not None for value in inputs]
@@ -70,7 +71,12 @@ def composed(
         "operands": _presence(inputs),
         "dtypes": [spec.dtype.name if spec else "none" for spec in specs],
     }
-    made = iter(hlo.composite(f"torchstone.{name}", given, decomposition, {**(attributes or {}), **marks}))
+    if _are_symbolic(attributes or {}):
+        made = iter(decomposition(*given))
+    else:
+        made = iter(
+            hlo.composite(f"torchstone.{name}", given, decomposition, {**(attributes or {}), **marks})
+        )
     return [next(made) if spec else None for spec in specs]
 
 
@@ -85,7 +91,7 @@ def composed_whole(
 
     For operators that move or compare elements. If an attribute is symbolic, the kernel is inlined.
     """
-    if any(isinstance(item, torch.SymInt) for item in tree_leaves(dict(attributes))):
+    if _are_symbolic(attributes):
         return kernel(*inputs)
     marks = {"dtypes": [out.dtype.name]}
     return hlo.composite(f"torchstone.{name}", inputs, kernel, {**attributes, **marks})[0]
@@ -105,10 +111,15 @@ def expanded(
     """
     specs = [out] if isinstance(out, Spec) else list(out)
     given = [value for value in inputs if value is not None]
-    if any(isinstance(item, torch.SymInt) for item in tree_leaves(dict(attributes))):
+    if _are_symbolic(attributes):
         return expand(*given)
     marks = {"operands": _presence(inputs), "dtypes": [spec.dtype.name for spec in specs]}
     return hlo.composite(f"torchstone.{name}", given, expand, {**attributes, **marks})
+
+
+def _are_symbolic(attributes: Mapping[str, Any]) -> bool:
+    """Whether an attribute follows from sizes that are symbols: a module has no such attribute."""
+    return any(isinstance(item, (torch.SymInt, torch.SymFloat)) for item in tree_leaves(dict(attributes)))
 
 
 def _presence(inputs: Sequence[Optional]) -> list[bool] | None:

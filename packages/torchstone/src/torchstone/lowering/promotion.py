@@ -76,7 +76,7 @@ def as_value(operand: Any, dtype: DType) -> Value:
     """
     if isinstance(operand, Value):
         return hlo.convert(operand, dtype)
-    if isinstance(operand, torch.SymInt):
+    if isinstance(operand, (torch.SymInt, torch.SymFloat)):
         return hlo.convert(hlo.dim_scalar(operand), dtype)
     if isinstance(operand, torch.SymBool):
         return hlo.convert(hlo.condition_scalar(operand), dtype)

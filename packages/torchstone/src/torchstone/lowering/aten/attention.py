@@ -90,10 +90,11 @@ def _attend(
 
 
 def _default_scale(query: Value, scale: float | None) -> float:
-    width = query.shape[-1]
+    """The factor of the scores, by default one over the root of the width, which may be symbolic."""
     if scale is not None:
-        return float(scale)
-    return float(width) ** -0.5 if width else 1.0
+        return scale
+    width = query.shape[-1]
+    return 1.0 if hlo.same_dim(width, 0) else width**-0.5
 
 
 def _aligned(query: Value, key: Value, value: Value, grouped: bool) -> tuple[Value, Value, Value]:

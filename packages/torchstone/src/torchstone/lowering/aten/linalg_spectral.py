@@ -145,7 +145,7 @@ def linalg_pinv(
     self: Value, *, atol: Value | None = None, rtol: Value | None = None, hermitian: bool = False, out: Spec
 ) -> Any:
     """Moore–Penrose inverse; singular values up to max(atol, rtol · largest) count as zero."""
-    default = matrices.epsilon(self.dtype) * max(self.shape[-2:])
+    default = matrices.epsilon(self.dtype) * hlo.at_least(*self.shape[-2:])
     lead = self.shape[:-2]
 
     def kernel(a: Value, atol: Value | None, rtol: Value | None) -> Value:
@@ -223,7 +223,7 @@ def linalg_lstsq(
     """
     m, n = self.shape[-2:]
     unit = matrices.epsilon(self.dtype)
-    tolerance = unit * max(m, n) if rcond is None else unit if rcond < 0 else rcond
+    tolerance = unit * hlo.at_least(m, n) if rcond is None else unit if rcond < 0 else rcond
     vector, own = b.rank < self.rank, self.shape[:-2]
 
     def kernel(a: Value, b: Value) -> list[Value]:
@@ -231,7 +231,7 @@ def linalg_lstsq(
         lead = hlo.broadcast_shapes(own, b.shape[:-2])
         a, b = (matrices.broadcast_batch(x, lead) for x in (a, b))
         batch, _, columns = b.shape
-        rank, sizes = None, hlo.full((batch, min(m, n)), 0, a.dtype.real)
+        rank, sizes = None, hlo.full((batch, hlo.at_most(m, n)), 0, a.dtype.real)
         if is_empty((*a.shape, columns)):
             x = hlo.full((batch, n, columns), 0, a.dtype)
         elif driver == "gels":

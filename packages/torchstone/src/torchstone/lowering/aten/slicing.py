@@ -18,13 +18,17 @@ aten = namespace("aten")
 
 def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:
     """Where a slice starts on an axis of ``size``: negative counts from the end; out of range is clamped."""
-    if start is None:
-        return 0
-    if isinstance(start, int) and start < 0:
-        start = start + size
-    if isinstance(start, int) and isinstance(size, int):
-        return min(max(start, 0), size)
-    return start
+    return 0 if start is None else hlo.at_most(hlo.at_least(from_front(start, size), 0), size)
+
+
+def from_front(index: hlo.Dim, size: hlo.Dim) -> hlo.Dim:
+    """An index of an axis of ``size``, where a negative one counts from the end."""
+    return index + size if hlo.is_negative(index) else index
+
+
+def extent(count: hlo.Dim, step: int) -> hlo.Dim:
+    """How much of an axis ``count`` elements take that are ``step`` apart."""
+    return hlo.at_least((count - 1) * step + 1, 0)
 
 
 # The shape of PyTorch's result gives the end of the slice.
@@ -32,15 +36,14 @@ def first_index(start: hlo.Dim | None, size: hlo.Dim) -> hlo.Dim:
 def slice_(self: Value, dim: int = 0, start: hlo.Dim | None = None, step: int = 1, *, out: Spec) -> Value:
     """``start : end : step`` along one axis."""
     axis = axis_of(dim, self.rank)
-    count = out.shape[axis]
     first = first_index(start, self.shape[axis])
-    limit = first + (count - 1) * step + 1 if not hlo.same_dim(count, 0) else first
-    return hlo.slice_axis(self, axis, first, limit, step)
+    part = hlo.slice_axis(self, axis, first, first + extent(out.shape[axis], step), step)
+    return hlo.respelled(part, out.shape)
 
 
 def selected(self: Value, axis: int, index: hlo.Dim) -> Value:
     """The part at one index of an axis, without that axis."""
-    index = index + self.shape[axis] if isinstance(index, int) and index < 0 else index
+    index = from_front(index, self.shape[axis])
     return hlo.squeeze(hlo.slice_axis(self, axis, index, index + 1), [axis])
 
 

@@ -13,7 +13,7 @@ from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, is_empty
 from ..promotion import opmath
 from ..registry import Spec, lowers
-from .slicing import diagonal_indices, first_index, window_indices
+from .slicing import diagonal_indices, extent, first_index, from_front, window_indices
 
 aten = namespace("aten")
 
@@ -25,9 +25,9 @@ def _resized(shape: hlo.Shape, axis: int, size: hlo.Dim) -> list[hlo.Dim]:
 def _spread(x: Value, axis: int, first: hlo.Dim, step: int, size: hlo.Dim) -> Value:
     """Zeros with ``x`` at ``first``, ``first + step``, … of an axis of ``size``."""
     low, high, interior = [0] * x.rank, [0] * x.rank, [0] * x.rank
-    last = first + (x.shape[axis] - 1) * step
-    low[axis], high[axis], interior[axis] = first, size - last - 1, step - 1
-    return hlo.pad(x, 0, low, high, interior)
+    after = size - first - extent(x.shape[axis], step)
+    low[axis], high[axis], interior[axis] = first, after, step - 1
+    return hlo.respelled(hlo.pad(x, 0, low, high, interior), _resized(x.shape, axis, size))
 
 
 @lowers(aten.slice_scatter.default, dtypes=COPYABLE)
@@ -50,7 +50,7 @@ def slice_scatter(
         count = (limit - first + step - 1) // step
     else:  # the end of such a slice may lie beyond the axis, and what replaces it has its size
         count = src.shape[axis]
-        limit = first + (count - 1) * step + 1 if not hlo.same_dim(count, 0) else first
+        limit = first + extent(count, step)
     update = hlo.broadcast_to(cast(src, self.dtype), _resized(self.shape, axis, count))
     if step == 1:
         before, after = hlo.slice_axis(self, axis, 0, first), hlo.slice_axis(self, axis, limit, size)
@@ -79,7 +79,7 @@ def select_scatter(self: Value, src: Value, dim: int, index: hlo.Dim) -> Value:
     """``self`` with one index of an axis replaced by ``src``."""
     axis = axis_of(dim, self.rank)
     update = hlo.expand_dims(cast(src, self.dtype), [axis])
-    index = index + self.shape[axis] if isinstance(index, int) and index < 0 else index
+    index = from_front(index, self.shape[axis])
     starts = [hlo.dim_scalar(index if i == axis else 0) for i in range(self.rank)]
     return hlo.dynamic_update_slice(self, update, starts)
 
@@ -89,8 +89,7 @@ def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, in
     """Place the gradient at one index of an axis in zeros of ``input_sizes``."""
     axis = axis_of(dim, len(input_sizes))
     size = input_sizes[axis]
-    index = index + size if isinstance(index, int) and index < 0 else index
-    return _spread(hlo.expand_dims(grad_output, [axis]), axis, index, 1, size)
+    return _spread(hlo.expand_dims(grad_output, [axis]), axis, from_front(index, size), 1, size)
 
 
 def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) -> Value:

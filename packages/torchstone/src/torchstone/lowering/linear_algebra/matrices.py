@@ -82,7 +82,7 @@ def with_unit_diagonal(x: Value) -> Value:
 
 def diagonal(x: Value) -> Value:
     """The main diagonal, ``[batch, min(rows, columns)]``."""
-    size = min(x.shape[-2:])
+    size = hlo.at_most(*x.shape[-2:])
     square = hlo.slice_(x, [0, 0, 0], [x.shape[0], size, size])
     kept = hlo.select(hlo.eq(row_of(square), column_of(square)), square, hlo.zeros_like(square))
     return hlo.reduce_sum(kept, [1])
