@@ -221,3 +221,30 @@ def test_samples_move_with_their_shape_as_on_the_cpu() -> None:
     torch.distributions.Gamma(concentration, 1.0).rsample().sum().backward()
     assert concentration.grad is not None
     assert bool((concentration.grad > 0).all())
+
+
+def test_shares_move_with_their_concentration_as_on_the_cpu() -> None:
+    """Each region of the formula: near 0, near 1, both parts large (at the mean and beside it), the rest."""
+    grid = torch.cartesian_prod(
+        torch.tensor([1e-4, 0.02, 0.3, 0.5, 0.7, 0.98, 0.9999], dtype=torch.float64),
+        torch.tensor([0.2, 1.0, 4.0, 8.0, 30.0], dtype=torch.float64),
+        torch.tensor([0.2, 1.0, 4.0, 8.0, 30.0], dtype=torch.float64),
+    )
+    x, alpha, beta = grid.unbind(1)
+    given = (x.contiguous(), alpha.contiguous(), alpha + beta)
+    found = torch._dirichlet_grad(*(one.to(DEVICE) for one in given))
+    torch.testing.assert_close(found.cpu(), torch._dirichlet_grad(*given), rtol=1e-9, atol=1e-12)
+
+    concentration = torch.tensor([0.5, 2.0, 9.0], device=DEVICE, requires_grad=True)
+    torch.distributions.Dirichlet(concentration).rsample()[0].backward()
+    assert concentration.grad is not None
+    assert concentration.grad[0].item() > 0
+    assert concentration.grad[1:].max().item() < 0
+
+
+def test_of_infinitely_many_trials_infinitely_many_succeed() -> None:
+    chances = torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0, float("nan")], device=DEVICE)
+    counts = torch.full((6,), float("inf"), device=DEVICE)
+    found = torch.binomial(counts, chances)
+    assert found[:5].tolist() == [0.0, *[float("inf")] * 4]
+    assert found[5].isnan()

@@ -103,15 +103,19 @@ def poisson(self: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def binomial(count: Tensor, prob: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Successes. Few by sums of geometric numbers, many by transformed rejection (BTRS, Hörmann 1993)."""
+    """Successes. Few by sums of geometric numbers, many by transformed rejection (BTRS, Hörmann 1993).
+
+    Of infinitely many trials infinitely many succeed; PyTorch's CPU kernel returns NaN, or does not return.
+    """
     if bool((count < 0).any()) or bool(((prob < 0) | (prob > 1)).any()):
         aten.binomial.default(to_cpu(count), to_cpu(prob))  # as the CPU takes it
     trials, chance = torch.broadcast_tensors(count.double(), prob.double())
     flipped = chance > 0.5
     p = torch.where(flipped, 1 - chance, chance).clamp_min(0)
     none = (trials <= 0) | (p <= 0)
+    endless = trials.isinf() & (chance > 0)
     known = torch.where(trials.isnan() | p.isnan(), torch.nan, 0.0)
-    done = none | known.isnan()
+    done = none | endless | known.isnan()
     large = ~done & (trials * p >= _SMALL_RATE)
     tries, found = torch.zeros_like(trials), torch.zeros_like(trials)
     waiting = ~done & ~large
@@ -139,7 +143,8 @@ def binomial(count: Tensor, prob: Tensor, generator: torch.Generator | None = No
         return k, (k >= 0) & (k <= n) & (inside | right)
 
     found = _rejected(torch.where(done, known, found), ~large, propose)
-    return torch.where(flipped, trials - found, found).to(count.dtype)
+    found = torch.where(flipped, trials - found, found)
+    return torch.where(endless, trials, found).to(count.dtype)
 
 
 _SERIES = 6
@@ -191,10 +196,125 @@ def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
     return found.to(self.dtype)
 
 
+_BETA_RATIONAL = (
+    (
+        (
+            (1.003668233, -0.01061107488, -0.0657888334, 0.01201642863),
+            (0.6336835991, -0.3557432599, 0.05486251648, -0.001465281033),
+            (-0.03276231906, 0.004474107445, 0.002429354597, -0.0001557569013),
+        ),
+        (
+            (0.221950385, -0.3187676331, 0.01799915743, 0.01074823814),
+            (-0.2951249643, 0.06219954479, 0.01535556598, 0.001550077057),
+            (0.02155310298, 0.004170831599, 0.001292462449, 6.976601077e-05),
+        ),
+        (
+            (-0.05980841433, 0.008441916499, 0.01085618172, 0.002319392565),
+            (0.02911413504, 0.01400243777, -0.002721828457, 0.000751041181),
+            (0.005900514878, -0.001936558688, -9.495446725e-06, 5.385558597e-05),
+        ),
+    ),
+    (
+        (
+            (1.0, -0.02924021934, -0.04438342661, 0.007285809825),
+            (0.6357567472, -0.3473456711, 0.05454656494, -0.002407477521),
+            (-0.03301322327, 0.004845219414, 0.00231480583, -0.0002307248149),
+        ),
+        (
+            (0.5925320577, -0.1757678135, 0.01505928619, 0.000564515273),
+            (0.1014815858, -0.06589186703, 0.01272886114, -0.0007316646956),
+            (-0.007258481865, 0.001096195486, 0.0003934994223, -4.12701925e-05),
+        ),
+        (
+            (0.06469649321, -0.0236701437, 0.002902096474, -5.896963079e-05),
+            (0.001925008108, -0.002869809258, 0.0008000589141, -6.063713228e-05),
+            (-0.0003477407336, 6.959756487e-05, 1.097287507e-05, -1.650964693e-06),
+        ),
+    ),
+)
+"""Numerator and denominator, by powers of log(x), of log(alpha / x) and of log(total * x / alpha)."""
+
+
+def _polynomial(coefficients: Any, *variables: Tensor) -> Any:
+    """Coefficients nested as deep as there are variables, by Horner's rule."""
+    first, *rest = variables
+    value: Any = 0.0
+    for one in reversed(coefficients):
+        value = (_polynomial(one, *rest) if rest else one) + first * value
+    return value
+
+
+def _near_zero(x: Tensor, alpha: Tensor, beta: Tensor, gap: Tensor) -> Tensor:
+    factor = -gap - x.log()
+    numer: Any = 1.0
+    series = (factor + 1 / alpha) / alpha
+    for i in range(1, 11):
+        numer = numer * (i - beta) * x / i
+        series = series + numer / (alpha + i) * (factor + 1 / (alpha + i))
+    found = x * (1 - x) ** -beta * series
+    return torch.where(found.isnan(), 0.0, found)
+
+
+def _near_one(x: Tensor, alpha: Tensor, beta: Tensor, gap: Tensor) -> Tensor:
+    numer: Any = 1.0
+    betas: Any = 1.0
+    slopes: Any = 0.0
+    series = gap / beta
+    for i in range(1, 9):
+        numer = numer * (x - 1) / i
+        slopes = slopes * (alpha - i) + betas
+        betas = betas * (alpha - i)
+        series = series + numer / (beta + i) * (slopes + gap * betas)
+    found = x ** (1 - alpha) * series
+    return torch.where(found.isnan(), 0.0, found)
+
+
+def _between_large(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    """A saddle point expansion, with a polynomial around the mean, where it is singular."""
+    total = alpha + beta
+    mean = alpha / total
+    width = 0.1 * (alpha * beta / (total + 1)).sqrt() / total
+    inner = (453 + 1620 * beta * (1 - x) - 455 * x) * beta + alpha * 8 * (1 - x) * (135 * beta - 11)
+    inner = 3 * (59 + 180 * beta - 90 * x) * beta**2 + alpha * inner
+    inner = 47 * x * beta**4 + alpha * ((43 + 20 * (16 + 27 * beta) * x) * beta**3 + alpha * inner)
+    scale = (1 + 12 * alpha) * (1 + 12 * beta) / total**2
+    near = scale / (1 - x) * inner / (12960 * alpha**3 * beta**2 * (1 + 12 * total))
+
+    a, b, c = (1 + 1 / (12 * one) + 1 / (288 * one**2) for one in (alpha, beta, total))
+    shift = alpha * (x - 1) + beta * x
+    first = 2 * alpha**2 * (x - 1) + alpha * beta * (x - 1) - x * beta**2
+    first = first / ((2 * alpha / beta).sqrt() * total**1.5 * shift**2)
+    ratio = (alpha / (total * x)).log()
+    bent = (beta * (beta / (total * (1 - x))).log() + alpha * ratio) ** -1.5
+    bent = torch.where(x < mean, bent, -bent)
+    rest = first + ratio / 2 * ((8 * alpha * beta / total).sqrt() / shift + bent)
+    far = -a * b / c * x / (2 * alpha * beta / total).sqrt() * rest
+    return torch.where((mean - width <= x) & (x <= mean + width), near, far)
+
+
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """How a sample moves with its concentration (``dirichlet_grad_one`` of PyTorch): a formula a region."""
+    dtype = x.dtype
+    x, alpha, total = x.double(), alpha.double(), total.double()
+    beta = total - alpha
+    edge = total * x * (1 - x)
+    logarithm = x.log()
+    spread = alpha.log() - logarithm
+    given = (logarithm, spread, total.log() - spread)
+    p, q = (_polynomial(one, *given) for one in _BETA_RATIONAL)
+    gap = torch.digamma(total) - torch.digamma(alpha)
+    found = p / q * x * gap / beta
+    found = torch.where((alpha > 6) & (beta > 6), _between_large(x, alpha, beta), found)
+    found = torch.where((x >= 0.5) & (edge < 0.75), _near_one(x, alpha, beta, gap), found)
+    found = torch.where((x <= 0.5) & (edge < 2.5), _near_zero(x, alpha, beta, gap), found)
+    return found.to(dtype)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "_standard_gamma": standard_gamma,
     "_standard_gamma_grad": Operator("_standard_gamma_grad", composed=_standard_gamma_grad),
     "_sample_dirichlet": sample_dirichlet,
+    "_dirichlet_grad": Operator("_dirichlet_grad", composed=_dirichlet_grad),
     "poisson": poisson,
     "binomial": binomial,
 }
