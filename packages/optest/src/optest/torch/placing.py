@@ -10,6 +10,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 
+_MAKERS = (torch.linspace, torch.logspace)
+"""Functions that make a tensor where they are told, though they may take their numbers from tensors."""
+
+
 class _Elsewhere(TorchFunctionMode):
     """Replaces ``device="cpu"`` in calls without tensors; ``left``: one with tensors asked for the CPU."""
 
@@ -27,7 +31,7 @@ class _Elsewhere(TorchFunctionMode):
     ) -> Any:
         given = dict(kwargs or {})
         named = given.get("device")
-        alone = not any(isinstance(one, torch.Tensor) for one in args)
+        alone = function in _MAKERS or not any(isinstance(one, torch.Tensor) for one in args)
         if alone and named is not None and torch.device(named).type == "cpu":
             given["device"] = self._device
         elif any(map(_is_cpu, (*args, named))):

@@ -110,9 +110,10 @@ def _gradients(
     *,
     create_graph: bool = False,
 ) -> list[Tensor]:
-    """Gradients of ``leaves``; zeros for one that does not matter."""
+    """Gradients of ``leaves``; zeros for one that does not matter. An output may be on another device."""
     if not outputs:
         return [torch.zeros_like(leaf) for leaf in leaves]
+    weights = [weight.to(one.device) for one, weight in zip(outputs, weights, strict=True)]
     found = torch.autograd.grad(outputs, leaves, weights, allow_unused=True, create_graph=create_graph)
     return [
         torch.zeros_like(leaf) if one is None else dense(one) for leaf, one in zip(leaves, found, strict=True)
