@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "device-runs.json"
 COMPILER = ROOT / "COVERAGE.md"
 BACKEND = "torch:pjrt"
-PHASES = ("forward", "backward", "inplace", "out", "noncontiguous", "errors", "memory", "transfer", "perf")
+PHASES = (
+    *("forward", "backward", "views", "inplace", "out", "noncontiguous"),
+    *("errors", "memory", "transfer", "perf"),
+)
 FACTS = ("commit", "torch", "jaxlib", "torchstone")
 WORDS = 160
 """Characters of a reason that are kept."""

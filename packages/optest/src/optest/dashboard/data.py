@@ -29,7 +29,7 @@ _REASON = 300
 PHASES = (
     "forward", "backward", "second_order", "forward_mode", "out", "inplace", "noncontiguous", "reference",
     "special", "errors", "promotion", "determinism", "dynamic_batch", "automatic_dynamic",
-    "memory", "transfer", "perf", "stress",
+    "views", "memory", "transfer", "perf", "stress",
 )  # fmt: skip
 """In the order in which they are shown; others follow."""
 

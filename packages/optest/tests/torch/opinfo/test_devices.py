@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 
 from optest.errors import MemoryKept, ValuesChanged  # noqa: E402
 from optest.torch.opinfo.calls import placed  # noqa: E402
-from optest.torch.opinfo.devices import Held, Transferred  # noqa: E402
+from optest.torch.opinfo.databases import entries_of  # noqa: E402
+from optest.torch.opinfo.devices import Held, Transferred, WrittenThrough  # noqa: E402
 
 
 def test_memory_that_a_device_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +44,21 @@ def test_operands_keep_their_strides_on_the_way_to_a_device() -> None:
     assert placed(x, "meta").stride() == placed(x, "cpu").stride() == x.stride() == (0, 2)
     assert placed(x, "meta").storage_offset() == 1
     assert placed(torch.ones(2, dtype=torch.complex64).conj(), "cpu").tolist() == [1, 1]
+
+
+def test_a_view_that_is_a_copy_is_told_from_one_that_is_none() -> None:
+    x = torch.ones(2, 3)
+    view, held = WrittenThrough(torch.t)(x)
+    assert held.tolist() == [[1, 3, 5], [2, 4, 6]]
+    assert torch.equal(view, held.t())
+    assert x.tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert WrittenThrough(torch.t_copy)(x)[1].tolist() == x.tolist()
+    parts, held = WrittenThrough(torch.unbind)(x)
+    assert [one.tolist() for one in parts] == held.tolist() == [[1, 2, 3], [2, 3, 4]]
+
+
+def test_which_entries_are_views() -> None:
+    entries = entries_of("opinfo")
+    views = {name for name, one in entries.items() if one.dtypes and one.has("views", one.dtypes[0])}
+    assert {"t", "view_as_real", "split", "as_strided", "reshape", "squeeze"} <= views
+    assert not views & {"add", "t_copy", "clone", "sort"}

@@ -59,6 +59,17 @@ def _differentiable(info: Any, dtype: torch.dtype) -> bool:
     return info.supports_autograd and differentiable and dtype in info.supported_backward_dtypes("cpu")
 
 
+def _looks(info: Any, dtype: torch.dtype) -> bool:
+    """Whether PyTorch's own schemas say that a result is another look at an operand's memory."""
+    packet = getattr(torch.ops.aten, getattr(info, "aten_name", info.name), None)
+    schemas = [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
+    return any(
+        argument.alias_info is not None and not argument.alias_info.is_write
+        for schema in schemas
+        for argument in schema.arguments
+    )
+
+
 _RULES = {
     "backward": _differentiable,
     "second_order": lambda info, dtype: _differentiable(info, dtype) and info.supports_gradgrad,
@@ -66,6 +77,7 @@ _RULES = {
     "out": lambda info, dtype: info.supports_out,
     "inplace": lambda info, dtype: info.get_inplace() is not None,
     "errors": lambda info, dtype: info.error_inputs_func is not None and dtype is torch.float32,
+    "views": _looks,
     "reference": lambda info, dtype: info.reference_inputs_func is not None,
     "special": lambda info, dtype: dtype.is_floating_point or dtype.is_complex,
     "promotion": lambda info, dtype: info.promotes_int_to_float or type(info).__name__ == "BinaryUfuncInfo",

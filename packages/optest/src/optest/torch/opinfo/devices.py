@@ -1,4 +1,4 @@
-"""What a device is asked beside values: does it give memory back, do copies to and from it change nothing?
+"""What a device is asked beside values: views share memory, memory is given back, copies change nothing.
 
 Functions around an operator that run where its operands are. On the CPU there is nothing to count or to copy
 between, and eager PyTorch's answer there is the right one.
@@ -14,7 +14,7 @@ import torch
 
 from ...errors import MemoryKept, ValuesChanged
 from ..internals import tree_map_only
-from .calls import same_bits
+from .calls import copied, same_bits
 from .samples import tensors_of
 
 
@@ -44,6 +44,20 @@ def _allocated(device: torch.device) -> int:
     """Bytes that the device says are in use; 0 where it does not say."""
     ask = getattr(getattr(torch, device.type, None), "memory_allocated", None)
     return 0 if ask is None else int(ask(device))
+
+
+@dataclass(frozen=True)
+class WrittenThrough:
+    """The results of a view, and its operand, after other numbers were written into each of the results."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, first: Any, *args: Any, **kwargs: Any) -> Any:
+        held = tree_map_only(torch.Tensor, copied, first)
+        found = self.function(held, *args, **kwargs)
+        for number, one in enumerate(tensors_of(found), 1):
+            one.copy_(torch.arange(one.numel(), device=one.device).view(one.shape) + number)
+        return found, held
 
 
 @dataclass(frozen=True)

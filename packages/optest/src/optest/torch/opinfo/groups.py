@@ -34,12 +34,13 @@ PHASES = (
     "determinism",
     "dynamic_batch",
     "automatic_dynamic",
+    "views",
     "memory",
     "transfer",
     "perf",
     "stress",
 )
-DEVICE_PHASES = ("memory", "transfer")
+DEVICE_PHASES = ("views", "memory", "transfer")
 """Phases that ask for what only a device has."""
 DEFAULT_PHASES = ("forward", "backward")
 

@@ -26,7 +26,7 @@ from ..internals import tree_map_only
 from .additions import additions
 from .calls import FORWARD, FORWARD_MODE, GRADIENT, SECOND_ORDER, Call, Tensor, copied, evaluate, written
 from .databases import entries_of
-from .devices import Held, Transferred
+from .devices import Held, Transferred, WrittenThrough
 from .groups import Group
 from .modules import modules, optimizers
 from .samples import Bound, note_of, widened
@@ -358,6 +358,12 @@ class _OnCopy:
         return target, returned
 
 
+def _views(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
+    for sample in info.sample_inputs("cpu", dtype):
+        args = (sample.input, *sample.args)
+        yield Bound(WrittenThrough(info.op), args, sample.kwargs), FORWARD, None
+
+
 def _memory(info: Any, dtype: torch.dtype) -> Iterator[_Plain]:
     for sample in info.sample_inputs("cpu", dtype):
         yield Bound(Held(info.op), (sample.input, *sample.args), sample.kwargs), FORWARD, None
@@ -411,6 +417,7 @@ _MAKERS: dict[str, Callable[[Any, torch.dtype], Iterable[_Plain]]] = {
     "noncontiguous": _noncontiguous,
     "reference": _reference,
     "special": _special,
+    "views": _views,
     "memory": _memory,
     "transfer": _transfer,
     "errors": _errors,
