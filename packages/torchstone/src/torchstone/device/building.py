@@ -66,6 +66,11 @@ class _Planner:
         self.draft, self.call = draft, draft.call
         self.written = written
         self.new = [_new(fake) for fake in new]
+        for one in self.new:
+            if one.layout.dtype in dtypes.SUB_BYTE:
+                raise Unplanned(
+                    f"storages hold whole bytes, and elements of {one.layout.dtype} have fewer bits"
+                )
         self.after = [layout_of(fake) for fake in draft.fakes]
         self.lengths = self._lengths()
         found = survey(module)

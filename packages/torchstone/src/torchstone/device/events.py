@@ -8,8 +8,16 @@ from typing import Any
 import torch
 
 from . import engine
+from .calls import check_device
 from .lazy import run_all
 from .storage import DEVICE_TYPE
+
+
+def _checked(device: Any) -> torch.device:
+    """The device that was asked for. Raises where it is not there."""
+    found = torch.device(DEVICE_TYPE if device is None else device)
+    check_device(found)
+    return found
 
 
 class Event(torch.Event):
@@ -20,7 +28,7 @@ class Event(torch.Event):
 
     def __new__(cls, device: Any = DEVICE_TYPE, **options: bool) -> Event:
         """``options``: ``enable_timing``, ``blocking`` and ``interprocess``, as ``torch.Event`` has them."""
-        return super().__new__(cls, DEVICE_TYPE if device is None else device, **options)
+        return super().__new__(cls, _checked(device), **options)
 
     def __init__(self, device: Any = DEVICE_TYPE, *, enable_timing: bool = False, **_: bool) -> None:
         self._timed = enable_timing
@@ -63,7 +71,7 @@ class Stream(torch.Stream):
     """The device's one stream; every instance is the same one."""
 
     def __new__(cls, device: Any = DEVICE_TYPE, priority: int = 0) -> Stream:
-        return super().__new__(cls, DEVICE_TYPE if device is None else device)
+        return super().__new__(cls, _checked(device))
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Record ``event``, or a new one."""

@@ -98,6 +98,31 @@ def _contiguous(size: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(max(n, 1) for n in size[axis + 1 :]) for axis in range(len(size)))
 
 
+def _as_strided_copy(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Reads what the tensor's storage holds, which may be more than the tensor."""
+    return self.as_strided(size, stride, storage_offset).clone(memory_format=torch.contiguous_format)
+
+
+def _as_strided_scatter(
+    self: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """Writes into a copy of the whole storage, unless elements of the tensor share their memory."""
+    if any(n > 1 and step == 0 for n, step in zip(self.shape, self.stride(), strict=True)):
+        copied = self.clone()
+    else:
+        whole = (self.untyped_storage().nbytes() // self.dtype.itemsize,)
+        copied = self.as_strided(whole, (1,), 0).clone()
+        copied = copied.as_strided(self.shape, self.stride(), self.storage_offset())
+    copied.as_strided(size, stride, storage_offset).copy_(src)
+    return copied
+
+
 def _resize(self: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
     """In place; a storage that is too small grows. Other tensors on it keep sharing what it holds."""
     size = tuple(size)
@@ -215,6 +240,20 @@ def _pin_memory(self: Tensor, device: torch.device | None = None) -> Tensor:
     return self.clone()
 
 
+OTHER_KINDS = tuple(
+    f"{kind}{private_device.KEY}" for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor")
+)
+"""Dispatch keys of tensors that are not there on the device."""
+
+
+def refuse_kind(overload: Any, *_: Any, **__: Any) -> Any:
+    """What operators on such tensors come to."""
+    raise NotImplementedError(
+        f"{overload} cannot run on pjrt: its tensors are strided, and none is sparse, nested or quantized"
+        "\n  next: keep such a tensor on the CPU, or make it dense first (to_dense, dequantize)"
+    )
+
+
 VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
 
 KERNELS: dict[str, Kernel] = {
@@ -235,6 +274,14 @@ KERNELS: dict[str, Kernel] = {
     "equal": equal,
     "allclose": allclose,
     "native_batch_norm": _native_batch_norm,
+    "native_batch_norm.out": selection.all_written(_native_batch_norm, "out", "save_mean", "save_invstd"),
+    "linalg_lstsq.out": selection.all_written(
+        aten.linalg_lstsq.default, "solution", "residuals", "rank", "singular_values"
+    ),
+    "as_strided_copy": _as_strided_copy,
+    "as_strided_copy.out": selection.written(_as_strided_copy),
+    "as_strided_scatter": _as_strided_scatter,
+    "as_strided_scatter.out": selection.written(_as_strided_scatter),
     "_linalg_check_errors": _check_factorization,
     "record_stream": _record_stream,
     "_fused_sdp_choice": _choose_attention,

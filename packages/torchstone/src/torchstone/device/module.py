@@ -71,6 +71,7 @@ class device:
 
 def get_device_name(device: Any = None) -> str:
     """The PJRT device behind it: ``cpu:0``."""
+    _one(device)
     return engine.place().name
 
 
@@ -81,6 +82,7 @@ def supported_dtypes() -> set[torch.dtype]:
 
 def get_device_capability(device: Any = None) -> dict[str, Any]:
     """What ``torch.accelerator.get_device_capability`` says: the dtypes of tensors, ``supported_dtypes``."""
+    _one(device)
     return {"supported_dtypes": supported_dtypes()}
 
 
@@ -113,6 +115,7 @@ _initialized = True
 
 def synchronize(device: Any = None) -> None:
     """Wait for everything that was asked of the device; what is pending runs."""
+    _one(device)
     if engine.is_started():
         run_all()
         engine.synchronize()
@@ -164,11 +167,13 @@ def initial_seed() -> int:
 
 def get_rng_state(device: Any = DEVICE_TYPE) -> torch.Tensor:
     """Where the sequence is."""
+    _one(device)
     return random.get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = DEVICE_TYPE) -> None:
     """Go on from what :func:`get_rng_state` returned."""
+    _one(device)
     random.set_state(new_state)
 
 
@@ -188,11 +193,13 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes in storages."""
+    _one(device)
     return memory.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that storages have held since the start or :func:`reset_peak_memory_stats`."""
+    _one(device)
     return memory.peak
 
 
@@ -202,11 +209,13 @@ max_memory_reserved = max_memory_allocated
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Start :func:`max_memory_allocated` anew."""
+    _one(device)
     memory.peak = memory.allocated
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The counters under the names of ``torch.cuda.memory_stats``."""
+    _one(device)
     return {
         "allocated_bytes.all.current": memory.allocated,
         "allocated_bytes.all.peak": memory.peak,
@@ -225,6 +234,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
     Raises ``RuntimeError`` where there is neither, as on XLA's CPU.
     """
+    _one(device)
     limit, used = config.device_memory_limit, memory.allocated
     if not limit:
         counted = engine.memory()
@@ -239,6 +249,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
     """Count allocations of :func:`memory_stats` anew."""
+    _one(device)
     memory.allocations -= memory.freed
     memory.freed = 0
 

@@ -15,8 +15,8 @@ from ..torch_internals import private_device
 from . import autocast, events, kernels, lazy, random
 from .operators import Operator
 from .recurrent import COMPOSED
-from .storage import DEVICE_TYPE, empty_storage
-from .transfers import STORAGE_METHODS, placed, to_cpu
+from .storage import DEVICE_TYPE
+from .transfers import STORAGE_METHODS, placed, storage_on, to_cpu
 
 _lock = threading.Lock()
 _registered: list[Any] = []
@@ -42,7 +42,7 @@ def register() -> None:
         registrations = private_device.Registrations()
         _registered.append(registrations)
         _add_kernels(registrations)
-        private_device.storages_of(DEVICE_TYPE, empty_storage, STORAGE_METHODS)
+        private_device.storages_of(DEVICE_TYPE, storage_on, STORAGE_METHODS)
         private_device.dlpack_of(DEVICE_TYPE, to_cpu)
         private_device.answer_for_accelerator(module.ACCELERATOR)
         private_device.made_by(DEVICE_TYPE, random.Generator)
@@ -55,6 +55,8 @@ def register() -> None:
 def _add_kernels(registrations: private_device.Registrations) -> None:
     registrations.add_for_the_rest(_any_operator)
     registrations.add_for_the_rest(torch.library.fallthrough_kernel, private_device.AUTOCAST_KEY)
+    for key in kernels.OTHER_KINDS:
+        registrations.add_for_the_rest(kernels.refuse_kind, key)
     for name, cast in autocast.kernels():
         registrations.add(name, cast, private_device.AUTOCAST_KEY)
     for name, override in kernels.OVERRIDES.items():

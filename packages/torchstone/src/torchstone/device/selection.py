@@ -61,6 +61,11 @@ def unique2(
     return values, inverse, counts if return_counts else flat.new_empty(0, dtype=torch.int64)
 
 
+def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """Distinct elements as :func:`unique2` gives them: what derivatives ask for."""
+    return unique2(self, sorted, return_inverse)[:2]
+
+
 def unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -205,24 +210,35 @@ def _index_put_impl_(
     return _index_put_(self, _coordinates(self, indices), values, accumulate)
 
 
-def _written(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def written(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The ``out=`` form."""
+    every = all_written(lambda *args, **kwargs: (compute(*args, **kwargs),), "out")
+    return lambda *args, **kwargs: every(*args, **kwargs)[0]
 
-    def call(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
-        result = compute(*args, **kwargs)
-        if out.dtype != result.dtype:
-            raise RuntimeError(f"Expected object of scalar type {result.dtype} but got {out.dtype} for out")
-        out.resize_(result.shape)
-        return out.copy_(result)
+
+def all_written(compute: Callable[..., Sequence[Tensor]], *names: str) -> Callable[..., tuple[Tensor, ...]]:
+    """The form that writes its results into the arguments ``names``."""
+
+    def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        targets = [kwargs.pop(name) for name in names]
+        results = compute(*args, **kwargs)
+        for name, target, result in zip(names, targets, results, strict=True):
+            if target.dtype != result.dtype:
+                raise RuntimeError(
+                    f"Expected object of scalar type {result.dtype} but got {target.dtype} for {name}"
+                )
+            target.resize_(result.shape).copy_(result)
+        return tuple(targets)
 
     return call
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "nonzero": nonzero,
-    "nonzero.out": _written(nonzero),
+    "nonzero.out": written(nonzero),
     "masked_select": masked_select,
-    "masked_select.out": _written(masked_select),
+    "masked_select.out": written(masked_select),
+    "_unique": unique,
     "_unique2": unique2,
     "unique_consecutive": unique_consecutive,
     "unique_dim": unique_dim,

@@ -198,6 +198,12 @@ def _reduce(self: torch.UntypedStorage) -> tuple[Any, ...]:
     return restored, (_bytes_of(self).numpy().tobytes(),)
 
 
+def storage_on(device: torch.device, nbytes: int) -> torch.UntypedStorage:
+    """A storage without values."""
+    check_device(device)
+    return empty_storage(nbytes)
+
+
 def restored(held: bytes) -> torch.UntypedStorage:
     """A storage of the device with the given bytes."""
     storage = empty_storage(len(held))

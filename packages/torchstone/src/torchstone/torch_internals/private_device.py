@@ -279,7 +279,7 @@ def has_cpu_kernel(overload: OpOverload) -> bool:
 
 def storages_of(
     device_type: str,
-    make: Callable[[int], torch.UntypedStorage],
+    make: Callable[[torch.device, int], torch.UntypedStorage],
     methods: dict[str, Callable[..., Any]],
 ) -> None:
     """Let ``torch.UntypedStorage(nbytes, device=…)`` ask ``make``, and its storages use ``methods``.
@@ -293,14 +293,15 @@ def storages_of(
     def new(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None:
             return plain(cls, *args, **kwargs)
-        if torch.device(device).type != device_type:
+        place = torch.device(device)
+        if place.type != device_type:
             return plain(cls, *args, device=device, **kwargs)
         if args and not isinstance(args[0], int):
             raise TypeError(
                 f"a storage of {device_type} is made with its size in bytes, not from a"
                 f" {type(args[0]).__name__}\n  next: make a tensor and move it"
             )
-        return make(args[0] if args else 0)
+        return make(place, args[0] if args else 0)
 
     torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]
     for name, method in methods.items():
