@@ -308,6 +308,9 @@ def test_pinning_gives_a_copy_in_plain_memory() -> None:
     assert torch.eye(2).to_sparse().pin_memory().to_dense().tolist() == [[1, 0], [0, 1]]
     with pytest.raises(RuntimeError, match="pin"):
         torch.ones(2, device=DEVICE).pin_memory()
+    with pytest.raises(NotImplementedError, match="getPinnedMemoryAllocator"):
+        torch.empty(2, pin_memory=True)  # a limit that the documentation names
+    assert torch.empty(2).pin_memory().shape == (2,)
 
 
 def test_memory_is_counted_and_freed() -> None:
@@ -325,6 +328,18 @@ def test_memory_is_counted_and_freed() -> None:
     stats = torch.pjrt.memory_stats()
     assert stats["allocated_bytes.all.current"] == before
     assert stats["allocation.all.current"] >= 0
+
+
+def test_emptying_the_cache_leaves_tensors_and_their_gradients_as_they_are() -> None:
+    x = torch.arange(3.0, device=DEVICE, requires_grad=True)
+    y = (x * x).sum()
+    held = torch.pjrt.memory_allocated()
+    torch.pjrt.empty_cache()
+    torch.accelerator.empty_cache()
+    assert torch.pjrt.memory_allocated() == held
+    y.backward()
+    assert x.grad is not None
+    assert (y.item(), x.grad.tolist()) == (5, [0, 2, 4])
 
 
 def test_the_limit_of_memory_is_an_error_that_changes_nothing() -> None:

@@ -11,9 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchstone.config import override
+from torchstone.device.engine import engine
 from torchstone.device.operators import Operator, plan_count
 from torchstone.device.storage import box_of
 from torchstone.errors import ConfigError, FallbackRefused, FallbackWarning, IndexOutOfRange
+from torchstone.runtime.counters import counters
 
 from .mirrored import DEVICE, EXACT, computed, mirrored, refusals
 
@@ -226,10 +228,53 @@ def test_an_index_out_of_range_is_an_error_and_writes_nothing() -> None:
 
 
 def test_another_index_is_refused() -> None:
-    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
-        torch.empty(2, device="pjrt:1")
-    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
-        torch.ones(2).to("pjrt:1")
+    x = torch.ones(2)
+    for call in (
+        lambda device: torch.empty(2, device=device),
+        lambda device: torch.full((2,), 1.0, device=device),
+        lambda device: x.to(device),
+        lambda device: x.to(DEVICE).to(device),
+        lambda device: torch.nn.Linear(1, 1).to(device),
+        lambda device: torch.empty_like(x, device=device),
+        lambda device: torch.UntypedStorage(8, device=device),
+        torch.Generator,
+        torch.Event,
+        torch.pjrt.set_device,
+        torch.pjrt.device,
+        torch.pjrt.synchronize,
+        torch.pjrt.current_stream,
+        torch.pjrt.memory_allocated,
+        torch.pjrt.memory_stats,
+        torch.pjrt.get_rng_state,
+        torch.pjrt.get_device_name,
+        torch.accelerator.set_device_index,
+    ):
+        with pytest.raises(RuntimeError, match=r'there is no device "pjrt:9".*\n  next: use "pjrt"'):
+            call("pjrt:9")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.eye(2).to_sparse().to(DEVICE),
+        lambda: torch.eye(2).to_sparse_csr().to(DEVICE) @ torch.ones(2, device=DEVICE),
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8).to(DEVICE),
+        lambda: torch.empty(2, dtype=torch.quint8, device=DEVICE),
+        lambda: torch.nested.nested_tensor([torch.ones(2)]).to(DEVICE),
+    ],
+)
+def test_tensors_of_another_kind_are_refused(call: Any) -> None:
+    with pytest.raises(
+        NotImplementedError, match=r"tensors are strided.*\n  next: keep such a tensor on the CPU"
+    ):
+        call()
+
+
+@pytest.mark.parametrize("dtype", [torch.int4, torch.uint4, torch.bits8], ids=str)
+def test_dtypes_that_eager_cannot_copy_are_refused_as_on_the_cpu(dtype: torch.dtype) -> None:
+    cpu, device = refusals(lambda device: torch.ones(3, device=device).to(dtype))
+    assert type(device) is type(cpu)
+    assert str(device) == str(cpu)
 
 
 def test_printing_and_copying() -> None:
@@ -284,6 +329,18 @@ def test_plans_are_bounded() -> None:
         for size in range(1, 12):
             assert torch.ones(size, device=DEVICE).neg().sum().item() == -size
         assert plan_count() <= 5
+
+
+def test_a_thousand_shapes_stay_within_the_bounds_of_plans_and_of_executables() -> None:
+    """Slicing makes no program, so that each shape compiles one: ``neg``."""
+    x = torch.arange(1000.0, device=DEVICE)
+    with override(device_plans=16, memory_cache_entries=16, cache=False):
+        before = counters.snapshot().compiles
+        for size in range(1, 1001):
+            computed(x[:size].neg())
+        assert counters.snapshot().compiles - before == 1000
+        assert plan_count() <= 16
+        assert len(engine()._loaded._values) <= 16
 
 
 def test_a_storage_of_another_device_is_not_taken_for_one() -> None:

@@ -132,6 +132,10 @@ OVERLAPPING = {
     "add_": lambda x: x[1:].add_(x[:-1]),
     "out": lambda x: torch.add(x[:-1], 1, out=x[1:]),
     "cat": lambda x: torch.cat([x[:2], x[2:]], out=x),
+    "index_put_": lambda x: x.index_put_((torch.tensor([0], device=x.device),), x[1:2]),
+    "index_add_": lambda x: x.index_add_(0, torch.tensor([0], device=x.device), x[1:2]),
+    "scatter_": lambda x: x[1:].scatter_(0, torch.zeros_like(x[1:], dtype=torch.int64), x[:-1]),
+    "cumsum": lambda x: torch.cumsum(x[1:], 0, out=x[:-1]),
 }
 
 
