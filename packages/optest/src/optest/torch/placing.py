@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-
 _MAKERS = (torch.linspace, torch.logspace)
 """Functions that make a tensor where they are told, though they may take their numbers from tensors."""
 
