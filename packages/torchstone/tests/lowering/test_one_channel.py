@@ -44,7 +44,7 @@ def test_an_artifact_agrees_with_eager(
     model = Filters(rank, dtype, stride=stride, padding=padding, dilation=dilation)
     axes = (0, *range(2, 2 + rank))
     shapes = (dict.fromkeys(axes, Dim.AUTO),) if symbolic else None
-    sizes = ((2, 1, 8, 7, 9), (3, 1, 11, 6, 8))[: 1 + symbolic]
+    sizes = ((2, 1, 8, 7, 9), (3, 1, 11, 9, 8))[: 1 + symbolic]
     example = values(sizes[0][: 2 + rank], dtype)
     torchstone.export(model, (example,), dynamic_shapes=shapes).save(tmp_path / "filters.stone")
     program = torchstone.load(tmp_path / "filters.stone")

@@ -98,7 +98,7 @@ def test_a_negative_size_is_counted_from_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"is_causal": True}, {"attn_mask": torch.ones(1, dtype=torch.bool)}], ids=str
+    "options", [{}, {"is_causal": True}, {"attn_mask": torch.ones(1, 1, dtype=torch.bool)}], ids=str
 )
 def test_attention_over_any_width(options: dict[str, Any]) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
