@@ -112,6 +112,14 @@ def overloads_seen() -> Iterator[set[str]]:
         yield names
 
 
+def schemas_of(name: str) -> list[Any]:
+    """The schemas of the overloads of the ATen operator ``name``; none where there is no such operator."""
+    import torch
+
+    packet = getattr(torch.ops.aten, name, None)
+    return [] if packet is None else [getattr(packet, overload)._schema for overload in packet.overloads()]
+
+
 def has_memory(tensor: Any) -> bool:
     """Whether a tensor has memory: the zeros that autograd makes up have none."""
     zero: Callable[[Any], bool] = internal("torch:Tensor._is_zerotensor", "reading gradients")

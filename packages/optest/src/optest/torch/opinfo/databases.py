@@ -14,7 +14,7 @@ import torch
 
 from ...core.origin import Declared
 from ...errors import UnknownName
-from ..internals import database, leave_seeds_alone
+from ..internals import database, leave_seeds_alone, schemas_of
 from .groups import PHASES, SUITES
 
 _SAMPLED = (
@@ -61,11 +61,9 @@ def _differentiable(info: Any, dtype: torch.dtype) -> bool:
 
 def _looks(info: Any, dtype: torch.dtype) -> bool:
     """Whether PyTorch's own schemas say that a result is another look at an operand's memory."""
-    packet = getattr(torch.ops.aten, getattr(info, "aten_name", info.name), None)
-    schemas = [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
     return any(
         argument.alias_info is not None and not argument.alias_info.is_write
-        for schema in schemas
+        for schema in schemas_of(getattr(info, "aten_name", info.name))
         for argument in schema.arguments
     )
 
