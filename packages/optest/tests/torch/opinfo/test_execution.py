@@ -65,7 +65,17 @@ def statuses(results: list[CaseResult]) -> set[Status]:
     return {one.status for one in results}
 
 
-FEW = ("add", "cumsum", "linalg.eigh", "masked_select", "nn.functional.dropout", "nonzero", "sort", "sum")
+FEW = (
+    "add",
+    "cumsum",
+    "linalg.eigh",
+    "masked_select",
+    "nn.functional.dropout",
+    "nonzero",
+    "select",
+    "sort",
+    "sum",
+)
 
 
 @pytest.mark.sampled(4)
