@@ -14,6 +14,7 @@ from torch.nn import functional as F
 import torchstone
 from torchstone.backend.records import recorded
 from torchstone.config import override
+from torchstone.errors import CaptureError
 from torchstone.runtime.decisions import Decision, Decisions, Turns
 from torchstone.training import choice
 from training_loops import assert_same_training, batches, eager_step, mlp
@@ -242,6 +243,28 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
         {},
         dict.fromkeys((choice.EAGER, choice.FUSED), "MemoryError: no memory for a gradient"),
     )
+
+
+@pytest.mark.parametrize("chosen", [None, choice.EAGER])
+def test_steps_without_a_graph_for_eager_are_programs(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, chosen)
+    refused: list[int] = []
+
+    def refuse(*_: Any) -> Any:
+        refused.append(1)
+        raise CaptureError("the step cannot be traced")
+
+    monkeypatch.setattr("torchstone.training.step.trace_gradients", refuse)
+    model, expected = mlp(), mlp()
+    optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, expected))
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    for inputs, targets in batches(5):
+        step(inputs, targets)
+        eager_step(expected, other, inputs, targets)
+    assert_same_training(model, optimizer, expected, other)
+    assert len(refused) == 1
 
 
 def test_a_chosen_eager_step_that_fails_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def overloads_seen() -> Iterator[set[str]]:
 
 
 def schemas_of(name: str) -> list[Any]:
-    """The schemas of the overloads of the ATen operator ``name``; none where there is no such operator."""
+    """The schemas of the overloads of the ATen operator ``name``; empty if ATen does not have it."""
     import torch
 
     packet = getattr(torch.ops.aten, name, None)

@@ -18,6 +18,7 @@ from ..backend.measured import question
 from ..backend.options import Options
 from ..backend.watching import is_watched
 from ..config import config
+from ..errors import CaptureError
 from ..runtime.decisions import Turns
 from ..torch_internals.training import has_step_hooks, note_step
 from .program import StepProgram
@@ -34,21 +35,26 @@ _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adag
 
 
 class MeasuredStep:
-    """Makes steps by ``program`` or in eager PyTorch: in turns, until one is chosen.
+    """Makes steps by ``program`` or in eager PyTorch: in turns, until one is chosen."""
 
-    ``trace`` gives the graph up to the optimizer's part, for eager PyTorch.
-    """
-
-    def __init__(
-        self, program: StepProgram, recipe: Recipe, turns: Turns | None, trace: Callable[[], Traced]
-    ) -> None:
+    def __init__(self, program: StepProgram, recipe: Recipe, turns: Turns | None) -> None:
         self.program = program
-        self._recipe, self._turns, self._trace = recipe, turns, trace
+        self._recipe, self._turns = recipe, turns
         self._eager: EagerStep | None = None
         self._note()
 
-    def __call__(self, compiled: Callable[[], Any], state: State, arguments: Sequence[torch.Tensor]) -> Any:
-        """One step, which ``compiled`` makes by the program; ``arguments`` are those after the state."""
+    def __call__(
+        self,
+        compiled: Callable[[], Any],
+        trace: Callable[[], Traced],
+        state: State,
+        arguments: Sequence[torch.Tensor],
+    ) -> Any:
+        """One step, which ``compiled`` makes by the program; ``arguments`` are those after the state.
+
+        ``trace`` gives the graph up to the optimizer's part, for eager PyTorch. Where it has none, the
+        program makes all steps.
+        """
         turns = self._turns
         if turns is None:
             return compiled()
@@ -57,7 +63,11 @@ class MeasuredStep:
             result = compiled()
         else:
             try:
-                self._eager = self._eager or EagerStep(self._recipe, self._trace(), state)
+                self._eager = self._eager or EagerStep(self._recipe, trace())
+            except CaptureError:
+                self._turns = None
+                return compiled()
+            try:
                 result = self._eager(state, arguments, fused=runs == FUSED)
             except _NothingUpdated as failure:
                 if chosen:
@@ -119,7 +129,7 @@ def _can_be_fused(optimizer: torch.optim.Optimizer) -> bool:
 class EagerStep:
     """A step in eager PyTorch: a graph up to the optimizer's part, and the optimizer."""
 
-    def __init__(self, recipe: Recipe, traced: Traced, state: State) -> None:
+    def __init__(self, recipe: Recipe, traced: Traced) -> None:
         self._optimizer, self._traced = recipe.optimizer, traced
         self._parameters = [p for p, _ in traced.created]
 

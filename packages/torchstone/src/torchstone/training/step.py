@@ -152,7 +152,12 @@ class CompiledStep:
                 step = self._compiled(key, kind, state, numbers, leaves, tree)
             program, arguments = step.program, [torch.tensor(numbers, dtype=torch.float64)]
             arguments += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-            result = step(lambda: self._update(program, state, numbers, arguments), state, arguments)
+            result = step(
+                lambda: self._update(program, state, numbers, arguments),
+                lambda: trace_gradients(self._recipe, state, numbers, leaves, tree),
+                state,
+                arguments,
+            )
             return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
 
     def _reason(self, key: Any, state: State, numbers: Sequence[float]) -> str:
@@ -171,9 +176,7 @@ class CompiledStep:
         engine = self._residence.engine
         program = step_program(traced, len(state.entries), engine)
         turns = turns_with_eager(program, self._recipe, state, leaves, engine)
-        step = MeasuredStep(
-            program, self._recipe, turns, lambda: trace_gradients(self._recipe, state, numbers, leaves, tree)
-        )
+        step = MeasuredStep(program, self._recipe, turns)
         self._programs.setdefault(key, []).append(step)
         while self.programs > MOST_PROGRAMS:
             self._programs.popitem(last=False)
