@@ -69,7 +69,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
             continue
         first[name] = time.perf_counter() - started
         if name == "step":
-            _settle(call)
+            settle(call)
         calls[name] = call
     blocks = in_blocks(calls, seconds)
     flops, moved = _work(network, args, mode)
@@ -92,7 +92,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _settle(step: Callable[[], object]) -> None:
+def settle(step: Callable[[], object]) -> None:
     """Make steps until the compiled step has chosen who makes them."""
     end = time.perf_counter() + _CHOOSING_S
     for _ in range(_CHOOSING_CALLS):

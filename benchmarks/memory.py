@@ -3,8 +3,9 @@
 Each candidate runs in a process of its own, whose allocator gives freed memory back at once, so that resident
 memory is memory in use. A step's memory is what lives between steps (parameters, buffers, gradients, the
 optimizer's state, the batch) and what the resident memory rises by while a step runs, at least what the
-engine says that its program's intermediate values take. The graphs and the code that compilers keep besides
-do not depend on the batch and are not in it; ``process`` has all.
+engine says that its program's intermediate values take. A whole step is measured once it has chosen between
+its program and eager PyTorch: while they take turns, what both keep is there. The graphs and the code that
+compilers keep besides do not depend on the batch and are not in it; ``process`` has all.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.table import Table
 
 import torchstone
 
-from .candidate_run import sgd, training
+from .candidate_run import settle, sgd, training
 from .networks import CLASSICS, NETWORKS, TRAINING_BATCH
 
 CANDIDATES = ("eager", "torchstone", "step")
@@ -118,6 +119,8 @@ def run(model: str, candidate: str) -> dict[str, int]:
     imported = _status("VmRSS")
     for _ in range(_WARM_UP):
         call()
+    if candidate == "step":
+        settle(call)
     process = _status("VmHWM") - imported
     live = _live(network, optimizer, args)
     risen = statistics.median(_rise_of(call) for _ in range(_STEPS))
