@@ -516,6 +516,9 @@ for _ in range(300):
             )
         ],
         (related("s0 == t0"), "unknown symbol t0"),
+        (put("reasons", value=[]), "'reasons' is missing or has the wrong type"),
+        (put("reasons", value={"s0 != 0": 7}), "the reasons of relations"),
+        (put("reasons", value={"s0 != 0": "why"}), "reasons of what is not a relation"),
         (put("producer", value={"torch": 2}), "producer"),
         (put("sha256", "module.stablehlo", value=5), "'module.stablehlo' is missing or has the wrong type"),
         (put("weights", "more", value={"dtype": "int8", "shape": []}), "has other names than signature.json"),

@@ -149,7 +149,9 @@ class Program:
         check_arguments(self._specs, given, self._labels, self._mutated)
         shapes = [tuple(value.shape) for value in given]
         declared = [(self._labels[spec.name], spec.shape) for spec in self._specs]
-        symbols = bind(declared, shapes, self.signature.symbols, self.signature.relations)
+        symbols = bind(
+            declared, shapes, self.signature.symbols, self.signature.relations, self.signature.reasons
+        )
         if symbols:  # Python numbers among the arguments may be sizes of tensors
             flatten(self.signature.input_tree, (args, kwargs), symbols=symbols)
         executable = self._executable(shapes, symbols)

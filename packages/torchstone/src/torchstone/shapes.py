@@ -146,12 +146,14 @@ def bind(
     found: Sequence[Sequence[int]],
     ranges: Mapping[str, Range],
     relations: Sequence[str] = (),
+    reasons: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """Symbols from a call's shapes: ``declared`` are ``(name, shape)`` pairs, ``found`` actual shapes.
 
     A symbol's value follows from any dimension that is linear in it, as ``"4*s0 + 1"``. Raises
     :class:`InputMismatch` naming the input for a wrong rank, size, a symbol that
-    would need two values or a fraction, a value out of its range, or sizes that break one of ``relations``.
+    would need two values or a fraction, a value out of its range, or sizes that break one of ``relations``,
+    which says its reason if ``reasons`` has one.
     """
     symbols: dict[str, int] = {}
     for (name, shape), actual in zip(declared, found, strict=True):
@@ -184,7 +186,10 @@ def bind(
             )
     for relation in relations:
         if not holds(relation, symbols):
-            raise InputMismatch(_broken(relation, declared, found), hint=_BROKEN_HINT)
+            why, told = (reasons or {}).get(relation), _broken(relation, declared, found)
+            if why is None:
+                raise InputMismatch(told, hint=_BROKEN_HINT)
+            raise InputMismatch(f"{told}: {why}", hint="give other sizes, or export again for these")
     return symbols
 
 

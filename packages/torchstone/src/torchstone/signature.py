@@ -67,7 +67,8 @@ class OutputSpec:
 class Signature:
     """How to call a program; see :mod:`torchstone.trees` for the trees and
     :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices.
-    ``relations`` are what was assumed of the symbols where the model was traced."""
+    ``relations`` are what the program needs of the symbols: what was assumed of them where the model was
+    traced, and the small sizes that it refuses. ``reasons`` say of some relations why."""
 
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputSpec, ...]
@@ -75,6 +76,7 @@ class Signature:
     output_tree: Tree
     symbols: Mapping[str, Range] = field(default_factory=dict)
     relations: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
     mesh: Mesh | None = None
     stablehlo_version: str = ""
     producer: Mapping[str, str] = field(default_factory=dict)
@@ -126,6 +128,7 @@ def describe_program(signature: Signature) -> dict[str, Any]:
         "output_tree": signature.output_tree,
         "symbols": {name: list(bounds) for name, bounds in signature.symbols.items()},
         **({"relations": list(signature.relations)} if signature.relations else {}),
+        **({"reasons": dict(signature.reasons)} if signature.reasons else {}),
         **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
     }
 
@@ -220,6 +223,9 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
         require(is_relation(relation), f"{str(relation)[:80]!r} is not a relation")
         unknown = sorted(names_in(relation) - set(symbols))
         require(not unknown, f"unknown symbol {', '.join(unknown)}")
+    reasons = get(description, "reasons", dict) if "reasons" in description else {}
+    require(all(isinstance(why, str) for why in reasons.values()), "the reasons of relations")
+    require(reasons.keys() <= set(relations), "reasons of what is not a relation")
     producer = get(description, "producer", dict)
     require(all(isinstance(value, str) for value in producer.values()), "producer")
     signature = Signature(
@@ -229,6 +235,7 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
         output_tree=output_tree,
         symbols={name: (low, high) for name, (low, high) in symbols.items()},
         relations=tuple(relations),
+        reasons=reasons,
         mesh=mesh,
         stablehlo_version=get(description, "stablehlo_version", str),
         producer=producer,

@@ -153,9 +153,8 @@ def test_sizes_that_a_traced_shape_does_not_fit() -> None:
     program = torchstone.export(
         lambda x: x[:2] * 1, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim("n", min=0)},)
     )
-    with pytest.raises(
-        InputMismatch, match=r"sizes of 2 or more and cannot take s\d+ = 1 \(.*\n  next: export"
-    ):
+    told = r"the model returns float32\[1\] there, and the program float32\[2\]"
+    with pytest.raises(InputMismatch, match=told):
         program(torch.randn(1))
 
 

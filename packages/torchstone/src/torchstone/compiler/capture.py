@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,11 @@ class _FunctionModule(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+
+def as_module(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
+    """``model`` itself if it is a module, and one that calls it if it is a function."""
+    return model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
 
 
 def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,7 +100,9 @@ def capture(
         require_plain(f"example input {position}", value)
     for name, value in (kwargs or {}).items():
         require_plain(f"example input {name!r}", value)
-    module = without_replaced_modules(model) if isinstance(model, torch.nn.Module) else _FunctionModule(model)
+    module = as_module(model)
+    if module is model:
+        module = without_replaced_modules(module)
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     args, kwargs = _distinct(module, args, kwargs or {})
@@ -174,15 +181,34 @@ def _eager_error(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
     try:
         given = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (tuple(args), dict(kwargs)))
         positional, named = copy.deepcopy(given)
-        buffers = {name: one.clone() for name, one in module.named_buffers()}
     except Exception:  # noqa: BLE001  # objects may refuse to be copied in any way
         return None
+    with torch.no_grad():
+        result = called_eagerly(module, positional, named)
+    return result if isinstance(result, Exception) else None
+
+
+def called_eagerly(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], written: Container[str] = ()
+) -> Any:
+    """What eager PyTorch returns for a call of ``module``, or the exception that it raises.
+
+    Its buffers, the parameters among ``written``, the attributes of its parts and the random
+    generators stay as they are.
+    """
+    parameters = {name: one.detach().clone() for name, one in module.named_parameters() if name in written}
+    attributes = [(part, dict(vars(part))) for part in module.modules()]
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=()):
-            torch.func.functional_call(module, buffers, positional, named)
+        buffers = {name: one.clone() for name, one in module.named_buffers()}
+        with torch.random.fork_rng(devices=()):
+            return torch.func.functional_call(module, {**parameters, **buffers}, tuple(args), dict(kwargs))
     except Exception as error:  # noqa: BLE001  # which one it is, is the question
         return error
-    return None
+    finally:
+        for part, before in attributes:
+            for name in vars(part).keys() - before.keys():
+                delattr(part, name)
+            vars(part).update(before)
 
 
 @contextmanager

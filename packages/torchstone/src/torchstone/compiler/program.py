@@ -26,6 +26,7 @@ from .passes import check_call_arguments, lowering_passes
 from .pipeline import Pass, Pipeline, Unit, compiler_pass
 from .placement import check_mesh, placed, placement
 from .signature import SignatureReader, Weights
+from .small_sizes import with_small_sizes
 
 
 @dataclass
@@ -99,7 +100,8 @@ def build_program(
     export = Export(capture(model, args, kwargs, dynamic_shapes), weights)
     export.mesh, export.shardings = mesh, shardings or {}
     pipeline.run(export)
-    return export.program()
+    program = export.program()
+    return replace(program, signature=with_small_sizes(program.signature, model, args, kwargs or {}))
 
 
 def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") -> Program:

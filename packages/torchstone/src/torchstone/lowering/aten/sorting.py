@@ -106,7 +106,10 @@ def _median_of_all(self: Value, ignore_nan: bool) -> Value:
     if is_empty(self.shape):
         return hlo.scalar(float("nan"), self.dtype)
     x = flatten(self)
-    return hlo.reshape(hlo.take_along(x, _median(x, 0, ignore_nan), 0), ())
+    found = hlo.reshape(hlo.take_along(x, _median(x, 0, ignore_nan), 0), ())
+    if isinstance(x.shape[0], int):
+        return found
+    return hlo.select(hlo.eq(hlo.full((), x.shape[0], INT64), 0), hlo.scalar(float("nan"), self.dtype), found)
 
 
 @lowers(aten.median.default, dtypes=REAL, gaps=UNRANKED)

@@ -1,0 +1,148 @@
+"""What becomes of a program at the sizes 0 and 1, which tracing takes for sizes of 2 or more.
+
+``torch.export`` decides branches on a dynamic size as if it were at least 2, and no shape function knows
+what kernels say against empty tensors. So the model itself is asked, once per symbol and size that the
+program allows: eager PyTorch runs it on the example inputs, cut to that size. Where it raises, or returns
+tensors of other shapes or dtypes than the program says, the program refuses that size, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from ..errors import InputMismatch
+from ..shapes import bind, evaluate
+from ..signature import OutputSpec, Signature
+from ..torch_internals.pytree import tree_leaves, tree_map_only
+from ..trees import flatten
+from .capture import as_module, called_eagerly
+
+Arguments = tuple[Sequence[Any], Mapping[str, Any]]
+
+_SMALL = (0, 1)
+_ANY_NUMBERS = (0, 1)
+"""In place of integers: zero divides nothing, and one is no index of a single row."""
+_LONGEST_REASON = 300
+
+
+def with_small_sizes(
+    signature: Signature,
+    model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Signature:
+    """``signature`` with a relation, and its reason, for each small size that the program refuses."""
+    if not signature.symbols or isinstance(model, ExportedProgram):
+        return signature
+    given = _own_leaves(args, kwargs)
+    if given is None:
+        return signature
+    refused = {}
+    for symbol, size in _allowed(signature):
+        reason = _why_not(signature, as_module(model), given, {symbol: size})
+        if reason is not None:
+            refused[f"{symbol} != {size}"] = reason
+    return replace(
+        signature, relations=(*signature.relations, *refused), reasons={**signature.reasons, **refused}
+    )
+
+
+def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | None:
+    """The example inputs, each tensor in one place only; None if eager PyTorch cannot compute with them."""
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if any(type(leaf) is not torch.Tensor or leaf.is_meta for leaf in leaves):
+        return None
+    own: Arguments = tree_map_only(torch.Tensor, lambda leaf: _copy(leaf, leaf), (tuple(args), dict(kwargs)))
+    return own
+
+
+def _allowed(signature: Signature) -> Iterator[tuple[str, int]]:
+    """Every symbol with each of the small sizes that its range has."""
+    for symbol, (low, high) in signature.symbols.items():
+        for size in _SMALL:
+            if low <= size and (high is None or size <= high):
+                yield symbol, size
+
+
+def _why_not(
+    signature: Signature, module: torch.nn.Module, given: Arguments, small: Mapping[str, int]
+) -> str | None:
+    """Why the program cannot take ``small`` sizes of symbols, the rest as in the example; else None."""
+    leaves = flatten(signature.input_tree, given)
+    tensors = [leaves[place] for place in range(len(leaves))]
+    specs = [spec for spec in signature.inputs if spec.kind == "input"]
+    declared = [(spec.name, spec.shape) for spec in specs]
+    symbols = {
+        **bind(declared, [tuple(one.shape) for one in tensors], signature.symbols, signature.relations),
+        **small,
+    }
+    shapes = [tuple(evaluate(dim, symbols) for dim in spec.shape) for spec in specs]
+    try:
+        bind(declared, shapes, signature.symbols, signature.relations)
+    except InputMismatch:
+        return None  # the program refuses it already
+    cut = [_cut(tensor, shape) for tensor, shape in zip(tensors, shapes, strict=True)]
+    mutated = {str(spec.target) for spec in signature.outputs if spec.kind == "buffer_mutation"}
+
+    def called(inputs: Sequence[torch.Tensor]) -> Any:
+        by_leaf = {id(leaf): one for leaf, one in zip(tensors, inputs, strict=True)}
+        args, kwargs = tree_map_only(torch.Tensor, lambda leaf: _copy(by_leaf[id(leaf)], leaf), given)
+        return called_eagerly(module, args, kwargs, mutated)
+
+    result = called(cut)
+    if not isinstance(result, Exception):
+        return _difference(signature.outputs, result, symbols)
+    # An index of the example may be none of a smaller axis, and other values of the inputs pass.
+    for number in _ANY_NUMBERS:
+        if not isinstance(called([_filled(tensor, number) for tensor in cut]), Exception):
+            return None
+    if isinstance(called(tensors), Exception):
+        return None  # it is not about sizes
+    return f"eager PyTorch raises {type(result).__name__}: {_in_one_line(str(result))}"
+
+
+def _cut(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """``tensor`` with the first elements along each axis; over and over where the axis gets longer."""
+    for axis, size in enumerate(shape):
+        old = tensor.shape[axis]
+        if size != old:
+            if old == 0:
+                return torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+            tensor = tensor.index_select(axis, torch.arange(size, device=tensor.device) % old)
+    return tensor
+
+
+def _copy(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return values.detach().clone().requires_grad_(like.requires_grad)
+
+
+def _filled(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """``tensor``, with ``number`` in place of each value if these are integers."""
+    exact = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
+    return torch.full_like(tensor, number) if exact else tensor
+
+
+def _difference(outputs: Sequence[OutputSpec], result: Any, symbols: Mapping[str, int]) -> str | None:
+    """How the tensors of ``result`` differ from what the program returns at these sizes."""
+    found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if any(leaf.layout is not torch.strided for leaf in found):
+        return None
+    expected = [spec for spec in outputs if spec.kind == "output"]
+    if len(found) != len(expected):
+        return f"the model returns {len(found)} tensors there, and the program {len(expected)}"
+    for tensor, spec in zip(found, expected, strict=True):
+        shape = tuple(evaluate(dim, symbols) for dim in spec.shape)
+        if (tuple(tensor.shape), tensor.dtype) != (shape, spec.dtype.torch):
+            real = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+            return f"the model returns {real} there, and the program {spec.dtype}{list(shape)}"
+    return None
+
+
+def _in_one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
