@@ -17,6 +17,7 @@ from ..torch_internals import pytree
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
+from .dynamic_sizes import Sizes
 from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
@@ -106,20 +107,24 @@ def capture(
     if not isinstance(model, torch.nn.Module) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}  # the wrapper takes the inputs as *args
     args, kwargs = _distinct(module, args, kwargs or {})
+    sizes = Sizes(capture.__code__)
     try:
-        with _tracing(), _dense_results(module):
+        with _tracing(), patched(*sizes.patches), _dense_results(module):
             return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
     except TorchstoneError:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever tracing raises, it is not a program
+    except Exception as error:  # whatever tracing raises, it is not a program
         name = (
             type(model).__name__
             if isinstance(model, torch.nn.Module)
             else getattr(model, "__qualname__", "function")
         )
         refused = _eager_error(module, args, kwargs)
+        told = sizes.error(name, error) if refused is None else None
+        if told is not None:
+            raise told from error
         hint = "eager PyTorch takes the same inputs; for control flow on values use torch.cond"
         if refused is not None:
             hint = f"eager PyTorch refuses the same inputs: {type(refused).__name__}: {refused}"

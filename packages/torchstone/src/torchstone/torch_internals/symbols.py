@@ -1,13 +1,15 @@
-"""Symbolic sizes: what PyTorch assumed of them where it traced a graph."""
+"""Symbolic sizes: what PyTorch assumed of them where it traced a graph, and at which line of a user."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from sympy import Float, Rational
 
+from .patches import Patch, functions
 from .probing import Internal
 
 _SYMBOLS = "symbolic sizes"
@@ -15,6 +17,8 @@ _PythonPrinter = Internal("torch.utils._sympy.printers.PythonPrinter", _SYMBOLS)
 _bound = Internal("torch.utils._sympy.value_ranges.bound_sympy", _SYMBOLS)
 _ValueRanges = Internal("torch.utils._sympy.value_ranges.ValueRanges", _SYMBOLS)
 _ToFloat = Internal("torch.utils._sympy.functions.ToFloat", _SYMBOLS)
+_ShapeEnv = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv", _SYMBOLS)
+_locate = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv._get_sloc", _SYMBOLS)
 _infinity = Internal("torch.utils._sympy.numbers.int_oo", _SYMBOLS)
 
 
@@ -39,6 +43,55 @@ def assumed_of(
         }
         if not _bound(condition, bounds).is_singleton():
             yield _PythonPrinter().doprint(condition)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A condition in Python's words on sizes, and the file and line whose call needed it."""
+
+    condition: str
+    sources: Mapping[str, str]
+    """PyTorch's name of the size, as ``L['x'].size()[0]``, by each name in the condition."""
+    place: tuple[str, int] | None
+
+
+class Watch:
+    """What PyTorch assumes of symbolic sizes while the :attr:`patches` are in place.
+
+    ``place`` is called at each assumption and says which line of the user's code runs.
+    """
+
+    def __init__(self, place: Callable[[], tuple[str, int] | None]) -> None:
+        self._places: dict[int, tuple[Any, tuple[str, int] | None]] = {}
+        self._environment: Any = None
+        theirs = _locate.find()
+
+        def located(environment: Any, *args: Any, **kwargs: Any) -> Any:
+            where = theirs(environment, *args, **kwargs)
+            self._environment = environment
+            self._places[id(where)] = where, place()  # kept, so that the number stays its own
+            return where
+
+        self.patches: list[Patch] = [] if theirs is None else [functions(_ShapeEnv.get(), _get_sloc=located)]
+
+    def assumed(self) -> Iterator[Assumption]:
+        """The assumptions on sizes of inputs so far, in order."""
+        if self._environment is None:
+            return
+        names = {
+            symbol: (self._environment.source_name_to_debug_name.get(sources[0].name), sources[0].name)
+            for symbol, sources in self._environment.var_to_sources.items()
+        }
+        for guard in self._environment.guards:
+            symbols = guard.expr.free_symbols
+            if symbols and symbols <= names.keys():
+                called = {one: names[one][0] or names[one][1] for one in symbols}
+                condition = guard.expr.xreplace({one: one.func(name) for one, name in called.items()})
+                yield Assumption(
+                    _PythonPrinter().doprint(condition),
+                    {name: names[one][1] for one, name in called.items()},
+                    self._places.get(id(guard.sloc), (None, None))[1],
+                )
 
 
 def _exact(condition: Any) -> Any:
