@@ -25,10 +25,20 @@ from campaign import Outcome, attempt
 
 from torchstone.parity.operators import Sample
 
+SAMPLES = {"artifacts": 40, "commands": 8, "programs": 3, "exports": 4, "scripts": 12, "overloads": 4}
+"""How many of each campaign CI tries; the conformance run tries five times as many."""
+
 
 @pytest.mark.parametrize(
     ("campaign", "count"),
-    [("artifacts", 80), ("commands", 12), ("programs", 6), ("exports", 8), ("scripts", 12), ("overloads", 4)],
+    [
+        *SAMPLES.items(),
+        *(
+            pytest.param(campaign, 5 * count, marks=pytest.mark.conformance)
+            for campaign, count in SAMPLES.items()
+            if campaign != "scripts"  # these are all
+        ),
+    ],
 )
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
     outcomes = list(attempt(campaign, 0, list(range(count))))
