@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,19 @@ def test_a_view_that_is_a_copy_is_told_from_one_that_is_none() -> None:
     assert WrittenThrough(torch.t_copy)(x)[1].tolist() == x.tolist()
     parts, held = WrittenThrough(torch.unbind)(x)
     assert [one.tolist() for one in parts] == held.tolist() == [[1, 2, 3], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("asked", [Held, WrittenThrough])
+def test_places_to_split_at_are_read_on_the_cpu(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch refuses those on any other device."""
+    moved: list[torch.dtype] = []
+    right = torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self.dtype) or right(self))
+    asked(torch.tensor_split)(torch.ones(4), torch.tensor([1]))
+    assert set(moved) == {torch.int64}
+    moved.clear()
+    asked(torch.gather)(torch.ones(4), 0, torch.tensor([1]))
+    assert moved == []
 
 
 def test_which_entries_are_views() -> None:

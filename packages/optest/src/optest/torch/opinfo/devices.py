@@ -18,6 +18,13 @@ from .calls import copied, same_bits
 from .samples import tensors_of
 
 
+def _called(function: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
+    """The call; PyTorch reads the places where ``tensor_split`` splits on the CPU, whatever it splits."""
+    if function is torch.tensor_split:
+        args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.cpu, (args, kwargs))
+    return function(first, *args, **kwargs)
+
+
 @dataclass(frozen=True)
 class Held:
     """The results of a call that are kept while the same call is made again, and its results are dropped.
@@ -28,11 +35,11 @@ class Held:
     function: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        kept = self.function(*args, **kwargs)
+        kept = _called(self.function, *args, **kwargs)
         devices = {one.device for one in (*tensors_of((args, kwargs)), *tensors_of(kept))}
-        self.function(*args, **kwargs)  # what a device keeps for its own use is there from now on
+        _called(self.function, *args, **kwargs)  # what a device keeps for its own use is there from now on
         before = {one: _allocated(one) for one in devices}
-        self.function(*args, **kwargs)
+        _called(self.function, *args, **kwargs)
         for one, count in before.items():
             more = _allocated(one) - count
             if more > 0:
@@ -54,7 +61,7 @@ class WrittenThrough:
 
     def __call__(self, first: Any, *args: Any, **kwargs: Any) -> Any:
         held = tree_map_only(torch.Tensor, copied, first)
-        found = self.function(held, *args, **kwargs)
+        found = _called(self.function, held, *args, **kwargs)
         for number, one in enumerate(tensors_of(found), 1):
             one.copy_(torch.arange(one.numel(), device=one.device).view(one.shape) + number)
         return found, held
@@ -71,7 +78,7 @@ class Transferred:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         moved_args, moved_kwargs = tree_map_only(torch.Tensor, _there_and_back, (args, kwargs))
-        return self.function(*moved_args, **moved_kwargs)
+        return _called(self.function, *moved_args, **moved_kwargs)
 
 
 def _there_and_back(tensor: torch.Tensor) -> torch.Tensor:
