@@ -227,6 +227,19 @@ def test_trilinear_of_empty_tensors_whose_axes_do_not_match(dtype: torch.dtype) 
     agrees(function, *tensors)
 
 
+def test_layer_norm_backward_of_another_shape() -> None:
+    """Eager PyTorch refuses it too, but is not asked about symbolic sizes."""
+    told = r"a gradient of shape \[s\d+, 4\] is not for an input of shape \[0, 4\]"
+    with pytest.raises(UnsupportedOperators, match=told):
+        torchstone.export(
+            lambda grad, x: aten.native_layer_norm_backward(
+                grad, x, [4], x.mean(1), x.mean(1), None, None, [True, False, False]
+            ),
+            (torch.randn(6, 4), torch.randn(0, 4)),
+            dynamic_shapes=({0: torch.export.Dim.AUTO}, None),
+        )
+
+
 @pytest.mark.parametrize("shape", [(), (48,), (1, 2, 2, 3, 4), (1, 2, 3, 4)], ids=str)
 def test_masked_softmax_backward_of_another_shape(shape: tuple[int, ...]) -> None:
     grad, output = torch.randn(2, 2, 3, 4), torch.rand(shape)

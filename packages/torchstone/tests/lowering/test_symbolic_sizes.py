@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.errors import InputMismatch, UnsupportedShape
+from torchstone.errors import InputMismatch, UnsupportedOperators, UnsupportedShape
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_roll_by_more_than_the_size(shift: int) -> None:
 def test_strides_of_an_input_are_not_part_of_a_program() -> None:
     example = torch.randn(4, 9)[:, :3]
     auto = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
-    with pytest.raises(UnsupportedShape, match=r"^aten\.as_strided.* cannot be computed from"):
+    with pytest.raises(UnsupportedOperators, match=r"stride \[s\d+, 1\]\) covers only a part"):
         torchstone.export(lambda x: x.as_strided((2, 2), (1, 2)), (example,), dynamic_shapes=(auto,))
 
 
@@ -277,3 +277,36 @@ def test_resampling_by_a_fraction_of_a_symbol_is_refused() -> None:
     size = torch.export.Dim("size", min=2, max=64)
     with pytest.raises(UnsupportedShape, match=r"resampling needs a static size.*\n  next: mark this"):
         torchstone.export(enlarged, (torch.randn(2, 3, 6),), dynamic_shapes=({2: size},))
+
+
+def test_reads_beyond_an_operand_of_symbolic_size() -> None:
+    """They gave zeros for memory between and behind the elements of an input."""
+    anything = ({0: torch.export.Dim.AUTO},)
+    with pytest.raises(UnsupportedOperators, match=r"stride \[.*\]\) covers only a part of what it reads"):
+        torchstone.export(
+            lambda x: x.as_strided((2, x.shape[0]), (1, 1), 1),
+            (torch.arange(14.0)[::2],),
+            dynamic_shapes=anything,
+        )
+    with pytest.raises(UnsupportedOperators, match="covers only a part of what it reads"):
+        torchstone.export(
+            lambda x: x.as_strided((2, x.shape[0]), (1, 1), 1), (torch.arange(7.0),), dynamic_shapes=anything
+        )
+
+
+def test_reads_inside_an_operand_of_symbolic_size_are_assumed() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2, 3), (1, 1), 0)
+
+    program = torchstone.export(model, (torch.arange(7.0),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    for size in (4, 9):
+        x = torch.randn(size)
+        torch.testing.assert_close(program(x), model(x))
+    with pytest.raises(InputMismatch, match=r"input 0\.shape\[0\] > 3"):
+        program(torch.randn(3))
+    rows = torchstone.export(
+        lambda x: x.expand(3, -1).as_strided((x.shape[0],), (1,), 0),
+        (torch.arange(7.0),),
+        dynamic_shapes=({0: torch.export.Dim.AUTO},),
+    )
+    assert rows(torch.arange(5.0)).tolist() == [0, 1, 2, 3, 4]

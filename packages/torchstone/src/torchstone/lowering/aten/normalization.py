@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -71,7 +72,18 @@ def layer_norm(
     return composed("layer_norm", [input, weight, bias], kernel, out, {"axes": inner, "epsilon": eps})
 
 
-@lowers(aten.native_layer_norm_backward.default, dtypes=FLOATING, ignores=("bias", "output_mask"))
+def _refuses_another_shape(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels read as many elements of both."""
+    grad, given = (list(arguments[name].shape) for name in ("grad_out", "input"))
+    return None if grad == given else f"a gradient of shape {grad} is not for an input of shape {given}"
+
+
+@lowers(
+    aten.native_layer_norm_backward.default,
+    dtypes=FLOATING,
+    ignores=("bias", "output_mask"),
+    refuses=_refuses_another_shape,
+)
 def layer_norm_backward(
     grad_out: Value,
     input: Value,

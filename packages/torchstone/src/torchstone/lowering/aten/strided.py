@@ -85,22 +85,46 @@ def from_storage(storage: Value, fake: torch.Tensor) -> Value:
 
 
 def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
-    """Refuse reads beyond the operand: only its own part of the storage is known."""
+    """Refuse reads beyond the operand: only its own part of the storage is known.
+
+    Where the answer depends on symbolic sizes, that the reads are inside becomes an assumption of the trace.
+    """
     fake, size, stride = arguments["self"], arguments["size"], arguments["stride"]
     offset = _relative(fake, arguments["storage_offset"])
-    if not hlo.is_static((*size, *stride, offset, *fake.shape, *fake.stride())) or is_empty(size):
+    if is_empty(size):
         return None
     extent = _extent(fake)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    inside = offset >= 0 and last < extent
-    if inside and not _is_dense(fake):
-        covered = numpy.zeros(extent, dtype=bool)
-        covered[_addresses(fake.shape, fake.stride(), 0)] = True
-        inside = bool(covered[_addresses(size, stride, offset)].all())
+    static = hlo.is_static((*size, *stride, offset, *fake.shape, *fake.stride()))
+    try:
+        inside = bool(offset >= 0) and bool(last < extent)
+    except RuntimeError:  # sizes that depend on values
+        inside = False
+    if inside and not _is_whole(fake):
+        inside = static and _is_covered(fake, size, stride, offset)
     if inside:
         return None
     operand = f"size {list(fake.shape)}, stride {list(fake.stride())}"
     return f"its operand ({operand}) covers only a part of what it reads; apply it to the whole tensor"
+
+
+def _is_whole(fake: torch.Tensor) -> bool:
+    """True if there are no gaps between the tensor's elements, of which several may share memory."""
+    repeated = [axis for axis, step in enumerate(fake.stride()) if hlo.same_dim(step, 0)]
+    return _is_dense(_without(fake, repeated))
+
+
+def _without(fake: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
+    for axis in reversed(axes):
+        fake = fake.select(axis, 0)
+    return fake
+
+
+def _is_covered(fake: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> bool:
+    """True if each address that is read has an element of the tensor."""
+    covered = numpy.zeros(_extent(fake), dtype=bool)
+    covered[_addresses(fake.shape, fake.stride(), 0)] = True
+    return bool(covered[_addresses(size, stride, offset)].all())
 
 
 def _addresses(size: Sequence[int], stride: Sequence[int], offset: int) -> numpy.ndarray[Any, Any]:
