@@ -10,7 +10,7 @@ import torch
 
 import torchstone
 from torchstone.errors import ArtifactError, InputMismatch
-from torchstone.shapes import bind, is_condition
+from torchstone.shapes import bind, evaluate, is_condition
 
 RANGES = {"s0": (1, 16)}
 
@@ -84,6 +84,8 @@ def test_program_of_a_multiple() -> None:
         ("s0 == 5 or s0 // 2 >= 4", 9, True),
         ("not s0 == 5", 5, False),
         ("max(s0, 4) > 2*s0 - 1", 2, True),
+        ("(3*s0 - 1) // s0 == 2", 4, True),
+        ("(3*s0 - 1) // s0 == 2", 0, False),
     ],
 )
 def test_relations(relation: str, size: int, holds: bool) -> None:
@@ -94,6 +96,11 @@ def test_relations(relation: str, size: int, holds: bool) -> None:
         message = f"x has shape ({size},); the program was made for sizes with {told}"
         with pytest.raises(InputMismatch, match=f"^{re.escape(message)}\n  next: export again"):
             bind([("x", ("s0",))], [(size,)], {}, [relation])
+
+
+def test_a_dimension_that_divides_by_a_size_without_elements() -> None:
+    with pytest.raises(InputMismatch, match=r"there is no dimension 9 // s0 with {'s0': 0}"):
+        evaluate("9 // s0", {"s0": 0})
 
 
 @pytest.mark.parametrize("relation", ["s0", "1 < s0 < 3", "s0 == s1", "s0 == 1 / 0", "f(s0) == 1", "s0 =="])

@@ -50,19 +50,30 @@ _NO_VALUE = (SyntaxError, KeyError, TypeError, ArithmeticError, ValueError, Recu
 
 
 def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
-    """The value of a dimension. Raises :class:`ArtifactError` for what is not such an expression."""
+    """The value of a dimension.
+
+    Raises :class:`ArtifactError` for what is not such an expression, and :class:`InputMismatch` where it
+    divides by a symbol that is 0.
+    """
     if isinstance(expression, int):
         return expression
     try:
         return _value(_parsed(expression), symbols)
+    except ZeroDivisionError:
+        raise InputMismatch(f"there is no dimension {expression} with {dict(symbols)}") from None
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the dimension {expression!r} with {dict(symbols)}") from error
 
 
 def holds(relation: str, symbols: Mapping[str, int]) -> bool:
-    """Whether sizes are in a relation. Raises :class:`ArtifactError` for what is not a relation."""
+    """Whether sizes are in a relation; not where it divides by 0.
+
+    Raises :class:`ArtifactError` for what is not a relation.
+    """
     try:
         return _truth(_parsed(relation), symbols)
+    except ZeroDivisionError:
+        return False
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the relation {relation!r} with {dict(symbols)}") from error
 

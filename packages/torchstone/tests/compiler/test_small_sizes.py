@@ -80,6 +80,18 @@ def test_the_median_of_no_elements_is_what_eager_says(tmp_path: Path) -> None:
                 torch.testing.assert_close(program(x), f(x), equal_nan=True)
 
 
+def test_relations_that_divide_by_a_size_without_elements() -> None:
+    def model(x: Tensor) -> Tensor:
+        rows = x.sum(1)
+        return torch.ops.aten.glu_backward(rows, torch.cat([rows, rows], -1), -1)
+
+    program = exported(model, torch.randn(5, 3))
+    x = torch.randn(1, 3)
+    torch.testing.assert_close(program(x), model(x))
+    with pytest.raises(InputMismatch, match=r"// input 0\.shape\[0\]"):
+        program(torch.randn(0, 3))
+
+
 def test_refusals_are_in_the_artifact(tmp_path: Path) -> None:
     loaded = torchstone.load(exported(lambda x: x.amax(0), torch.randn(5, 3)).save(tmp_path / "p.tsz"))
     ((relation, reason),) = loaded.signature.reasons.items()

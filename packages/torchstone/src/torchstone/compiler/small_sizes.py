@@ -81,8 +81,8 @@ def _why_not(
         **bind(declared, [tuple(one.shape) for one in tensors], signature.symbols, signature.relations),
         **small,
     }
-    shapes = [tuple(evaluate(dim, symbols) for dim in spec.shape) for spec in specs]
     try:
+        shapes = [tuple(evaluate(dim, symbols) for dim in spec.shape) for spec in specs]
         bind(declared, shapes, signature.symbols, signature.relations)
     except InputMismatch:
         return None  # the program refuses it already
@@ -136,7 +136,10 @@ def _difference(outputs: Sequence[OutputSpec], result: Any, symbols: Mapping[str
     if len(found) != len(expected):
         return f"the model returns {len(found)} tensors there, and the program {len(expected)}"
     for tensor, spec in zip(found, expected, strict=True):
-        shape = tuple(evaluate(dim, symbols) for dim in spec.shape)
+        try:
+            shape = tuple(evaluate(dim, symbols) for dim in spec.shape)
+        except InputMismatch as error:
+            return error.message
         if (tuple(tensor.shape), tensor.dtype) != (shape, spec.dtype.torch):
             real = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
             return f"the model returns {real} there, and the program {spec.dtype}{list(shape)}"
