@@ -80,6 +80,21 @@ def test_the_median_of_no_elements_is_what_eager_says(tmp_path: Path) -> None:
                 torch.testing.assert_close(program(x), f(x), equal_nan=True)
 
 
+def test_models_that_call_gradients_are_not_run_without_elements() -> None:
+    """Some of PyTorch's kernels divide by a size and end the process if it is 0."""
+
+    def model(x: Tensor) -> Tensor:
+        rows, columns = x.shape
+        given = (x[None].contiguous(), x[None].contiguous(), x[None, :, :1].mean(1), x[None, :, :1].amax(1))
+        backward = torch.ops.aten.native_group_norm_backward
+        return backward(*given, None, 1, rows, columns, 1, [True, False, False])[0] + x.sum(0)
+
+    program = exported(model, torch.randn(5, 3), axis=1)
+    assert not program.signature.reasons
+    x = torch.randn(5, 1)
+    torch.testing.assert_close(program(x), model(x))
+
+
 def test_relations_that_divide_by_a_size_without_elements() -> None:
     def model(x: Tensor) -> Tensor:
         rows = x.sum(1)

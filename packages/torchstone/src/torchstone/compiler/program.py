@@ -101,7 +101,8 @@ def build_program(
     export.mesh, export.shardings = mesh, shardings or {}
     pipeline.run(export)
     program = export.program()
-    return replace(program, signature=with_small_sizes(program.signature, model, args, kwargs or {}))
+    signature = with_small_sizes(program.signature, export.module.graph, model, args, kwargs or {})
+    return replace(program, signature=signature)
 
 
 def lower_program(exported: ExportedProgram, *, weights: Weights = "arguments") -> Program:

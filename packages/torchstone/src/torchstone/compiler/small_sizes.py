@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Graph
 
 from ..errors import InputMismatch
 from ..shapes import bind, evaluate
@@ -32,18 +33,24 @@ _LONGEST_REASON = 300
 
 def with_small_sizes(
     signature: Signature,
+    graph: Graph,
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Signature:
-    """``signature`` with a relation, and its reason, for each small size that the program refuses."""
+    """``signature`` with a relation, and its reason, for each small size that the program refuses.
+
+    ``graph`` is that of the program. The model is not asked about size 0 where it calls gradients: some of
+    PyTorch's kernels divide by the size and end the process.
+    """
     if not signature.symbols or isinstance(model, ExportedProgram):
         return signature
     given = _own_leaves(args, kwargs)
     if given is None:
         return signature
     refused = {}
-    for symbol, size in _allowed(signature):
+    least = 1 if any("_backward" in str(node.target) for node in graph.nodes) else 0
+    for symbol, size in _allowed(signature, least):
         reason = _why_not(signature, as_module(model), given, {symbol: size})
         if reason is not None:
             refused[f"{symbol} != {size}"] = reason
@@ -61,11 +68,11 @@ def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | N
     return own
 
 
-def _allowed(signature: Signature) -> Iterator[tuple[str, int]]:
-    """Every symbol with each of the small sizes that its range has."""
+def _allowed(signature: Signature, least: int) -> Iterator[tuple[str, int]]:
+    """Every symbol with each of the small sizes from ``least`` on that its range has."""
     for symbol, (low, high) in signature.symbols.items():
         for size in _SMALL:
-            if low <= size and (high is None or size <= high):
+            if max(low, least) <= size and (high is None or size <= high):
                 yield symbol, size
 
 
