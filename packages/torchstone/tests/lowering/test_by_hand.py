@@ -392,8 +392,9 @@ def test_the_exact_gradient_of_gelu_broadcasts() -> None:
     agrees(aten.gelu_backward, torch.randn(1, 1, 2).double(), torch.randn(2, 1).double())
 
 
-def test_gradient_of_silu_of_integers() -> None:
+def test_gradients_of_activations_of_integers_and_bools() -> None:
     agrees(aten.silu_backward, torch.randn(3).half(), torch.tensor([1, -2, 0]))
+    agrees(aten.gelu_backward, torch.randn(3), torch.tensor([True, False, True]))
 
 
 @pytest.mark.parametrize("loss", [aten.huber_loss, aten.soft_margin_loss], ids=str)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import hlo
-from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT32, FLOATING, REAL
+from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, FLOAT32, FLOATING, REAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
@@ -133,7 +133,7 @@ def gelu_backward(grad_output: Value, self: Value, approximate: str = "none", *,
 
 def _in_common(grad: Value, x: Value) -> list[Value]:
     """Both in one shape, ``x`` in the dtype of the gradient."""
-    return broadcast([grad, x], grad.dtype if x.dtype in ALL_INTEGRAL else x.dtype)
+    return broadcast([grad, x], grad.dtype if x.dtype in ALL_INTEGRAL | BOOLEAN else x.dtype)
 
 
 def _silu_gradient(grad: Value, x: Value) -> Value:
