@@ -47,8 +47,35 @@ def rows() -> Iterator[Row]:
             "normalize < 3 s, walk < 0.5 s",
             normalizing < 3 and walk < 0.5,
         )
+    yield from _long_graphs()
     yield from _recurrent()
     yield from _import_time()
+
+
+class _Chain(torch.nn.Module):
+    """``nodes`` calls of operators, one after another."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for place in range(self._nodes // 2):
+            x = torch.relu(x + place)
+        return x
+
+
+def _long_graphs() -> Iterator[Row]:
+    """Lowering of 1,000 and of 10,000 calls."""
+    normalized = [normalize(capture(_Chain(nodes), (torch.randn(16),))) for nodes in (1_000, 10_000)]
+    few, many = (_median(partial(_walk, one)) for one in normalized)
+    yield Row(
+        "walk of a long graph",
+        {"1,000 nodes": few, "10,000 nodes": many},
+        "1,000 nodes",
+        "10,000 nodes < 3 s",
+        many < 3,
+    )
 
 
 def _recurrent() -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 import torchstone
 from torchstone import hlo, lowering
 from torchstone.compiler import build_program
+from torchstone.compiler.capture import capture
 from torchstone.compiler.normalize import _all_decompositions, decompositions
+from torchstone.compiler.program import lower_program, normalize
 from torchstone.errors import CaptureError, LoweringBug, UnsupportedOperators
 from torchstone.lowering import lowers
 
@@ -181,3 +184,31 @@ def test_who_asks_first_for_decompositions_does_not_matter() -> None:
     decompositions()
     x = torch.randn(6, 2, 5)
     torch.testing.assert_close(torchstone.export(loss, (x,))(x), loss(x))
+
+
+class _Chain(torch.nn.Module):
+    """``calls`` calls of operators, one after another, views among them."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for place in range(self.calls // 4):
+            x = torch.tanh(x + place).view(4, 4).t()
+            x = x.reshape(16)
+        return x
+
+
+def test_lowering_takes_steps_in_proportion_to_the_graph() -> None:
+    """Counted in calls of functions, which no other process changes; ``benchmarks compile`` has the time."""
+
+    def steps(calls: int) -> int:
+        normalized = normalize(capture(_Chain(calls), (torch.randn(16),)))
+        profile = cProfile.Profile()
+        profile.runcall(lower_program, normalized)
+        return sum(one.callcount for one in profile.getstats())
+
+    steps(8)  # what is imported and cached once
+    few, many = steps(200), steps(1_600)
+    assert 7 * few < many < 9 * few

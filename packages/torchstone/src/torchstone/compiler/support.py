@@ -157,4 +157,9 @@ def _makes_unknown_size(node: Node) -> bool:
 
 
 def _unbacked(values: Iterable[Any]) -> set[Any]:
-    return {symbol for tensor in _tensors(values) for symbol in tracing.free_unbacked_symbols(tensor)}
+    return {
+        symbol
+        for tensor in _tensors(values)
+        if not all(type(size) is int for size in tensor.shape)  # of most graphs, no tensor
+        for symbol in tracing.free_unbacked_symbols(tensor)
+    }

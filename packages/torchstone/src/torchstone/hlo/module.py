@@ -41,6 +41,8 @@ class Module:
         self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
         self._names: dict[str, int] = {}
         self._programs: dict[Any, Any] = {}
+        self.made: dict[Any, Any] = {}
+        """Types and constants of its context, which :mod:`.value` makes once."""
         with self.context, ir.Location.unknown():
             self.op = ir.Module.create()
             self.op.operation.attributes["sym_name"] = ir.StringAttr.get(_identifier(name))

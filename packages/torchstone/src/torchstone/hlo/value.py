@@ -11,7 +11,7 @@ becomes a constant of that value's shape and dtype.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_, or_
@@ -123,7 +123,17 @@ def type_text(shape: Sequence[Dim], dtype: DType) -> str:
 
 
 def element_type(dtype: DType) -> Any:
-    return ir.Type.parse(dtype.mlir)
+    return _once(dtype, lambda: ir.Type.parse(dtype.mlir))
+
+
+def _once(key: Any, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, from the module under construction if it has that: graphs repeat much."""
+    if scope.module is None:
+        return make()
+    made = scope.module.made
+    if key not in made:
+        made[key] = make()
+    return made[key]
 
 
 def tensor_type(shape: Sequence[Dim], dtype: DType) -> Any:
@@ -158,10 +168,9 @@ def full(shape: Sequence[Dim], number: Number | Dim, dtype: DType) -> Value:
     if hasattr(number, "node"):
         zero_d = stablehlo.convert(tensor_type((), dtype), dim_scalar(number).ir)
     elif is_static(shape):
-        element = _element(number, dtype)
-        return Value(stablehlo.constant(_splat(element, tuple(shape), dtype)), shape, dtype)
+        return Value(stablehlo.constant(_splat(number, tuple(shape), dtype)), shape, dtype)
     else:
-        zero_d = stablehlo.constant(_splat(_element(number, dtype), (), dtype))
+        zero_d = stablehlo.constant(_splat(number, (), dtype))
     target = tensor_type(shape, dtype)
     return Value(
         stablehlo.dynamic_broadcast_in_dim(target, zero_d, shape_operand(shape).ir, []), shape, dtype
@@ -191,7 +200,12 @@ def _element(number: Number, dtype: DType) -> Any:
         return numpy.asarray(number).astype(dtype.numpy)
 
 
-def _splat(element: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+def _splat(number: Number, shape: tuple[int, ...], dtype: DType) -> Any:
+    key = (type(number), repr(number), shape, dtype)  # zeros of both signs are equal, and True is 1
+    return _once(key, lambda: _new_splat(_element(number, dtype), shape, dtype))
+
+
+def _new_splat(element: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     target = ir.RankedTensorType.get(shape, element_type(dtype))
     if dtype.is_bool:
         return ir.DenseElementsAttr.get_splat(target, ir.BoolAttr.get(bool(element)))
