@@ -282,10 +282,11 @@ def export(
 ) -> Program:
     """``model`` as a portable StableHLO program.
 
-    ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what
-    ``torch.export`` takes. ``weights="constants"`` bakes parameters into the
-    module. The program has copies of the others, unless ``share_weights``: then it uses the model's memory,
-    so that a large model is not held twice, and writing to the model's weights may change the program.
+    ``args`` and ``kwargs`` are example inputs, ``dynamic_shapes`` is what ``torch.export`` takes. For
+    each dynamic size that may be 0 or 1, the model runs in eager PyTorch, and the program refuses what that
+    refuses. ``weights="constants"`` bakes parameters into the module. The program has copies of the
+    others, unless ``share_weights``: then it uses the model's memory, so that a large model is not held
+    twice, and writing to the model's weights may change the program.
     ``passes``, made with :func:`torchstone.graph_pass`, change the graph before it is lowered.
     ``mesh`` makes it a program for several devices, and ``shardings`` maps names of parameters, buffers
     and inputs, or patterns of names, to partition specs (docs: Sharding).

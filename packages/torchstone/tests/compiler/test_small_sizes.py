@@ -127,6 +127,18 @@ def test_indices_of_the_example_are_not_a_reason() -> None:
     torch.testing.assert_close(program(x, torch.tensor([0, 0])), x[[0, 0]])
 
 
+def test_sizes_that_are_arguments_too() -> None:
+    """The model is not asked: a number would have to be cut together with the tensor."""
+
+    def model(x: Tensor, rows: int) -> Tensor:
+        return x.reshape(rows, -1)
+
+    program = torchstone.export(model, (torch.randn(5, 3), 5), dynamic_shapes=({0: Dim.DYNAMIC}, Dim.DYNAMIC))
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(program(x, 4), model(x, 4))
+    assert not program.signature.reasons
+
+
 class Remembering(nn.Module):
     """A model whose call changes what it consists of."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from ..errors import InputMismatch
 from ..shapes import bind, evaluate
 from ..signature import OutputSpec, Signature
 from ..torch_internals.pytree import tree_leaves, tree_map_only
-from ..trees import flatten
+from ..trees import Tree, flatten
 from .capture import as_module, called_eagerly
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
@@ -43,7 +44,7 @@ def with_small_sizes(
     ``graph`` is that of the program. The model is not asked about size 0 where it calls gradients: some of
     PyTorch's kernels divide by the size and end the process.
     """
-    if not signature.symbols or isinstance(model, ExportedProgram):
+    if not signature.symbols or isinstance(model, ExportedProgram) or _is_told_sizes(signature.input_tree):
         return signature
     given = _own_leaves(args, kwargs)
     if given is None:
@@ -57,6 +58,13 @@ def with_small_sizes(
     return replace(
         signature, relations=(*signature.relations, *refused), reasons={**signature.reasons, **refused}
     )
+
+
+def _is_told_sizes(tree: Tree) -> bool:
+    """Whether dynamic sizes are among the inputs as Python numbers, which would have to be cut too."""
+    ((kind, content),) = tree.items()
+    parts = content["values"] if kind in ("dict", "record") else content if kind in ("tuple", "list") else ()
+    return kind == "dim" or any(map(_is_told_sizes, parts))
 
 
 def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | None:
@@ -110,7 +118,7 @@ def _why_not(
             return None
     if isinstance(called(tensors), Exception):
         return None  # it is not about sizes
-    return f"eager PyTorch raises {type(result).__name__}: {_in_one_line(str(result))}"
+    return f"eager PyTorch raises {type(result).__name__}: {shorten(str(result), _LONGEST_REASON)}"
 
 
 def _cut(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -151,8 +159,3 @@ def _difference(outputs: Sequence[OutputSpec], result: Any, symbols: Mapping[str
             real = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
             return f"the model returns {real} there, and the program {spec.dtype}{list(shape)}"
     return None
-
-
-def _in_one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
