@@ -99,7 +99,7 @@ def test_relations(relation: str, size: int, holds: bool) -> None:
 
 
 def test_a_dimension_that_divides_by_a_size_without_elements() -> None:
-    with pytest.raises(InputMismatch, match=r"there is no dimension 9 // s0 with {'s0': 0}"):
+    with pytest.raises(InputMismatch, match=r"the dimension 9 // s0 divides by 0 with {'s0': 0}"):
         evaluate("9 // s0", {"s0": 0})
 
 

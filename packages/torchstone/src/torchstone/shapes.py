@@ -60,7 +60,7 @@ def evaluate(expression: int | str, symbols: Mapping[str, int]) -> int:
     try:
         return _value(_parsed(expression), symbols)
     except ZeroDivisionError:
-        raise InputMismatch(f"there is no dimension {expression} with {dict(symbols)}") from None
+        raise InputMismatch(f"the dimension {expression} divides by 0 with {dict(symbols)}") from None
     except _NO_VALUE as error:
         raise ArtifactError(f"cannot evaluate the dimension {expression!r} with {dict(symbols)}") from error
 

@@ -186,29 +186,20 @@ def test_who_asks_first_for_decompositions_does_not_matter() -> None:
     torch.testing.assert_close(torchstone.export(loss, (x,))(x), loss(x))
 
 
-class _Chain(torch.nn.Module):
-    """``calls`` calls of operators, one after another, views among them."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self.calls = calls
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for place in range(self.calls // 4):
-            x = torch.tanh(x + place).view(4, 4).t()
-            x = x.reshape(16)
-        return x
-
-
 def test_lowering_takes_steps_in_proportion_to_the_graph() -> None:
     """Counted in calls of functions, which no other process changes; ``benchmarks compile`` has the time."""
 
-    def steps(calls: int) -> int:
-        normalized = normalize(capture(_Chain(calls), (torch.randn(16),)))
+    def steps(rounds: int) -> int:
+        def chain(x: torch.Tensor) -> torch.Tensor:
+            for place in range(rounds):
+                x = torch.tanh(x + place).view(4, 4).t().reshape(16)
+            return x
+
+        normalized = normalize(capture(chain, (torch.randn(16),)))
         profile = cProfile.Profile()
         profile.runcall(lower_program, normalized)
         return sum(one.callcount for one in profile.getstats())
 
-    steps(8)  # what is imported and cached once
-    few, many = steps(200), steps(1_600)
+    steps(2)  # what is imported and cached once
+    few, many = steps(50), steps(400)
     assert 7 * few < many < 9 * few

@@ -150,12 +150,20 @@ def test_masked_scatter_backward_of_two_inputs() -> None:
 
 def test_sizes_that_a_traced_shape_does_not_fit() -> None:
     """PyTorch takes the result to have two rows, because it traces sizes from 2 up."""
-    program = torchstone.export(
-        lambda x: x[:2] * 1, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim("n", min=0)},)
-    )
+
+    class TwoRows(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:2] * 1
+
+    x, sizes = torch.randn(4), ({0: torch.export.Dim("n", min=0)},)
     told = r"the model returns float32\[1\] there, and the program float32\[2\]"
     with pytest.raises(InputMismatch, match=told):
-        program(torch.randn(1))
+        torchstone.export(TwoRows(), (x,), dynamic_shapes=sizes)(torch.randn(1))
+    traced = torch.export.export(TwoRows(), (x,), dynamic_shapes=sizes)  # of which nothing is asked
+    with pytest.raises(
+        InputMismatch, match=r"sizes of 2 or more and cannot take s\d+ = 1 \(.*\n  next: export"
+    ):
+        torchstone.export(traced)(torch.randn(1))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
 _SMALL = (0, 1)
 _ANY_NUMBERS = (0, 1)
-"""In place of integers: zero divides nothing, and one is no index of a single row."""
+"""Tried in place of integers: 0 fails as a divisor, and 1 as an index of a single row."""
 _LONGEST_REASON = 300
 
 
@@ -49,10 +49,10 @@ def with_small_sizes(
     given = _own_leaves(args, kwargs)
     if given is None:
         return signature
-    refused = {}
+    refused, module = {}, as_module(model)
     least = 1 if any("_backward" in str(node.target) for node in graph.nodes) else 0
     for symbol, size in _allowed(signature, least):
-        reason = _why_not(signature, as_module(model), given, {symbol: size})
+        reason = _why_not(signature, module, given, {symbol: size})
         if reason is not None:
             refused[f"{symbol} != {size}"] = reason
     return replace(

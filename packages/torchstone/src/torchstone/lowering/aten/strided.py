@@ -109,7 +109,7 @@ def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
 
 
 def _is_whole(fake: torch.Tensor) -> bool:
-    """True if there are no gaps between the tensor's elements, of which several may share memory."""
+    """True if the tensor's elements leave no gaps in memory; several may share an address."""
     repeated = [axis for axis, step in enumerate(fake.stride()) if hlo.same_dim(step, 0)]
     return _is_dense(_without(fake, repeated))
 
