@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .profiling import profile
     from .redirect import redirected
     from .sharding import Mesh
+    from .steps import export_step
     from .training import compile_step
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "explain",
     "export",
     "export_generation",
+    "export_step",
     "graph_pass",
     "load",
     "load_generation",
@@ -59,6 +61,7 @@ _LAZY = {
     "explain": "api",
     "export": "api",
     "export_generation": "generation",
+    "export_step": "steps",
     "graph_pass": "compiler",
     "load": "api",
     "load_generation": "generation",

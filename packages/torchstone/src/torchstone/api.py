@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy
 
+from optest.names import listing, near_misses
+
 from . import spans
 from .archive import LOAD_HINT
-from .arguments import check_aliasing, check_arguments, overwrite, wants_torch
+from .arguments import check_aliasing, check_arguments, overwrite, stored_array, wants_torch
 from .artifact import Artifact, load_artifact, save_artifact
 from .config import config
 from .errors import (
@@ -137,6 +139,27 @@ class Program:
             view.flags.writeable = False
         return views
 
+    def load_state(self, values: Mapping[str, Any]) -> None:
+        """Replace parameters and buffers, those that ``values`` names, by arrays or tensors.
+
+        A program for a mesh splits them as it splits its own. Raises :class:`InputMismatch`, and then
+        nothing has changed, for a name that the program does not have and for another shape or dtype.
+        """
+        specs = {str(one.target): one for one in self.signature.inputs if one.target is not None}
+        new = {}
+        for name, value in values.items():
+            if name not in specs:
+                close = near_misses(name, specs)
+                raise InputMismatch(
+                    f"the program has no parameter or buffer {name!r}",
+                    hint=f"did you mean {listing(close, last='or')}?" if close else "see program.state()",
+                )
+            new[name] = stored_array(name, specs[name], value)
+        with self._lock:
+            present = self._present(self._artifact)
+            self._artifact = replace(present, weights={**present.weights, **new})
+            self._state = {}
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the engine.
 
@@ -210,6 +233,7 @@ class Program:
         with self._lock:
             if key in self._executables:
                 self._executables.move_to_end(key)
+                self._place_state(self._executables[key])
                 return self._executables[key]
             engine = get_engine(*self._where)
             module = self._artifact.module
@@ -220,18 +244,20 @@ class Program:
                 spans.recompiled("exported program", lambda: self._new_shapes(shapes))
             executable = self._compile(engine, module, names)
             check_module(self.signature, executable, symbols)
-            if not self._state:
-                self._state = {
-                    str(spec.target): self._import(
-                        executable, self._artifact.weights[str(spec.target)], place
-                    )
-                    for place, spec in enumerate(self.signature.inputs)
-                    if spec.kind not in ("input", "seed")
-                }
+            self._place_state(executable)
             self._executables[key] = executable
             while len(self._executables) > max(config.specializations, 1):
                 self._executables.popitem(last=False)
             return executable
+
+    def _place_state(self, executable: Executable | ShardedProgram) -> None:
+        """Put the weights where the engine computes, if they are not there."""
+        if not self._state:
+            self._state = {
+                str(spec.target): self._import(executable, self._artifact.weights[str(spec.target)], place)
+                for place, spec in enumerate(self.signature.inputs)
+                if spec.kind not in ("input", "seed")
+            }
 
     def _refined(self, module: bytes, symbols: Mapping[str, int]) -> bytes:
         declared = [spec.shape for spec in self.signature.inputs]

@@ -15,7 +15,7 @@ import numpy
 
 from .errors import InputMismatch, UnsupportedLayout
 from .overlap import overlap, repeats_elements
-from .runtime import Buffer
+from .runtime import Buffer, BufferSpec, get_engine
 from .signature import InputSpec
 
 
@@ -118,6 +118,24 @@ def check_aliasing(
                     f"{labels[spec.name]}: a program takes its inputs as independent values",
                     hint="pass a copy of one of them",
                 )
+
+
+def stored_array(name: str, spec: InputSpec, value: Any) -> numpy.ndarray[Any, Any]:
+    """A copy of ``value`` for the weight ``name``; a Python number does for one without dimensions.
+
+    Raises :class:`InputMismatch` for another shape or dtype than ``spec`` has.
+    """
+    if spec.shape == () and isinstance(value, (bool, int, float)):
+        return numpy.asarray(value, dtype=spec.dtype.numpy)
+    _check_kind(name, spec, value)
+    buffer = get_engine().import_array(value)
+    if (buffer.shape, buffer.dtype) != (spec.shape, spec.dtype):
+        found = BufferSpec(buffer.shape, buffer.dtype)
+        raise InputMismatch(
+            f"{name} is {spec.dtype}{list(spec.shape)} in the program, and {found} was given",
+            hint="convert it, or export the model for this shape and dtype",
+        )
+    return buffer.to_numpy().copy()
 
 
 def overwrite(target: Any, buffer: Buffer) -> None:

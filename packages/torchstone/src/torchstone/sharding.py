@@ -195,7 +195,13 @@ def assign(
             )
     found = []
     for name, shape in tensors:
-        keys = [name] if name in shardings else [key for key in shardings if fnmatchcase(name, key)]
-        found.append(mesh.spec(shardings[keys[0]] if keys else (), len(shape), repr(name)))
+        found.append(mesh.spec(entry_for(name, shardings, ()), len(shape), repr(name)))
         mesh.check_shape(found[-1], shape, repr(name))
     return found
+
+
+def entry_for(name: str, shardings: Mapping[str, Any], default: Any = None) -> Any:
+    """What ``shardings`` says of ``name``, by the name itself or by the first pattern that fits it."""
+    if name in shardings:
+        return shardings[name]
+    return next((given for key, given in shardings.items() if fnmatchcase(name, key)), default)

@@ -62,6 +62,38 @@ def test_optimizer_equals_eager(name: str) -> None:
     assert step.programs == programs
 
 
+BRANCHING = {"ASGD": "mu", "RAdam": "step"}
+"""Optimizers that branch on what each step changes, and on what."""
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_exported_step_equals_eager(name: str) -> None:
+    make, _ = OPTIMIZERS[name]
+    model, expected = network(), network()
+    optimizer, expected_optimizer = make(model.parameters()), make(expected.parameters())
+    if name in BRANCHING:
+        with pytest.raises(TrainingError, match=rf"branches on optimizer\.state\.0\.bias\.{BRANCHING[name]}"):
+            torchstone.export_step(model, optimizer, F.cross_entropy, next(batches(1)))
+        return
+    step = torchstone.export_step(model, optimizer, F.cross_entropy, next(batches(1)))
+    for inputs, targets in batches(20):
+        loss = step(inputs, targets)
+        torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
+        (group,) = expected_optimizer.param_groups
+        group["lr"] *= 0.98
+        if name != "Rprop":  # it reads the rate in its first step alone
+            step.load_state({"optimizer.param_groups.0.lr": group["lr"]})
+    found = {name: torch.from_numpy(value.copy()) for name, value in step.state().items()}
+    for parameter, weight in expected.named_parameters():
+        torch.testing.assert_close(found[parameter], weight.detach())
+        for key, value in expected_optimizer.state[weight].items():
+            if value is not None:
+                torch.testing.assert_close(
+                    found[f"optimizer.state.{parameter}.{key}"], torch.as_tensor(value)
+                )
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_state_moves_between_eager_and_compiled_steps(name: str) -> None:

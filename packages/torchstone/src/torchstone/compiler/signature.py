@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -139,23 +139,10 @@ class SignatureReader:
 
     def signature(self, checks: Sequence[Check], *, seed: bool) -> Signature:
         """The signature of the program, with a result per check and with a seed if it draws numbers."""
-        seeds = [InputSpec("seed", "seed", (2,), dtypes.UINT64, None)] if seed else []
-        results = [
-            OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
-            for i, check in enumerate(checks)
-        ]
         ranges = _symbol_ranges(self.exported)
         self._require_symbols()
-        return Signature(
-            inputs=(*self.inputs, *seeds),
-            outputs=(*self.outputs, *results),
-            input_tree=self.input_tree,
-            output_tree=self.output_tree,
-            symbols=ranges,
-            relations=self._relations(ranges),
-            stablehlo_version=hlo.resolve_version("current"),
-            producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
-        )
+        made = call_signature(self.inputs, self.outputs, self.input_tree, self.output_tree, checks, seed=seed)
+        return replace(made, symbols=ranges, relations=self._relations(ranges))
 
     def _require_symbols(self) -> None:
         """Raises :class:`UnsupportedShape` where lowering has made a number of a symbol of the inputs."""
@@ -190,6 +177,31 @@ class SignatureReader:
                     hint="mark the sizes static, or write the model so that it does the same for all sizes",
                 )
         return found
+
+
+def call_signature(
+    inputs: Sequence[InputSpec],
+    outputs: Sequence[OutputSpec],
+    input_tree: Tree,
+    output_tree: Tree,
+    checks: Sequence[Check],
+    *,
+    seed: bool,
+) -> Signature:
+    """The signature of a program with a result per check, and with a seed if it draws numbers."""
+    seeds = [InputSpec("seed", "seed", (2,), dtypes.UINT64, None)] if seed else []
+    results = [
+        OutputSpec(check.kind, f"{check.kind}{i}", (), dtypes.BOOL, check.text)
+        for i, check in enumerate(checks)
+    ]
+    return Signature(
+        inputs=(*inputs, *seeds),
+        outputs=(*outputs, *results),
+        input_tree=input_tree,
+        output_tree=output_tree,
+        stablehlo_version=hlo.resolve_version("current"),
+        producer={"torchstone": __version__, "torch": str(torch.__version__), "jax": version("jax")},
+    )
 
 
 def _shape_text(value: torch.Tensor) -> tuple[int | str, ...]:

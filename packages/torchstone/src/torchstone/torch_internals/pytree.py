@@ -3,10 +3,19 @@
 from torch.utils._pytree import (
     TreeSpec,
     tree_flatten,
+    tree_flatten_with_path,
     tree_leaves,
     tree_map,
     tree_map_only,
     tree_unflatten,
 )
 
-__all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_map_only", "tree_unflatten"]
+__all__ = [
+    "TreeSpec",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_only",
+    "tree_unflatten",
+]

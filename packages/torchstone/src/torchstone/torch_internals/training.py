@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,12 @@ def note_step(optimizer: torch.optim.Optimizer) -> None:
 def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
     """Whether ``register_step_pre_hook`` or ``register_step_post_hook`` gave the optimizer a function."""
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
+def forget_step_hooks(optimizer: torch.optim.Optimizer) -> None:
+    """Let the optimizer's step run without the functions that were registered around it."""
+    optimizer._optimizer_step_pre_hooks = OrderedDict()
+    optimizer._optimizer_step_post_hooks = OrderedDict()
 
 
 def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:

@@ -78,6 +78,21 @@ class Guards:
         memo: dict[int, Any] = {}
         return all(_same(one.of(leaves, memo), one.value) for one in self._seen.values())
 
+    def seen_leaves(self) -> set[Any]:
+        """The places of the leaves that what was seen follows from."""
+        found: set[Any] = set()
+        pending, known = list(self._seen.values()), set[int]()
+        while pending:
+            one = pending.pop()
+            if id(one) in known:
+                continue
+            known.add(id(one))
+            if one.function is None:
+                found.add(one.arguments[0])
+            else:
+                pending += [argument for argument in one.arguments if isinstance(argument, Expression)]
+        return found
+
     def broken(self, leaves: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
         """Values that the code saw, and what it would see in their place with other ``leaves``."""
         memo: dict[int, Any] = {}

@@ -15,6 +15,9 @@ from ..torch_internals.tensors import members
 from ..torch_internals.training import scaler_state
 from .recipe import Recipe
 
+GROUPS, STATE = "optimizer.param_groups", "optimizer.state"
+"""What the names of an optimizer's numbers and of its state begin with, where they are named."""
+
 Kind = Literal["parameter", "buffer", "gradient", "optimizer", "option", "scaler", "average"]
 
 
@@ -130,6 +133,29 @@ def split_numbers(optimizer: torch.optim.Optimizer) -> tuple[list[float], Any]:
         for name, value in kept.items()
     )
     return numbers, (groups, state)
+
+
+def number_names(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:
+    """What the numbers of :func:`split_numbers` are called, in its order.
+
+    ``names`` are those of parameters, by identity.
+    """
+    found = []
+    for place, group in enumerate(optimizer.param_groups):
+        for name, value in options(group).items():
+            found += _names(value, f"{GROUPS}.{place}.{name}")
+    for p, kept in optimizer.state.items():
+        for name, value in kept.items():
+            found += _names(float(value) if type(value) is int else value, f"{STATE}.{names[id(p)]}.{name}")
+    return found
+
+
+def _names(value: Any, name: str) -> list[str]:
+    if isinstance(value, float):
+        return [name]
+    if isinstance(value, (tuple, list)):
+        return [one for place, part in enumerate(value) for one in _names(part, f"{name}.{place}")]
+    return []
 
 
 def _rest(value: Any, numbers: list[float]) -> Any:

@@ -90,9 +90,13 @@ def trace(
     tree: Any,
     *,
     lines: bool = False,
+    options: Options | None = None,
 ) -> Traced:
     """The step that ``recipe`` describes for one batch, given as leaves of ``tree``.
 
+    ``kind`` is ``"update"``, ``"accumulate"`` (no update), or ``"export"``: an update whose outputs have
+    the next values of ``counted`` behind what it created. ``options`` say whether layers of LSTMs may be
+    left to eager PyTorch.
     Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
     Raises :class:`CaptureError` for a step that cannot be one program.
     """
@@ -104,7 +108,7 @@ def trace(
         factorization_checks(kept=config.check_values),
         passing_value_checks(),
         mended_operators(),
-        choosing(chooser(Options.parse(None))),
+        choosing(chooser(options or Options.parse(None))),
     ):
         traced = _graph(step, fakes, batch, tree, ASK_AUTOGRAD)
         found.module = _functional(traced, fakes)
@@ -408,6 +412,8 @@ class _Trace:
                     assert value.node.expression is not None  # it follows from numbers alone
                     kind = int if type(old) is int else float
                     self.found.counted.append((p, name, kind, value.node.expression))
+                    if self.kind == "export":
+                        new.append(value.node.tensor.detach().clone())
                 elif not isinstance(value, Tensor) and name not in before:
                     self.found.settled.append((p, name, value))
                 elif isinstance(value, Tensor) and value is not old:
