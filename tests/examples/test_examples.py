@@ -21,6 +21,7 @@ EXAMPLES = {
     ],
     "run_cuda_code.py": ["redirected: True is_available: True", "the loss fell: True"],
     "run_without_torch.py": ["output: numpy.ndarray float32[5, 4]", "torch imported: False"],
+    "train_over_processes.py": ["processes: 1", "loss: 0.7111 to 0.1"],
     "train_digits.py": [
         "test accuracy, artifact in a fresh process: 9",
         "operators that fell back to eager: 0",
@@ -36,6 +37,19 @@ def examples(repo: Path) -> Path:
 
 def test_every_example_is_run_here(examples: Path) -> None:
     assert {path.name for path in examples.glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.conformance
+def test_two_processes_train_as_one(examples: Path, tmp_path: Path) -> None:
+    script = str(examples / "train_over_processes.py")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--master-port", "29617"]
+    one, two = (
+        subprocess.run([*start, script], cwd=tmp_path, capture_output=True, text=True, timeout=400)
+        for start in ([sys.executable], [*torchrun, "--nproc-per-node", "2"])
+    )
+    assert two.returncode == 0, two.stdout + two.stderr
+    assert "processes: 2\n" in two.stdout
+    assert two.stdout.split("processes: 2\n")[1] == one.stdout.split("processes: 1\n")[1]
 
 
 @pytest.mark.sampled(2)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import math
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ import jax.extend.backend
 import numpy
 from jax.extend import mlir as _mlir
 from jax.interpreters import mlir as _interpreter
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import SingleDeviceSharding
 from jaxlib import _jax as _native
 from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
@@ -36,7 +35,7 @@ from jaxlib.version import __version__ as _jaxlib_version
 from ..errors import EngineError
 
 
-def _need(owner: Any, *names: str) -> Any:
+def need(owner: Any, *names: str) -> Any:
     """The first attribute of ``owner`` that exists among ``names``."""
     for name in names:
         found = getattr(owner, name, None)
@@ -48,10 +47,10 @@ def _need(owner: Any, *names: str) -> Any:
     )
 
 
-import_dlpack: Callable[..., Any] = _need(_native, "dlpack_managed_tensor_to_buffer")
+import_dlpack: Callable[..., Any] = need(_native, "dlpack_managed_tensor_to_buffer")
 """``(capsule, device, stream, copy=None) → array``."""
 
-export_dlpack: Callable[[Any], Any] = _need(_native, "buffer_to_dlpack_managed_tensor")
+export_dlpack: Callable[[Any], Any] = need(_native, "buffer_to_dlpack_managed_tensor")
 """``(array) → capsule``; the array's memory lives as long as the capsule's consumer."""
 
 COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -60,8 +59,8 @@ COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 RUNTIME_ERRORS = (RuntimeError, ValueError)
 """What jaxlib raises when a compilation or an execution fails (its own error is a RuntimeError)."""
 
-_device_list = _need(_native, "DeviceList")
-_shaped_array = _need(jax.core, "ShapedArray")
+_device_list = need(_native, "DeviceList")
+_shaped_array = need(jax.core, "ShapedArray")
 
 
 def machine(client: Any, device: Any) -> str:
@@ -100,20 +99,20 @@ def cpu_client(devices: int = 0) -> Any:
     programs it is also faster than a thread switch).
     """
     given = {"num_devices": devices} if devices else {}
-    return _need(xla_client, "make_cpu_client")(asynchronous=False, **given)
+    return need(xla_client, "make_cpu_client")(asynchronous=False, **given)
 
 
 def load_plugin(name: str, path: str) -> None:
     """Load and initialise the PJRT C-API library ``path`` as platform plugin ``name``."""
-    if not _need(xla_client, "pjrt_plugin_loaded")(name):
-        _need(xla_client, "load_pjrt_plugin_dynamically")(name, path)
-    if not _need(xla_client, "pjrt_plugin_initialized")(name):
-        _need(xla_client, "initialize_pjrt_plugin")(name)
+    if not need(xla_client, "pjrt_plugin_loaded")(name):
+        need(xla_client, "load_pjrt_plugin_dynamically")(name, path)
+    if not need(xla_client, "pjrt_plugin_initialized")(name):
+        need(xla_client, "initialize_pjrt_plugin")(name)
 
 
 def plugin_client(name: str, options: Mapping[str, Any]) -> Any:
     """A new client of a plugin that :func:`load_plugin` loaded."""
-    return _need(xla_client, "make_c_api_client")(name, dict(options))
+    return need(xla_client, "make_c_api_client")(name, dict(options))
 
 
 def installed_client(platform: str) -> Any:
@@ -242,7 +241,7 @@ def dict_items(attribute: Any) -> dict[str, Any]:
 
 def compile_program(client: Any, module: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
     """Compile MLIR bytecode for these devices, the parts of its mesh; XLA's own exceptions pass through."""
-    compiler = _need(client, "compile_and_load", "compile")
+    compiler = need(client, "compile_and_load", "compile")
     return compiler(module, _device_list(tuple(devices)), _compile_options(xla, devices))
 
 
@@ -254,21 +253,21 @@ def unknown_option(error: Exception) -> str | None:
 
 def serialize_executable(client: Any, executable: Any) -> bytes:
     """An opaque image of ``executable``; raises where the platform cannot make one."""
-    return bytes(_need(client, "serialize_executable")(executable))
+    return bytes(need(client, "serialize_executable")(executable))
 
 
 def deserialize_executable(client: Any, image: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
     """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
-    reader = _need(client, "deserialize_executable")
+    reader = need(client, "deserialize_executable")
     return reader(image, _device_list(tuple(devices)), _compile_options(xla, devices))
 
 
 def _compile_options(xla: Mapping[str, Any], devices: Sequence[Any]) -> Any:
-    options = _need(xla_client, "CompileOptions")()
+    options = need(xla_client, "CompileOptions")()
     options.env_option_overrides = list(xla.items())
     if len(devices) > 1:
         numbers = numpy.array([[device.id for device in devices]])
-        assignment = _need(xla_client, "DeviceAssignment").create(numbers)
+        assignment = need(xla_client, "DeviceAssignment").create(numbers)
         build = options.executable_build_options
         for part in (options, build):
             part.num_replicas, part.num_partitions = numbers.shape
@@ -290,41 +289,13 @@ def executor(executable: Any) -> Callable[[Sequence[Any]], list[Any]]:
 
 def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list[Any]]]:
     """A function from argument arrays to the parts of each result, in the order of the devices."""
-    execute = _need(executable, "execute_sharded")
+    execute = need(executable, "execute_sharded")
 
     def run(arguments: Sequence[Any]) -> list[list[Any]]:
         parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
         return parts
 
     return run
-
-
-def result_parts(executable: Any, shapes: Sequence[Sequence[int]]) -> list[list[tuple[slice, ...]]]:
-    """Which part of each result of a partitioned program each device has, in the order of the devices."""
-    count = len(_need(executable, "local_devices")())
-    if count == 1:  # XLA partitions nothing then, and names no shardings
-        return [[tuple(slice(0, size) for size in shape)] for shape in shapes]
-    found = _need(executable, "get_output_shardings")()
-    of = _need(_need(xla_client, "HloSharding"), "from_proto")
-    return [_parts(of(one), shape, count) for one, shape in zip(found, shapes, strict=True)]
-
-
-def _parts(sharding: Any, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
-    """The part of each device; where a dimension does not split evenly, its last parts are smaller."""
-    whole = tuple(slice(0, size) for size in shape)
-    if not sharding.is_tiled():
-        return [whole] * count
-    tiles = list(sharding.tile_assignment_dimensions())[: len(shape)]
-    sizes = [-(-size // parts) for size, parts in zip(shape, tiles, strict=True)]
-    copies = count // math.prod(tiles)
-    parts = [whole] * count
-    for place, device in enumerate(sharding.tile_assignment_devices()):
-        at = numpy.unravel_index(place // copies, tiles) if tiles else ()
-        parts[device] = tuple(
-            slice(min(int(i) * size, end), min((int(i) + 1) * size, end))
-            for i, size, end in zip(at, sizes, shape, strict=True)
-        )
-    return parts
 
 
 def wait(results: Iterable[Iterable[Any]]) -> None:
@@ -372,7 +343,7 @@ def jax_function(
 
 def optimized_module(executable: Any) -> tuple[str, str]:
     """Name and text of the HLO that XLA made of a program."""
-    module = _need(executable, "hlo_modules")()[0]
+    module = need(executable, "hlo_modules")()[0]
     return module.name, module.to_string()
 
 
@@ -396,7 +367,7 @@ def device_memory(device: Any) -> tuple[int, int] | None:
 def optional(part: str, name: str) -> Any:
     """A name of a part of jaxlib that not every release has; raises :class:`EngineError` without it."""
     try:
-        return _need(importlib.import_module(f"jaxlib.{part}"), name)
+        return need(importlib.import_module(f"jaxlib.{part}"), name)
     except ImportError as error:
         raise EngineError(f"jaxlib {_jaxlib_version} has no {part}, which brings {name}") from error
 
@@ -407,7 +378,7 @@ def optional(part: str, name: str) -> Any:
 def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
     """A copy of a contiguous NumPy array in ``device``'s memory."""
     aval = _shaped_array(array.shape, array.dtype)
-    transfer = _need(_native, "batched_device_put")
+    transfer = need(_native, "batched_device_put")
     # Outside this thread-local scope jaxlib narrows 64-bit arrays to 32 bits.
     with jax.enable_x64(True):
         placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
@@ -415,24 +386,9 @@ def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
     return placed
 
 
-def join_parts(
-    parts: Sequence[Any],
-    shape: Sequence[int],
-    axes: Mapping[str, int],
-    spec: Sequence[Sequence[str]],
-    devices: Sequence[Any],
-) -> Any:
-    """The array over a mesh whose parts lie on the mesh's devices already."""
-    grid = numpy.empty(len(devices), dtype=object)
-    grid[:] = devices
-    mesh = Mesh(grid.reshape(tuple(axes.values())), tuple(axes))
-    sharding = NamedSharding(mesh, PartitionSpec(*(tuple(one) or None for one in spec)))
-    return jax.make_array_from_single_device_arrays(tuple(shape), sharding, list(parts))
-
-
 def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
     """The array's values on the host; a read-only view where the memory is the host's."""
-    values, _ = _need(array, "_single_device_array_to_np_array_did_copy")()
+    values, _ = need(array, "_single_device_array_to_np_array_did_copy")()
     return values
 
 

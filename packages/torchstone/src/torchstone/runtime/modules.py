@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import EngineError, InputMismatch
-from . import _composites, _interpreter_programs, _jaxlib
+from . import _composites, _interpreter_programs, _jaxlib, _jaxlib_meshes
 from .buffers import BufferSpec
 
 VERSION = 2
@@ -37,11 +37,13 @@ def read(
     donate: Iterable[int] = (),
     updates: Iterable[tuple[int, int]] = (),
     rewrite: Callable[[Any], None] | None = None,
+    replicate: bool = False,
 ) -> Module:
     """Parse a portable artifact, MLIR bytecode or MLIR text.
 
     ``donate`` marks arguments as donated, ``updates`` those in whose memory a result
-    is written. ``rewrite`` changes the parsed module for one engine. Raises :class:`EngineError`
+    is written. ``rewrite`` changes the parsed module for one engine, ``replicate`` gives every device of
+    a mesh a copy of each result that has no sharding. Raises :class:`EngineError`
     where the bytes are not a module, ``@main`` is missing, or a dimension is dynamic.
     """
     context = _jaxlib.make_context()
@@ -61,6 +63,8 @@ def read(
         if len(parsed.body.operations) > 1:
             # XLA would inline them too, and lose which operator of the program each came from.
             _composites.inline_composites(parsed)
+        if replicate:
+            _jaxlib_meshes.replicate_results(function)
         if rewrite is not None:
             rewrite(parsed)
         return Module(_jaxlib.to_bytecode(parsed), inputs, outputs)

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .. import spans
 from ..config import config
 from ..errors import EngineError, ShardingError
 from ..sharding import Mesh, Spec
-from . import _jaxlib, cpu, forks, host, modules, workarounds
+from . import _jaxlib, _jaxlib_meshes, cpu, forks, host, modules, workarounds
 from .buffers import Buffer, BufferSpec
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -25,7 +26,7 @@ from .decisions import Decisions
 from .engine import CompileOptions, XlaValue
 from .executable import LoadedProgram
 from .imports import import_array
-from .plugins import EMBEDDED, open_device
+from .plugins import EMBEDDED, open_device, shared_client
 from .sharded import MeshDevices, ShardedProgram
 
 
@@ -86,8 +87,9 @@ class PjrtEngine:
     ) -> ShardedProgram:
         """Compile for the first devices of this platform, as many as ``mesh`` has.
 
-        ``shardings`` are those of the arguments, as the module has them. Raises
-        :class:`~torchstone.errors.ShardingError` where there are fewer devices.
+        They are those of all processes that ``jax.distributed.initialize`` joined. ``shardings`` are those
+        of the arguments, as the module has them. Raises :class:`~torchstone.errors.ShardingError` where
+        there are fewer devices, and for several processes where there are more.
         """
         devices = self.mesh_devices(mesh)
         staging = self.device if self.device.shares_host_memory else open_device(EMBEDDED)[1]
@@ -96,15 +98,24 @@ class PjrtEngine:
             compiled.handle,
             modules.named(compiled.inputs, input_names),
             compiled.outputs,
-            MeshDevices(mesh, tuple(devices), staging),
+            MeshDevices(mesh, tuple(devices), staging, partial(self._compile_again, mesh)),
             shardings,
         )
+
+    def _compile_again(self, mesh: Mesh, module: bytes, shardings: Sequence[Spec]) -> ShardedProgram:
+        return self.compile_for_mesh(module, mesh, shardings)
 
     def mesh_devices(self, mesh: Mesh | None) -> list[Any]:
         """The devices of a mesh, or this engine's own device without one."""
         if mesh is None or mesh.size == 1:
             return [self.device.handle]
-        devices = _jaxlib.local_devices(self._client)
+        devices = _jaxlib_meshes.all_devices(self._client_for(mesh))
+        processes, _ = _jaxlib_meshes.processes()
+        if processes > 1 and len(devices) != mesh.size:
+            raise ShardingError(
+                f"the mesh {mesh} has {mesh.size} devices, and the {processes} processes have {len(devices)}",
+                hint="export the program for a mesh of all devices",
+            )
         if len(devices) < mesh.size:
             raise ShardingError(
                 f"the mesh {mesh} needs {mesh.size} devices, and {self.platform} has {len(devices)}",
@@ -113,6 +124,11 @@ class PjrtEngine:
                 else "export the program for a smaller mesh",
             )
         return devices[: mesh.size]
+
+    def _client_for(self, mesh: Mesh | None) -> Any:
+        """The client whose devices a program uses; one for a mesh may need those of other processes."""
+        spans_processes = mesh is not None and mesh.size > 1 and _jaxlib_meshes.processes()[0] > 1
+        return shared_client(self.platform) if spans_processes else self._client
 
     def _compiled(self, program: bytes, options: CompileOptions) -> _Compiled:
         forks.refuse_lost_threads()
@@ -143,7 +159,14 @@ class PjrtEngine:
                 return found
         with spans.span("compile", "engine: read the module"):
             rewrite = cpu.rewrite if self.device.shares_host_memory else None
-            module = modules.read(program, donate=options.donate, updates=options.updates, rewrite=rewrite)
+            spans_processes = self._client_for(options.mesh) is not self._client
+            module = modules.read(
+                program,
+                donate=options.donate,
+                updates=options.updates,
+                rewrite=rewrite,
+                replicate=spans_processes,
+            )
         compiled = _Compiled(self._compile(module.bytecode, options), module.inputs, module.outputs)
         counters.happened("compiles")
         if disk is not None:
@@ -158,7 +181,10 @@ class PjrtEngine:
             try:
                 with spans.span("compile", "engine: compile"):
                     return _jaxlib.compile_program(
-                        self._client, bytecode, self.mesh_devices(options.mesh), self._xla(options)
+                        self._client_for(options.mesh),
+                        bytecode,
+                        self.mesh_devices(options.mesh),
+                        self._xla(options),
                     )
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
@@ -184,6 +210,7 @@ class PjrtEngine:
             "donate": options.donate,
             "updates": options.updates,
             "mesh": None if options.mesh is None else list(options.mesh.axes.items()),
+            "processes": None if options.mesh is None else _jaxlib_meshes.processes(),
             "device": self.device.name,
             "machine": _jaxlib.machine(self._client, self.device.handle),
             "versions": _jaxlib.versions(),
@@ -217,7 +244,7 @@ class PjrtEngine:
             header, _, image = payload.partition(b"\n")
             inputs, outputs = (modules.specs_from_json(specs) for specs in json.loads(header))
             handle = _jaxlib.deserialize_executable(
-                self._client, image, self.mesh_devices(options.mesh), self._xla(options)
+                self._client_for(options.mesh), image, self.mesh_devices(options.mesh), self._xla(options)
             )
         except _jaxlib.RUNTIME_ERRORS:
             disk.discard(key)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import config
-from ..errors import DeviceNotFound, PluginError
+from ..errors import DeviceNotFound, EngineError, PluginError
 from . import _jaxlib
 from .buffers import Device
 
@@ -85,6 +85,20 @@ def open_device(device: str, plugin: str = "") -> tuple[Any, Device]:
         names = ", ".join(f"{platform}:{i}" for i in range(len(handles)))
         raise DeviceNotFound(f"there is no device {device!r}", hint=f"devices of this platform: {names}")
     return client, Device(f"{platform}:{index}", platform, embedded, handles[index])
+
+
+def shared_client(platform: str) -> Any:
+    """The client that has the devices of all processes which ``jax.distributed.initialize`` joined.
+
+    It is JAX's own: processes tell each other of their devices once.
+    """
+    try:
+        return _jaxlib.installed_client(platform)
+    except _jaxlib.RUNTIME_ERRORS as error:
+        raise EngineError(
+            f"the processes cannot use the platform {platform!r} together: {error}",
+            hint="call jax.distributed.initialize before anything else uses JAX, in every process",
+        ) from error
 
 
 def list_platforms(plugin: str = "") -> list[Platform]:

@@ -1,14 +1,17 @@
 """Programs that run on the devices of a mesh: arrays in parts, and the call layer for them.
 
 The engine compiles them (:mod:`.pjrt`); what a mesh is, and which part of an array a device has, is in
-:mod:`torchstone.sharding`.
+:mod:`torchstone.sharding`. The devices may belong to several processes, which make the same calls: each
+has the parts of its own devices.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from .. import spans
 from ..dtypes import DType
 from ..errors import EngineError
 from ..sharding import Mesh, Part, Spec
-from . import _jaxlib, forks
+from . import _jaxlib, _jaxlib_meshes, forks
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .counters import counters
 from .executable import Compiled
@@ -30,21 +33,31 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True)
 class MeshDevices:
-    """The devices of a mesh, in its order. ``staging`` is what arrays of the host are imported for."""
+    """The devices of a mesh, in its order. ``staging`` is what arrays of the host are imported for.
+
+    ``compile`` makes programs for the same devices, of a module and its arguments' specs.
+    """
 
     mesh: Mesh
     handles: tuple[Any, ...]
     staging: Device
+    compile: Callable[[bytes, Sequence[Spec]], ShardedProgram]
+
+    @functools.cached_property
+    def local(self) -> list[int]:
+        """The positions of this process's devices."""
+        return [place for place, handle in enumerate(self.handles) if _jaxlib_meshes.is_local(handle)]
 
 
 class ShardedBuffer(Buffer):
     """An array in parts on the devices of a mesh.
 
-    ``array`` is the list of the devices' own arrays, and ``slices`` says where each belongs; parts of
-    several devices may be copies of each other.
+    ``array`` is the list of the arrays of this process's devices, and ``slices`` says where each belongs;
+    parts of several devices may be copies of each other. ``spec`` is how the whole is split, if it is one
+    of the program's arguments.
     """
 
-    __slots__ = ("slices",)
+    __slots__ = ("devices", "slices", "spec")
 
     def __init__(
         self,
@@ -53,20 +66,28 @@ class ShardedBuffer(Buffer):
         dtype: DType,
         devices: MeshDevices,
         slices: Sequence[Part],
+        spec: Spec | None = None,
     ) -> None:
         platform = devices.staging.platform
         super().__init__(
             parts, shape, dtype, Device(f"{platform} {devices.mesh}", platform, False, None), False
         )
+        self.devices = devices
         self.slices = list(slices)
+        self.spec = spec
 
     def is_deleted(self) -> bool:
         """Whether the memory of one of the parts was given away."""
         return any(part.is_deleted() for part in self.array)
 
     def to_numpy(self) -> numpy.ndarray[Any, Any]:
-        """The whole array in memory of its own: a counted copy."""
+        """The whole array in memory of its own: a counted copy.
+
+        Where other processes have parts of it, they send these: all of them must ask for it.
+        """
         self._check_alive()
+        if self.spec is not None and not self._is_here():
+            return self._gathered(self.spec).to_numpy()
         whole = numpy.empty(self.shape, self.dtype.numpy)
         counters.copied("out", "parts of a mesh", whole.nbytes)
         seen: list[Part] = []
@@ -77,6 +98,33 @@ class ShardedBuffer(Buffer):
                 inside = tuple(slice(0, one.stop - one.start) for one in where)
                 whole[where] = _jaxlib.to_numpy(part)[inside]
         return whole
+
+    def _is_here(self) -> bool:
+        """Whether the parts of this process make the whole array."""
+        distinct = [where for place, where in enumerate(self.slices) if where not in self.slices[:place]]
+        sizes = (math.prod(one.stop - one.start for one in where) for where in distinct)
+        return sum(sizes) == math.prod(self.shape)
+
+    def _gathered(self, spec: Spec) -> Buffer:
+        """A copy of the whole array on each device."""
+        module = gathering(self.devices.mesh, spec, BufferSpec(self.shape, self.dtype))
+        (copy,) = self.devices.compile(module.encode(), [spec])(self)
+        return copy
+
+
+def gathering(mesh: Mesh, spec: Spec, array: BufferSpec) -> str:
+    """A module that returns its argument, which is split as ``spec`` says, as a copy on each device."""
+    axes = ", ".join(f"{json.dumps(name)}={size}" for name, size in mesh.axes.items())
+    parts = ", ".join(f"{{{', '.join(map(json.dumps, names))}}}" for names in spec)
+    whole = ", ".join(["{}"] * len(spec))
+    type_ = f"tensor<{''.join(f'{size}x' for size in array.shape)}{array.dtype.mlir}>"
+    return f"""
+        sdy.mesh @mesh = <[{axes}]>
+        func.func public @main(%0: {type_} {{sdy.sharding = #sdy.sharding<@mesh, [{parts}]>}})
+            -> ({type_} {{sdy.sharding = #sdy.sharding<@mesh, [{whole}]>}}) {{
+          return %0 : {type_}
+        }}
+    """
 
 
 class ShardedProgram:
@@ -103,7 +151,16 @@ class ShardedProgram:
         ]
         self._handle = handle
         self._execute = _jaxlib.partitioned_executor(handle)
-        self._result_parts = _jaxlib.result_parts(handle, [one.shape for one in self.outputs])
+        parts = _jaxlib_meshes.result_parts(handle, [one.shape for one in self.outputs], devices.mesh.size)
+        self._results = [
+            ([where[place] for place in devices.local], self._spec_of(spec.shape, where))
+            for spec, where in zip(self.outputs, parts, strict=True)
+        ]
+
+    def _spec_of(self, shape: Sequence[int], parts: Sequence[Part]) -> Spec | None:
+        """The spec of an argument of this shape that lies in the same parts; None where there is none."""
+        known = zip(self.inputs, self._shardings, self._parts, strict=True)
+        return next((spec for one, spec, own in known if one.shape == shape and own == parts), None)
 
     def __call__(self, *arguments: Any) -> list[Buffer]:
         """Run on what :meth:`place` takes; the results are in parts, too.
@@ -116,7 +173,7 @@ class ShardedProgram:
         placed = [self.place(argument, position) for position, argument in enumerate(arguments)]
         mesh, handles = self.devices.mesh, self.devices.handles
         arrays = [
-            _jaxlib.join_parts(buffer.array, buffer.shape, mesh.axes, spec, handles)
+            _jaxlib_meshes.join_parts(buffer.array, buffer.shape, mesh.axes, spec, handles)
             for buffer, spec in zip(placed, self._shardings, strict=True)
         ]
         try:
@@ -126,8 +183,8 @@ class ShardedProgram:
         except _jaxlib.RUNTIME_ERRORS as error:
             raise EngineError(f"the program failed on the mesh {mesh}: {error}") from error
         return [
-            ShardedBuffer(parts, spec.shape, spec.dtype, self.devices, slices)
-            for parts, spec, slices in zip(results, self.outputs, self._result_parts, strict=True)
+            ShardedBuffer(parts, one.shape, one.dtype, self.devices, slices, spec)
+            for parts, one, (slices, spec) in zip(results, self.outputs, self._results, strict=True)
         ]
 
     @functools.cached_property
@@ -142,7 +199,7 @@ class ShardedProgram:
         It is a Buffer, a NumPy array, a torch tensor or a DLPack object. Raises
         :class:`~torchstone.errors.InputMismatch` where it is not what the program takes.
         """
-        slices = self._parts[position]
+        slices = [self._parts[position][place] for place in self.devices.local]
         if isinstance(array, ShardedBuffer) and array.slices == slices:
             check_buffer(array, self.inputs[position], position)
             return array
@@ -152,10 +209,11 @@ class ShardedProgram:
         check_buffer(buffer, self.inputs[position], position)
         whole = buffer.to_numpy()
         parts = []
-        for where, handle in zip(slices, self.devices.handles, strict=True):
+        for where, place in zip(slices, self.devices.local, strict=True):
             part = numpy.array(
                 whole[where], order="C", copy=True
             )  # the transfer may share its source's memory
             counters.copied("in", "parts of a mesh", part.nbytes)
-            parts.append(_jaxlib.put(part, handle))
-        return ShardedBuffer(parts, buffer.shape, buffer.dtype, self.devices, slices)
+            parts.append(_jaxlib.put(part, self.devices.handles[place]))
+        spec = self._shardings[position]
+        return ShardedBuffer(parts, buffer.shape, buffer.dtype, self.devices, slices, spec)

@@ -1,0 +1,188 @@
+"""Programs for a mesh over several processes, which ``jax.distributed`` joins."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchstone
+from torchstone.parity.zoo.families import llama
+from training_loops import batches, eager_step
+
+START = """
+import sys
+import jax
+
+number, port, path = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, number, heartbeat_timeout_seconds=10)
+
+import numpy
+import torch
+import torchstone
+from torchstone.errors import TorchstoneError
+"""
+
+
+def run_together(script: str, path: Path, devices: int = 2) -> list[subprocess.CompletedProcess[str]]:
+    """``script`` in two processes with so many CPU devices each; it finds ``number`` and ``path``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", START + textwrap.dedent(script), str(number), port, str(path)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    done = []
+    for one in started:
+        out, err = one.communicate(timeout=240)
+        done.append(subprocess.CompletedProcess(one.args, one.returncode, out, err))
+    return done
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+
+
+def adam(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def exported_step(shardings: dict[str, Any], axes: dict[str, int]) -> torchstone.Program:
+    model = network()
+    mesh = torchstone.Mesh(axes)
+    batch = next(batches(1))
+    return torchstone.export_step(model, adam(model), F.cross_entropy, batch, mesh=mesh, shardings=shardings)
+
+
+TRAIN = """
+from torchstone.runtime import stats
+
+data = numpy.load(path + "/data.npz")
+step = torchstone.load(path + "/step.stone")
+alone = torchstone.load(path + "/alone.stone")
+for inputs, targets in zip(data["inputs"], data["targets"]):
+    if number == 0:
+        alone(inputs)  # a program without a mesh runs in one process, whatever the others do
+    loss = step(torch.from_numpy(inputs), torch.from_numpy(targets))
+print(float(loss))
+step.save(f"{path}/trained{number}.stone")
+"""
+
+
+def test_a_step_over_two_processes_equals_that_of_one_device(tmp_path: Path) -> None:
+    """Data and tensor parallelism at once, weights and state in parts on both processes."""
+    program = exported_step(
+        {"inputs": "data", "targets": "data", "0.weight": ("model",), "2.weight": ("data", "model")},
+        {"data": 2, "model": 2},
+    )
+    data = list(batches(5))
+    program.save(tmp_path / "step.stone")
+    torchstone.export(network(), (data[0][0],)).save(tmp_path / "alone.stone")
+    numpy.savez(
+        tmp_path / "data.npz",
+        inputs=[inputs.numpy() for inputs, _ in data],
+        targets=[targets.numpy() for _, targets in data],
+    )
+    done = run_together(TRAIN, tmp_path)
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr[-3000:] + done[1].stderr[-3000:]
+    model = network()
+    optimizer = adam(model)
+    losses = [eager_step(model, optimizer, *batch) for batch in data]
+    for number, one in enumerate(done):
+        assert float(one.stdout.split()[-1]) == pytest.approx(losses[-1].item(), abs=2e-6)
+        state = torchstone.load(tmp_path / f"trained{number}.stone").state()
+        for name, weight in model.named_parameters():
+            numpy.testing.assert_allclose(state[name], weight.detach().numpy(), rtol=1e-4, atol=1e-6)
+            for key in ("exp_avg", "exp_avg_sq"):
+                found = state[f"optimizer.state.{name}.{key}"]
+                expected = optimizer.state[weight][key].numpy()
+                numpy.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.conformance
+def test_a_llama_style_model_over_two_processes(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, (tokens,) = llama(2)
+    split = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+    shardings: dict[str, Any] = {f"*.{name}.weight": ("model", None) for name in split}
+    shardings |= {"*.o_proj.weight": (None, "model"), "*.down_proj.weight": (None, "model")}
+    program = torchstone.export(
+        model,
+        (tokens,),
+        mesh=torchstone.Mesh({"data": 2, "model": 2}),
+        shardings={**shardings, "input_ids": "data"},
+    )
+    program.save(tmp_path / "llama.stone")
+    numpy.save(tmp_path / "tokens.npy", tokens.numpy())
+    done = run_together(
+        """
+        program = torchstone.load(path + "/llama.stone")
+        result = program(torch.from_numpy(numpy.load(path + "/tokens.npy")))
+        numpy.save(f"{path}/result{number}.npy", result.logits.numpy())
+        """,
+        tmp_path,
+    )
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr[-3000:]
+    with torch.no_grad():
+        expected = model(tokens).logits.numpy()
+    for number in range(2):
+        numpy.testing.assert_allclose(
+            numpy.load(tmp_path / f"result{number}.npy"), expected, rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.conformance
+def test_errors_name_the_processes(tmp_path: Path) -> None:
+    """A mesh of another size than all devices together, and a process that ends in the middle."""
+    exported_step({"inputs": "data", "targets": "data"}, {"data": 4}).save(tmp_path / "four.stone")
+    exported_step({"inputs": "data", "targets": "data"}, {"data": 2}).save(tmp_path / "two.stone")
+    done = run_together(
+        """
+        import os
+
+        batch = torch.zeros(32, 8), torch.zeros(32, dtype=torch.int64)
+        try:
+            torchstone.load(path + "/four.stone")(*batch)
+        except TorchstoneError as error:
+            print(error)
+        step = torchstone.load(path + "/two.stone")
+        step(*batch)
+        if number == 1:
+            os._exit(3)
+        try:
+            step(*batch)
+        except TorchstoneError as error:
+            print(error)
+            sys.stdout.flush()
+        os._exit(4)
+        """,
+        tmp_path,
+        devices=1,
+    )
+    for one in done:
+        assert "the mesh data=4 has 4 devices, and the 2 processes have 2" in one.stdout, one.stderr[-3000:]
+    assert done[1].returncode == 3
+    assert done[0].returncode == 4
+    assert "the program failed on the mesh data=2" in done[0].stdout
