@@ -33,6 +33,7 @@ from . import (
     memory,
     optest_overhead,
     redirect_overhead,
+    sharding,
     speed,
 )
 from .measure import Row
@@ -46,6 +47,7 @@ SUITES = {
     "growth": growth.rows,
     "optest": optest_overhead.rows,
     "redirect": redirect_overhead.rows,
+    "sharding": sharding.rows,
 }
 
 
