@@ -103,13 +103,16 @@ class Program:
         """Inputs, outputs, mutations, symbols and seeds of the program."""
         return self._artifact.signature
 
-    def mlir_text(self, *, debug_info: bool = False) -> str:
-        """The StableHLO module as MLIR text; with the user's source lines if ``debug_info``."""
-        if self._source is not None:
+    def mlir_text(self, *, debug_info: bool = False, functions: bool = False) -> str:
+        """The StableHLO module as MLIR text; with the user's source lines if ``debug_info``.
+
+        ``functions``: ``main`` calls a function for each module of the model, named after it.
+        """
+        if self._source is not None and not functions:
             return self._source.mlir_text(debug_info=debug_info)
         from .hlo.portable import text_of
 
-        return text_of(self._artifact.module, debug_info=debug_info)
+        return text_of(self._artifact.module, debug_info=debug_info, functions=functions)
 
     def save(self, path: str | Path, *, stablehlo_version: str | None = None) -> Path:
         """Write the artifact for consumers of ``stablehlo_version`` (default: as it is) or later.

@@ -134,6 +134,18 @@ def test_export_emits_text_bytecode_and_graph(torchstone: Torchstone, models: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(beginnings)
 
 
+def test_export_emits_text_with_a_function_for_each_module(torchstone: Torchstone, tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import torch\n\n\ndef make():\n"
+        "    return torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(4, 3))), (torch.ones(2, 4),)\n"
+    )
+    done = torchstone("export", f"{model}:make", "-o", "-", "--emit", "mlir", "--functions")
+    assert 'call @"0.0"' in done.stdout
+    refused = torchstone("export", f"{model}:make", "-o", "-", "--emit", "graph", "--functions")
+    assert "--functions is for --emit mlir" in refused.stderr
+
+
 def test_export_puts_weights_inside(torchstone: Torchstone, models: Path) -> None:
     done = torchstone("export", f"{models}:small", "-o", "-", "--emit", "mlir", "--weights", "constants")
     assert done.code == 0

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     help="The artifact, its module as text or portable bytecode, or the ATen graph before lowering.",
 )
 @click.option(
+    "--functions", is_flag=True, help="In text, call a function for each module of the model, named after it."
+)
+@click.option(
     "--stablehlo-version",
     default="current",
     show_default=True,
@@ -50,6 +53,7 @@ def export(
     model: str,
     output: Path,
     emit: str,
+    functions: bool,
     stablehlo_version: str,
     weights: Literal["arguments", "constants"],
     as_json: bool,
@@ -58,6 +62,8 @@ def export(
     to_stdout = is_stdout(output)
     if to_stdout and (emit == "artifact" or as_json):
         raise click.UsageError("-o - is for mlir, bytecode and graph, without --json: give a file")
+    if functions and emit != "mlir":
+        raise click.UsageError("--functions is for --emit mlir")
     with progress() as stage, data_on(output):
         stage("loading the model")
         from ..artifact import save_artifact
@@ -73,13 +79,13 @@ def export(
         if emit == "artifact":
             save_artifact(output, program.artifact(version, share_weights=True))
         else:
-            write_whole(output, _content(program, emit, version))
+            write_whole(output, _content(program, emit, version, functions))
     if not to_stdout:
         _report(program, output, emit, version, as_json)
     return OK
 
 
-def _content(program: Program, emit: str, version: str) -> bytes:
+def _content(program: Program, emit: str, version: str, functions: bool) -> bytes:
     if emit == "graph":
         return str(program.graph_module.print_readable(print_output=False)).encode()
     module = program.artifact(version, share_weights=True).module
@@ -87,7 +93,7 @@ def _content(program: Program, emit: str, version: str) -> bytes:
         return module
     from ..hlo.portable import text_of
 
-    return text_of(module).encode()
+    return text_of(module, functions=functions).encode()
 
 
 def _report(program: Program, output: Path, emit: str, version: str, as_json: bool) -> None:

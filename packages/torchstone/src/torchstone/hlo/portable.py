@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError, VerificationError
 from ._mlir import ir, jax_interpreters, jax_mlir, new_context, passmanager, stablehlo
+from .outline import outline
 
 COMPOSITES_SINCE = (0, 19, 0)
 
@@ -69,12 +70,17 @@ def serialize(module: Any, version: str, *, sharded: bool = False) -> bytes:
         ) from error
 
 
-def text_of(portable: bytes, *, debug_info: bool = False) -> str:
-    """A portable artifact as MLIR text; raises :class:`VerificationError` for other data."""
+def text_of(portable: bytes, *, debug_info: bool = False, functions: bool = False) -> str:
+    """A portable artifact as MLIR text; raises :class:`VerificationError` for other data.
+
+    ``functions``: ``main`` calls a function for each module of the model.
+    """
     context = new_context()
     try:
         with context:
             module = stablehlo.deserialize_portable_artifact(context, portable)
+            if functions:
+                outline(module)
             return str(module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=64))
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         raise VerificationError(f"this is not a portable StableHLO artifact: {error}") from error
