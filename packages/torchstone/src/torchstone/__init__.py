@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .generation import export_generation, load_generation
     from .lowering import lowers
     from .profiling import profile
+    from .ranks import Ranks
     from .redirect import redirected
     from .sharding import Mesh
     from .steps import export_step
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Mesh",
     "Program",
+    "Ranks",
     "__version__",
     "bounds",
     "capture_rule",
@@ -55,6 +57,7 @@ __all__ = [
 _LAZY = {
     "Mesh": "sharding",
     "Program": "api",
+    "Ranks": "ranks",
     "bounds": "compiler",
     "capture_rule": "compiler",
     "compile_step": "training",

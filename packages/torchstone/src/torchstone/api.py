@@ -32,6 +32,7 @@ from .errors import (
 from .runtime import Buffer, Engine, Executable, get_engine, refine
 from .runtime.buffers import BufferSpec, check_buffer
 from .runtime.pjrt import PjrtEngine
+from .runtime.ranks import RankPart
 from .runtime.sharded import ShardedProgram
 from .shapes import bind, evaluate, is_static
 from .sharding import Mesh
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from .compiler import Program as CompiledSource
     from .compiler.explanation import Explanation
     from .compiler.pipeline import Pass, Unit
+
+Placing = Executable | ShardedProgram | RankPart
+"""What knows which arrays a program takes."""
 
 __all__ = ["Program", "explain", "export", "load"]
 
@@ -170,6 +174,16 @@ class Program:
         :class:`IndexOutOfRange` and :class:`InvalidValue` if the program was exported with
         ``config.check_indices`` and ``config.check_values``.
         """
+        given, shapes, symbols = self._bound(args, kwargs)
+        executable = self._executable(shapes, symbols)
+        results = executable(*self._arguments(given, executable))
+        self._check(results)
+        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], list[tuple[int, ...]], dict[str, int]]:
+        """The tensors of a call, their shapes, and what the symbols are for them; raises for wrong ones."""
         leaves = flatten(self.signature.input_tree, (args, kwargs))
         given = [leaves[i] for i in range(len(leaves))]
         check_arguments(self._specs, given, self._labels, self._mutated)
@@ -180,21 +194,22 @@ class Program:
         )
         if symbols:  # Python numbers among the arguments may be sizes of tensors
             flatten(self.signature.input_tree, (args, kwargs), symbols=symbols)
-        executable = self._executable(shapes, symbols)
-        results = executable(*self._arguments(given, executable))
-        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+        return given, shapes, symbols
+
+    def _check(self, results: Sequence[Buffer]) -> None:
+        """Raise for an index or a value that a check refuses."""
+        raise_failed_checks(
+            (spec.kind, str(spec.target), bool(buffer.to_numpy()))
+            for spec, buffer in zip(self.signature.outputs, results, strict=True)
+            if spec.kind in get_args(CheckKind)
+        )
 
     def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
         """Write mutations back; returns the outputs in the caller's kind of array.
 
-        Whatever can fail comes before anything is written, checks of indices and values among it.
+        Whatever can fail comes before anything is written.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
-        raise_failed_checks(
-            (spec.kind, str(spec.target), bool(buffer.to_numpy()))
-            for spec, buffer in made
-            if spec.kind in get_args(CheckKind)
-        )
         as_torch = wants_torch(given)
         outputs = [
             _to_torch(buffer) if as_torch else buffer.to_numpy()
@@ -209,7 +224,7 @@ class Program:
         self._state = {**self._state, **changed}  # as a whole: other threads read it
         return outputs
 
-    def _arguments(self, given: Sequence[Any], executable: Executable | ShardedProgram) -> list[Any]:
+    def _arguments(self, given: Sequence[Any], executable: Placing) -> list[Any]:
         """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
         feed, state = iter(given), self._state
         arguments: list[Any] = []
@@ -221,9 +236,9 @@ class Program:
         check_aliasing(self._specs, given, self._labels, self._mutated)
         return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
 
-    def _import(self, executable: Executable | ShardedProgram, array: Any, position: int) -> Buffer:
+    def _import(self, executable: Placing, array: Any, position: int) -> Buffer:
         """``array`` as the buffer that the executable takes at ``position``."""
-        if isinstance(executable, ShardedProgram):
+        if isinstance(executable, (ShardedProgram, RankPart)):
             return executable.place(array, position)
         buffer = get_engine(*self._where).import_array(array)
         check_buffer(buffer, executable.inputs[position], position)
@@ -239,13 +254,10 @@ class Program:
                 self._place_state(self._executables[key])
                 return self._executables[key]
             engine = get_engine(*self._where)
-            module = self._artifact.module
-            if not is_static([spec.shape for spec in self.signature.inputs]):
-                module = self._refined(module, symbols)
-            names = [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
+            module = self._static_module(symbols)
             if self._executables:
                 spans.recompiled("exported program", lambda: self._new_shapes(shapes))
-            executable = self._compile(engine, module, names)
+            executable = self._compile(engine, module, self._names())
             check_module(self.signature, executable, symbols)
             self._place_state(executable)
             self._executables[key] = executable
@@ -253,7 +265,11 @@ class Program:
                 self._executables.popitem(last=False)
             return executable
 
-    def _place_state(self, executable: Executable | ShardedProgram) -> None:
+    def _names(self) -> list[str]:
+        """What errors call the arguments of the module."""
+        return [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
+
+    def _place_state(self, executable: Placing) -> None:
         """Put the weights where the engine computes, if they are not there."""
         if not self._state:
             self._state = {
@@ -262,10 +278,15 @@ class Program:
                 if spec.kind not in ("input", "seed")
             }
 
-    def _refined(self, module: bytes, symbols: Mapping[str, int]) -> bytes:
+    def _static_module(self, symbols: Mapping[str, int]) -> bytes:
+        """The module, refined for these sizes if it has symbols."""
         declared = [spec.shape for spec in self.signature.inputs]
+        if is_static(declared):
+            return self._artifact.module
         try:
-            return refine(module, [[evaluate(d, symbols) for d in shape] for shape in declared])
+            return refine(
+                self._artifact.module, [[evaluate(d, symbols) for d in shape] for shape in declared]
+            )
         except EngineError as error:
             small = [f"{name} = {size}" for name, size in symbols.items() if size < 2]
             if not small:
@@ -277,7 +298,12 @@ class Program:
             ) from error
 
     def _compile(self, engine: Engine, module: bytes, names: Sequence[str]) -> Executable | ShardedProgram:
-        mesh = self.signature.mesh
+        mesh, ranks = self.signature.mesh, self.signature.ranks
+        if ranks is not None:
+            raise ShardingError(
+                f"the program calls collectives of {ranks} ranks, and a call of it has the arguments of one",
+                hint="run the ranks together: torchstone.Ranks(program)([arguments of each rank])",
+            )
         if mesh is None:
             return engine.compile(module, input_names=names)
         if not isinstance(engine, PjrtEngine):
@@ -349,9 +375,7 @@ def load(path: str | Path, *, engine: str | None = None, device: str | None = No
     return Program(load_artifact(path), engine=engine, device=device)
 
 
-def check_module(
-    signature: Signature, executable: Executable | ShardedProgram, symbols: Mapping[str, int]
-) -> None:
+def check_module(signature: Signature, executable: Placing, symbols: Mapping[str, int]) -> None:
     """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
     _agree("argument", signature.inputs, executable.inputs, symbols)
     _agree("result", signature.outputs, executable.outputs, symbols)

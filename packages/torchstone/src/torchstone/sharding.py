@@ -24,7 +24,7 @@ Spec = tuple[tuple[str, ...], ...]
 Part = tuple[slice, ...]
 """Which part of an array a device has: a slice of each dimension."""
 
-_LARGEST = 1 << 20
+LARGEST = 1 << 20
 """Devices of a mesh: far beyond what exists, and few enough to count."""
 
 
@@ -51,7 +51,7 @@ class Mesh:
                     f"the mesh axis {name!r} has the size {size!r}", hint="give a whole number of at least 1"
                 )
         object.__setattr__(self, "axes", axes)
-        if self.size > _LARGEST:
+        if self.size > LARGEST:
             raise ShardingError(f"a mesh of {self.size} devices is too large")
 
     def __hash__(self) -> int:

@@ -17,10 +17,10 @@ from . import dtypes
 from .dtypes import DType
 from .errors import ArtifactVersionError, ShardingError, UnsupportedDtype
 from .shapes import Range, is_condition, names_in
-from .sharding import Mesh, Spec
+from .sharding import LARGEST, Mesh, Spec
 from .trees import Tree
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The newest format. What :func:`describe` writes says the oldest one that has all that it needs."""
 
 SIGNATURE = "signature.json"
@@ -67,6 +67,7 @@ class OutputSpec:
 class Signature:
     """How to call a program; see :mod:`torchstone.trees` for the trees and
     :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices.
+    ``ranks`` is how many ranks run a program with collectives together, each on arguments of its own.
     ``relations`` are what the program needs of the symbols: what was assumed of them where the model was
     traced, and the small sizes that it refuses. ``reasons`` say of some relations why."""
 
@@ -78,6 +79,7 @@ class Signature:
     relations: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     mesh: Mesh | None = None
+    ranks: int | None = None
     stablehlo_version: str = ""
     producer: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,6 +132,7 @@ def describe_program(signature: Signature) -> dict[str, Any]:
         **({"relations": list(signature.relations)} if signature.relations else {}),
         **({"reasons": dict(signature.reasons)} if signature.reasons else {}),
         **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
+        **({} if signature.ranks is None else {"ranks": signature.ranks}),
     }
 
 
@@ -139,7 +142,9 @@ def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
-    """Format 2 brought meshes, format 3 weights that are the same as another, format 4 relations of sizes."""
+    """Format 2 brought meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks."""
+    if signature.ranks is not None:
+        return 5
     if signature.relations:
         return 4
     if any(form.same_as is not None for form in weights.values()):
@@ -198,12 +203,15 @@ def parse_json(content: bytes) -> dict[str, Any]:
     shared = any(isinstance(entry, dict) and "same_as" in entry for entry in entries)
     require(version > 2 or not shared, f"format version {version} has no weights that are the same")
     require(version > 3 or "relations" not in description, f"format version {version} has no relations")
+    require(version > 4 or "ranks" not in description, f"format version {version} has no ranks")
     return description
 
 
 def parse_signature(description: Mapping[str, Any]) -> Signature:
     symbols = get(description, "symbols", dict)
     mesh = _parse_mesh(description) if "mesh" in description else None
+    ranks = get(description, "ranks", int) if "ranks" in description else None
+    require(ranks is None or (mesh is None and 1 < ranks <= LARGEST), f"{ranks} ranks")
     inputs = tuple(
         _split(_parse_spec(InputSpec, entry, symbols), entry, mesh)
         for entry in get(description, "inputs", list)
@@ -237,6 +245,7 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
         relations=tuple(relations),
         reasons=reasons,
         mesh=mesh,
+        ranks=ranks,
         stablehlo_version=get(description, "stablehlo_version", str),
         producer=producer,
     )

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
 from ..torch_internals import pytree
+from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
@@ -168,6 +169,7 @@ def _alias(tensor: torch.Tensor) -> torch.Tensor:
 def _tracing() -> Iterator[None]:
     with (
         tracing(),
+        dtensors_in_graphs(),
         asserting(config.check_values),
         patched(*exporting_here(), *flexible_attention_in_full()),
         standing_in(),

@@ -12,6 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..errors import TorchstoneError, UnsupportedNode, UnsupportedOperators
+from ..lowering.groups import ranks_together
 from .capture import capture
 from .passes import survey_operators
 from .pipeline import Pass, Pipeline, Unit
@@ -107,7 +108,8 @@ def explain(
         started = time.perf_counter()
         export = Export(capture(model, args, kwargs, dynamic_shapes))
         watch.captured(export, time.perf_counter() - started)
-        pipeline.run(export, watch)
+        with ranks_together():
+            pipeline.run(export, watch)
     except UnsupportedOperators:
         pass  # the survey has them
     except TorchstoneError as error:

@@ -6,8 +6,9 @@ overloads with a lowering are kept whole.
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -20,6 +21,7 @@ from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
 from ..torch_internals.decompositions import decomposition_table
 from ..torch_internals.dispatch import DispatchKey, is_composite_implicit, python_kernels
+from ..torch_internals.distributed import dtensors_in_graphs, makes_dtensors
 from ..torch_internals.export import (
     exporting_here,
     kept_in_graphs,
@@ -113,12 +115,29 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
             hint="run it in eager with the same inputs first",
         ) from error
     widen_strided_reads(functional.graph_module)
+    _name_local_tensors(functional, program.state_dict)
     return functional
+
+
+def _name_local_tensors(program: ExportedProgram, before: Mapping[str, Any]) -> None:
+    """Call this rank's part of a DTensor, which PyTorch has put in its place, by the DTensor's name."""
+    state = program.state_dict
+    plain = {name: _PART.sub(r"\1", name) for name in state if _PART.search(name)}
+    renamed = {name: known for name, known in plain.items() if name not in before and known in before}
+    for name, known in renamed.items():
+        state[known] = state.pop(name)
+    signature = program.graph_signature
+    for spec in (*signature.input_specs, *signature.output_specs):
+        spec.target = renamed.get(str(spec.target), spec.target)
+
+
+_PART = re.compile(r"parametrizations\.(\w+)\.original0$")
 
 
 def _functional(program: ExportedProgram) -> ExportedProgram:
     with (
         torch.no_grad(),
+        dtensors_in_graphs(),
         factorization_checks(kept=config.check_values),
         patched(*exporting_here()),
         mended_operators(),
@@ -127,5 +146,13 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
     ):
         # PyTorch copies its own tree specs in a way that it has deprecated.
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
+        program = without_guards_on_bases(program)
+        if makes_dtensors(program):  # they know the operators that composites expand to, and no composites
+            program = program.run_decompositions(_expansions())
         kept = decompositions() | implementations_in(program.graph_module)
-        return without_guards_on_bases(program).run_decompositions(kept)
+        return program.run_decompositions(kept)
+
+
+def _expansions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's own expansions of composite-implicit operators."""
+    return {one: rule for one, rule in default_decompositions().items() if _is_implicit(one)}

@@ -16,6 +16,7 @@ from .. import hlo
 from ..artifact import Artifact
 from ..config import config
 from ..errors import CaptureError
+from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
 from .aliasing import check_example_aliasing
@@ -24,7 +25,7 @@ from .graphs import to_numpy
 from .normalize import decomposed
 from .passes import check_call_arguments, lowering_passes
 from .pipeline import Pass, Pipeline, Unit, compiler_pass
-from .placement import check_mesh, placed, placement
+from .placement import check_mesh, check_no_mesh, placed, placement
 from .signature import SignatureReader, Weights
 from .small_sizes import with_small_sizes
 
@@ -99,7 +100,8 @@ def build_program(
     pipeline = export_pipeline(passes)  # before the capture, which takes long
     export = Export(capture(model, args, kwargs, dynamic_shapes), weights)
     export.mesh, export.shardings = mesh, shardings or {}
-    pipeline.run(export)
+    with ranks_together():
+        pipeline.run(export)
     program = export.program()
     signature = with_small_sizes(program.signature, export.module.graph, model, args, kwargs or {})
     return replace(program, signature=signature)
@@ -144,7 +146,11 @@ class Export(Unit):
         signature = self.reader.signature(self.checks, seed=self.survey.seeded)
         if self.placement is not None:
             signature = placed(signature, self.placement)
-        return Program(self.built(), signature, self.reader.weights, self.module)
+        module = self.built()
+        if module.ranks is not None:
+            check_no_mesh(self.mesh)
+            signature = replace(signature, ranks=module.ranks)
+        return Program(module, signature, self.reader.weights, self.module)
 
 
 @compiler_pass("check-aliasing", guarantees=["independent-inputs"])

@@ -22,7 +22,7 @@ from ..compiler import build_program
 from ..compiler.capture import capture
 from ..compiler.program import Program, weight_arrays
 from ..config import override
-from ..errors import CaptureError
+from ..errors import CaptureError, ShardingError
 from ..hlo import resolve_version
 from ..signature import OutputSpec
 from ..trees import unflatten
@@ -212,7 +212,8 @@ class Decode(nn.Module):
 def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> StoredGenerator:
     """The programs of ``model``, with one copy of its weights.
 
-    Raises :class:`CaptureError` and :class:`UnsupportedOperators` as :func:`torchstone.export` does.
+    Raises :class:`CaptureError`, :class:`ShardingError` and :class:`UnsupportedOperators` as
+    :func:`torchstone.export` does.
     """
     batch, length = settings.batch_size, settings.max_length
     programs = {}
@@ -241,6 +242,11 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
         options = (torch.tensor(1.0), torch.tensor(0), torch.tensor(1.0))
         programs[GREEDY] = build_program(decode, arguments)
         programs[SAMPLE] = build_program(decode, (*arguments, *options))
+    if any(program.signature.ranks for program in programs.values()):
+        raise ShardingError(
+            "the model calls collectives, and a generator runs on one rank",
+            hint="export the model with torchstone.export, and run it with torchstone.Ranks",
+        )
     return _stored(programs, settings, resolve_version(stablehlo_version))
 
 

@@ -6,6 +6,7 @@ torch and no engine.
 """
 
 from .bits import bitcast, signbit
+from .collectives import Groups, all_gather, all_reduce, all_to_all, place_in_group, reduce_scatter
 from .composite import Attribute, composite
 from .contraction import cholesky, convolution, dot, dot_general, fft, triangular_solve
 from .control import case, fori, if_, while_

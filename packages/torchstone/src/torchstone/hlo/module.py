@@ -32,11 +32,13 @@ class Argument:
 class Module:
     """A StableHLO module under construction; its ``main`` is built by :meth:`build`.
 
-    ``mesh`` makes it a program for the devices of a mesh.
+    ``mesh`` makes it a program for the devices of a mesh. ``ranks`` is how many ranks run it together,
+    None for a program without collectives.
     """
 
     def __init__(self, name: str, mesh: Mesh | None = None) -> None:
         self.mesh = mesh
+        self.ranks: int | None = None
         self.context = new_context()
         self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
         self._names: dict[str, int] = {}

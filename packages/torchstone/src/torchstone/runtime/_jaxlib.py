@@ -17,6 +17,7 @@ import importlib
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import jax
@@ -59,6 +60,7 @@ COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 RUNTIME_ERRORS = (RuntimeError, ValueError)
 """What jaxlib raises when a compilation or an execution fails (its own error is a RuntimeError)."""
 
+Rows = Sequence[Sequence[Any]]
 _device_list = need(_native, "DeviceList")
 _shaped_array = need(jax.core, "ShapedArray")
 
@@ -239,10 +241,10 @@ def dict_items(attribute: Any) -> dict[str, Any]:
     return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
 
 
-def compile_program(client: Any, module: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
-    """Compile MLIR bytecode for these devices, the parts of its mesh; XLA's own exceptions pass through."""
+def compile_program(client: Any, module: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
+    """Compile MLIR bytecode for a row of devices for each rank; XLA's own exceptions pass through."""
     compiler = need(client, "compile_and_load", "compile")
-    return compiler(module, _device_list(tuple(devices)), _compile_options(xla, devices))
+    return compiler(module, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
 def unknown_option(error: Exception) -> str | None:
@@ -256,22 +258,23 @@ def serialize_executable(client: Any, executable: Any) -> bytes:
     return bytes(need(client, "serialize_executable")(executable))
 
 
-def deserialize_executable(client: Any, image: bytes, devices: Sequence[Any], xla: Mapping[str, Any]) -> Any:
+def deserialize_executable(client: Any, image: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
     """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
     reader = need(client, "deserialize_executable")
-    return reader(image, _device_list(tuple(devices)), _compile_options(xla, devices))
+    return reader(image, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
-def _compile_options(xla: Mapping[str, Any], devices: Sequence[Any]) -> Any:
+def _compile_options(xla: Mapping[str, Any], devices: Rows) -> Any:
     options = need(xla_client, "CompileOptions")()
     options.env_option_overrides = list(xla.items())
-    if len(devices) > 1:
-        numbers = numpy.array([[device.id for device in devices]])
+    numbers = numpy.array([[device.id for device in row] for row in devices])
+    if numbers.size > 1:
         assignment = need(xla_client, "DeviceAssignment").create(numbers)
         build = options.executable_build_options
         for part in (options, build):
             part.num_replicas, part.num_partitions = numbers.shape
             part.device_assignment = assignment
+    if numbers.shape[1] > 1:
         build.use_spmd_partitioning = build.use_shardy_partitioner = True
         build.allow_spmd_sharding_propagation_to_output = [True]
     return options

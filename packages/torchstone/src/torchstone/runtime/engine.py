@@ -23,12 +23,14 @@ class CompileOptions:
     buffer passed there is deleted by the call. Imported memory is copied instead.
     ``updates``: pairs of an argument and a result of the same type; the argument is
     donated, and the result is written into its memory. ``mesh``: the mesh that the module is for.
+    ``ranks``: how many ranks run it together.
     """
 
     xla: Mapping[str, XlaValue] = field(default_factory=dict)
     donate: tuple[int, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
     mesh: Mesh | None = None
+    ranks: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "xla", MappingProxyType(dict(sorted(self.xla.items()))))
@@ -36,7 +38,7 @@ class CompileOptions:
         object.__setattr__(self, "updates", tuple(sorted(set(self.updates))))
 
     def __hash__(self) -> int:
-        return hash((tuple(self.xla.items()), self.donate, self.updates, self.mesh))
+        return hash((tuple(self.xla.items()), self.donate, self.updates, self.mesh, self.ranks))
 
     @property
     def consumed(self) -> frozenset[int]:

@@ -27,6 +27,7 @@ from .engine import CompileOptions, XlaValue
 from .executable import LoadedProgram
 from .imports import import_array
 from .plugins import EMBEDDED, open_device, shared_client
+from .ranks import RankDevices, RankedProgram, rank_devices
 from .sharded import MeshDevices, ShardedProgram
 
 
@@ -105,11 +106,29 @@ class PjrtEngine:
     def _compile_again(self, mesh: Mesh, module: bytes, shardings: Sequence[Spec]) -> ShardedProgram:
         return self.compile_for_mesh(module, mesh, shardings)
 
+    def compile_for_ranks(
+        self, module: bytes, ranks: int, *, input_names: Sequence[str] | None = None
+    ) -> RankedProgram:
+        """Compile for the first devices of this platform, one for each of ``ranks``.
+
+        They are those of all processes that ``jax.distributed.initialize`` joined. Raises
+        :class:`~torchstone.errors.ShardingError` where there are fewer devices.
+        """
+        devices = self.rank_devices(ranks)
+        compiled = self._compiled(module, CompileOptions(ranks=ranks))
+        inputs = modules.named(compiled.inputs, input_names)
+        return RankedProgram(compiled.handle, inputs, compiled.outputs, devices)
+
+    def rank_devices(self, ranks: int) -> RankDevices:
+        """The devices on which so many ranks run, one each, and which of them this process has."""
+        client, shares = self._client_for(together=True), self.device.shares_host_memory
+        return rank_devices(client, self.platform, ranks, shares_host_memory=shares)
+
     def mesh_devices(self, mesh: Mesh | None) -> list[Any]:
         """The devices of a mesh, or this engine's own device without one."""
         if mesh is None or mesh.size == 1:
             return [self.device.handle]
-        devices = _jaxlib_meshes.all_devices(self._client_for(mesh))
+        devices = _jaxlib_meshes.all_devices(self._client_for(together=True))
         processes, _ = _jaxlib_meshes.processes()
         if processes > 1 and len(devices) != mesh.size:
             raise ShardingError(
@@ -125,10 +144,18 @@ class PjrtEngine:
             )
         return devices[: mesh.size]
 
-    def _client_for(self, mesh: Mesh | None) -> Any:
-        """The client whose devices a program uses; one for a mesh may need those of other processes."""
-        spans_processes = mesh is not None and mesh.size > 1 and _jaxlib_meshes.processes()[0] > 1
-        return shared_client(self.platform) if spans_processes else self._client
+    def _client_for(self, *, together: bool) -> Any:
+        """The client whose devices a program uses; one on several devices may need other processes'."""
+        several = together and _jaxlib_meshes.processes()[0] > 1
+        return shared_client(self.platform) if several else self._client
+
+    def _placed(self, options: CompileOptions) -> tuple[Any, list[list[Any]]]:
+        """The client of a program, and a row of devices for each rank."""
+        if options.ranks is not None:
+            rows = [[handle] for handle in self.rank_devices(options.ranks).handles]
+            return self._client_for(together=True), rows
+        together = options.mesh is not None and options.mesh.size > 1
+        return self._client_for(together=together), [self.mesh_devices(options.mesh)]
 
     def _compiled(self, program: bytes, options: CompileOptions) -> _Compiled:
         forks.refuse_lost_threads()
@@ -159,7 +186,7 @@ class PjrtEngine:
                 return found
         with spans.span("compile", "engine: read the module"):
             rewrite = cpu.rewrite if self.device.shares_host_memory else None
-            spans_processes = self._client_for(options.mesh) is not self._client
+            spans_processes = options.mesh is not None and self._placed(options)[0] is not self._client
             module = modules.read(
                 program,
                 donate=options.donate,
@@ -180,12 +207,8 @@ class PjrtEngine:
         while True:
             try:
                 with spans.span("compile", "engine: compile"):
-                    return _jaxlib.compile_program(
-                        self._client_for(options.mesh),
-                        bytecode,
-                        self.mesh_devices(options.mesh),
-                        self._xla(options),
-                    )
+                    client, devices = self._placed(options)
+                    return _jaxlib.compile_program(client, bytecode, devices, self._xla(options))
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
                 unknown = _jaxlib.unknown_option(error)
@@ -210,7 +233,8 @@ class PjrtEngine:
             "donate": options.donate,
             "updates": options.updates,
             "mesh": None if options.mesh is None else list(options.mesh.axes.items()),
-            "processes": None if options.mesh is None else _jaxlib_meshes.processes(),
+            "ranks": options.ranks,
+            "processes": _jaxlib_meshes.processes() if options.mesh or options.ranks else None,
             "device": self.device.name,
             "machine": _jaxlib.machine(self._client, self.device.handle),
             "versions": _jaxlib.versions(),
@@ -243,9 +267,8 @@ class PjrtEngine:
         try:
             header, _, image = payload.partition(b"\n")
             inputs, outputs = (modules.specs_from_json(specs) for specs in json.loads(header))
-            handle = _jaxlib.deserialize_executable(
-                self._client_for(options.mesh), image, self.mesh_devices(options.mesh), self._xla(options)
-            )
+            client, devices = self._placed(options)
+            handle = _jaxlib.deserialize_executable(client, image, devices, self._xla(options))
         except _jaxlib.RUNTIME_ERRORS:
             disk.discard(key)
             return None

@@ -27,7 +27,7 @@ from .counters import counters
 from .executable import Compiled
 from .imports import import_array
 
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
 """Parts of a program wait for each other, and two programs could hold the threads that the other needs."""
 
 
@@ -177,7 +177,7 @@ class ShardedProgram:
             for buffer, spec in zip(placed, self._shardings, strict=True)
         ]
         try:
-            with _one_at_a_time, spans.span("run", self.compiled.name, self):
+            with one_at_a_time, spans.span("run", self.compiled.name, self):
                 results = self._execute(arrays)
                 _jaxlib.wait(results)
         except _jaxlib.RUNTIME_ERRORS as error:

@@ -1,0 +1,197 @@
+"""Programs with collectives, run by all of their ranks together."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from .api import Program, check_module
+from .config import config
+from .errors import InputMismatch, ShardingError
+from .runtime import Buffer, get_engine
+from .runtime.pjrt import PjrtEngine
+from .runtime.ranks import RankedProgram
+from .trees import unflatten
+
+__all__ = ["Ranks"]
+
+
+class Ranks:
+    """Programs whose collectives several ranks run together, each rank on a device and on its own tensors.
+
+    ``programs`` are what :func:`~torchstone.export` made of a model that calls PyTorch's functional
+    collectives: one program for each rank that this process runs, in order, or one for all of them where
+    their weights are the same. A process runs the ranks whose devices it has; :attr:`local` says which.
+    The programs stay what they are: buffers that a model mutates are kept here, for each rank.
+
+    Raises :class:`~torchstone.errors.ShardingError` for a program without collectives, for another number
+    of programs than there are ranks here, for programs that differ in more than the values of weights, for
+    an engine other than ``pjrt``, and where there are fewer devices than ranks.
+    """
+
+    def __init__(
+        self, programs: Program | Sequence[Program], *, engine: str | None = None, device: str | None = None
+    ) -> None:
+        given = [programs] if isinstance(programs, Program) else list(programs)
+        if not given or not all(isinstance(one, Program) for one in given):
+            raise ShardingError(
+                "Ranks takes a program of torchstone.export, or a list with one for each rank"
+            )
+        count = given[0].signature.ranks
+        if count is None:
+            raise ShardingError(
+                "the program calls no collectives of several ranks", hint="call the program itself"
+            )
+        self.count: int = count
+        """How many ranks there are, in all processes."""
+        found = get_engine(engine, device)
+        if not isinstance(found, PjrtEngine):
+            raise ShardingError(
+                f"the program is for {count} ranks, and the engine {found.name!r} runs one",
+                hint='use engine="pjrt"',
+            )
+        self._engine = found
+        self.local: tuple[int, ...] = tuple(found.rank_devices(count).local)
+        """The ranks that this process runs, in order: all of them where there is one process."""
+        if isinstance(programs, Program):
+            given *= len(self.local)
+        if len(given) != len(self.local):
+            raise ShardingError(
+                f"{len(given)} programs were given, and this process runs {len(self.local)} ranks of {count}",
+                hint="give one for each rank, or one program for all",
+            )
+        self._ranks = [_Rank(one, rank) for one, rank in zip(given, self.local, strict=True)]
+        for one in self._ranks[1:]:
+            self._ranks[0].require_same(one)
+        self._executables: OrderedDict[tuple[tuple[int, ...], ...], RankedProgram] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, args: Sequence[Sequence[Any]], kwargs: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[Any]:
+        """Run all ranks on their arguments and return the result of each.
+
+        ``args`` has a tuple of positional arguments for each rank in :attr:`local`, ``kwargs`` a mapping of
+        those by name. Arrays have the same shapes on all ranks, and are what a
+        :class:`~torchstone.Program` takes. A call that raises changes no input and no buffer.
+
+        Raises :class:`~torchstone.errors.InputMismatch` naming the rank and the argument, and what
+        :class:`~torchstone.Program` raises for indices and values that are checked.
+        """
+        named: list[Mapping[str, Any]] = [{}] * len(self._ranks) if kwargs is None else list(kwargs)
+        for what, given in (("args", args), ("kwargs", named)):
+            if len(given) != len(self._ranks):
+                raise InputMismatch(
+                    f"{what} has {len(given)} entries, and there are {len(self._ranks)} ranks",
+                    hint="give a tuple of arguments for each rank: ranks([(x0,), (x1,)])",
+                )
+        calls = zip(self._ranks, args, named, strict=True)
+        bound = [one.bound(positional, by_name) for one, positional, by_name in calls]
+        _, shapes, symbols = bound[0]
+        for one, (_, other, _) in zip(self._ranks, bound, strict=True):
+            if other != shapes:
+                raise InputMismatch(
+                    f"rank {one.rank} has arguments of the shapes {_texts(other)}, and rank "
+                    f"{self._ranks[0].rank} {_texts(shapes)}",
+                    hint="ranks run one program: give all of them the same shapes",
+                )
+        with self._lock:
+            executable = self._executable(shapes, symbols)
+            arguments = {
+                one.rank: one.arguments(given, executable)
+                for one, (given, *_) in zip(self._ranks, bound, strict=True)
+            }
+        results = executable(arguments)
+        for one in self._ranks:
+            one.check(results[one.rank])
+        return [
+            one.delivered(given, results[one.rank], symbols)
+            for one, (given, *_) in zip(self._ranks, bound, strict=True)
+        ]
+
+    def state(self, rank: int) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Parameters and buffers of ``rank`` by name, as they are after the last call: read-only.
+
+        Raises :class:`~torchstone.errors.ShardingError` for a rank that this process does not run.
+        """
+        if rank not in self.local:
+            raise ShardingError(f"rank {rank!r} is not among those of this process: {list(self.local)}")
+        return self._ranks[self.local.index(rank)].state()
+
+    def _executable(self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]) -> RankedProgram:
+        key = tuple(shapes)
+        if key in self._executables:
+            self._executables.move_to_end(key)
+        else:
+            self._executables[key] = self._ranks[0].compiled(self._engine, symbols)
+            while len(self._executables) > max(config.specializations, 1):
+                self._executables.popitem(last=False)
+        return self._executables[key]
+
+
+class _Rank(Program):
+    """One rank's program, with the state of its buffers."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        super().__init__(program._present(program._artifact))
+        self.rank = rank
+
+    def require_same(self, other: _Rank) -> None:
+        """Raise ShardingError where another rank's program is not this one, apart from values of weights."""
+        mine, theirs = (replace(one.signature, producer={}) for one in (self, other))
+        what = "arguments or results" if mine != theirs else "operations"
+        if mine != theirs or self._artifact.module != other._artifact.module:
+            raise ShardingError(
+                f"the programs of ranks {self.rank} and {other.rank} differ in their {what}, and ranks run "
+                "one program",
+                hint='export each rank\'s model in the same way, with weights="arguments"; a model that '
+                "computes with the number of its rank has another program on each rank",
+            )
+
+    @contextmanager
+    def _naming_the_rank(self) -> Iterator[None]:
+        try:
+            yield
+        except InputMismatch as error:
+            raise InputMismatch(f"rank {self.rank}: {error.message}", hint=error.hint) from error
+
+    def bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], list[tuple[int, ...]], dict[str, int]]:
+        """Tensors, their shapes and the symbols of a call, as of :class:`Program`."""
+        with self._naming_the_rank():
+            return self._bound(tuple(args), dict(kwargs))
+
+    def compiled(self, engine: PjrtEngine, symbols: Mapping[str, int]) -> RankedProgram:
+        """The program for all ranks, for these sizes."""
+        assert self.signature.ranks is not None
+        made = engine.compile_for_ranks(
+            self._static_module(symbols), self.signature.ranks, input_names=self._names()
+        )
+        check_module(self.signature, made.part(self.rank), symbols)
+        return made
+
+    def arguments(self, given: Sequence[Any], executable: RankedProgram) -> list[Any]:
+        """All arguments of the module, on this rank's device."""
+        part = executable.part(self.rank)
+        self._place_state(part)
+        with self._naming_the_rank():
+            return self._arguments(given, part)
+
+    def check(self, results: Sequence[Buffer]) -> None:
+        """Raise for an index or a value that a check refuses."""
+        self._check(results)
+
+    def delivered(self, given: Sequence[Any], results: Sequence[Buffer], symbols: Mapping[str, int]) -> Any:
+        """Write mutations back; returns what the model returns."""
+        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+
+
+def _texts(shapes: Sequence[Sequence[int]]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)
