@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import torchstone
+from rank_programs import world
 
 Pair = namedtuple("Pair", ["scaled", "rest"])
 
@@ -101,6 +102,24 @@ def _related() -> Any:
     return torchstone.export(Related(), (torch.ones(6, 3),), dynamic_shapes=sizes)
 
 
+class Joined(torch.nn.Module):
+    """The sum of what two ranks have, weighted by each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.tensor([2.0, -1.0, 0.5]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.distributed import _functional_collectives, group
+
+        return _functional_collectives.all_reduce(self.weight * x, "sum", group.WORLD)
+
+
+def _joined() -> Any:
+    with world(2):
+        return torchstone.export(Joined(), (torch.ones(3),))
+
+
 def language_model() -> Any:
     import transformers
 
@@ -132,6 +151,7 @@ WRITTEN: Mapping[str, Callable[[], Any]] = {
     "format-2": _sharded,
     "format-3": _tied,
     "format-4": _related,
+    "format-5": _joined,
     "generator-1": _generator,
 }
 

@@ -14,7 +14,13 @@ import torch
 import artifact_fixtures
 import torchstone
 from torchstone import generation, signature
-from torchstone.errors import ArtifactVersionError, IndexOutOfRange, InputMismatch, InvalidValue
+from torchstone.errors import (
+    ArtifactVersionError,
+    IndexOutOfRange,
+    InputMismatch,
+    InvalidValue,
+    ShardingError,
+)
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -70,6 +76,15 @@ def test_format_4_is_read() -> None:
     torch.testing.assert_close(program(x), artifact_fixtures.Related()(x))
     with pytest.raises(InputMismatch, match=r"for sizes with \(input 0\.shape\[0\] % 2\) == 0"):
         program(torch.ones(5, 5))
+
+
+def test_format_5_is_read() -> None:
+    program = torchstone.load(FORMATS / "format-5.stone")
+    assert program.signature.ranks == 2
+    assert "replica_groups = dense<[[0, 1]]>" in program.mlir_text()
+    assert program.state()["weight"].tolist() == artifact_fixtures.Joined().weight.tolist()
+    with pytest.raises(ShardingError, match="calls collectives of 2 ranks"):
+        program(torch.ones(3))
 
 
 def test_generator_1_is_read() -> None:

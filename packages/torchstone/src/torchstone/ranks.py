@@ -38,10 +38,10 @@ class Ranks:
     def __init__(
         self, programs: Program | Sequence[Program], *, engine: str | None = None, device: str | None = None
     ) -> None:
-        given = [programs] if isinstance(programs, Program) else list(programs)
+        given: list[Any] = list(programs) if isinstance(programs, (list, tuple)) else [programs]
         if not given or not all(isinstance(one, Program) for one in given):
             raise ShardingError(
-                "Ranks takes a program of torchstone.export, or a list with one for each rank"
+                "Ranks takes programs of torchstone.export: one, or a list with one for each rank"
             )
         count = given[0].signature.ranks
         if count is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).with_name("on_devices")
-QUICK = frozenset({"mlp"})
+QUICK = frozenset({"collectives", "mlp"})
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ..compiler.graphs import output_values, to_numpy
 from ..compiler.operators.tracing import mended_operators
 from ..compiler.passes import lowered, settle_views
 from ..compiler.pipeline import Unit
+from ..lowering.groups import ranks_together
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensorMode
@@ -169,7 +170,8 @@ def compiled_graph(
 ) -> Callable[[Any], list[numpy.ndarray[Any, Any]]]:
     """A graph of fake-annotated nodes, compiled, as a function of the seed (uint64 ``[2]``)."""
     unit = Unit(module)
-    built = lowered(unit, settle_views)
+    with ranks_together():  # in these samples there is one
+        built = lowered(unit, settle_views)
     feed: list[Any] = [to_numpy(tensor) for tensor in inputs]
     executable = get_engine(engine).compile(built.serialize(hlo.resolve_version("current")))
 

@@ -23,7 +23,7 @@ from .registry import (
 )
 
 # They register with the above.
-from . import attention, batch_norm, losses, masked_updates, packed  # isort: skip
+from . import attention, batch_norm, collectives, losses, masked_updates, packed  # isort: skip
 from . import quantized, sized_by_values, sparse, statistics, views  # isort: skip
 
 __all__ = [

@@ -250,9 +250,3 @@ def broadcast(input: Value, src: int, group_name: Any) -> Value:
 def wait_tensor(tensor: Value) -> Value:
     """The tensor itself: a program waits by itself."""
     return tensor
-
-
-@lowers(c10d._wrap_tensor_autograd.default, dtypes=COPYABLE, refuses=run_alone)
-def wrap_tensor(input: Value) -> Value:
-    """The tensor itself: a program waits by itself."""
-    return input
