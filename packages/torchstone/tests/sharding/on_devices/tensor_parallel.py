@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -125,11 +126,9 @@ def test_dtensors_of_parallelize_module() -> None:
         parallelize_module,
     )
 
-    def model() -> torch.nn.Sequential:
-        linears = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
-        return torch.nn.Sequential(torch.nn.LayerNorm(8), linears[0], torch.nn.GELU(), linears[1])
-
-    whole, x = model(), torch.randn(4, 8)
+    linears = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+    whole = torch.nn.Sequential(torch.nn.LayerNorm(8), linears[0], torch.nn.GELU(), linears[1])
+    x = torch.randn(4, 8)
     plan = {
         "0": SequenceParallel(sequence_dim=0),
         "1": ColwiseParallel(input_layouts=Shard(0)),
@@ -138,14 +137,7 @@ def test_dtensors_of_parallelize_module() -> None:
     programs = []
     for rank in range(2):
         with world(2, rank=rank) as mesh:
-            part = parallelize_module(model(), mesh, plan)
-            with torch.no_grad():
-                for (_, weight), (_, given) in zip(
-                    part.named_parameters(), whole.named_parameters(), strict=True
-                ):
-                    (placement,) = weight.placements
-                    mine = given.chunk(2, placement.dim)[rank] if placement.is_shard() else given
-                    weight.to_local().copy_(mine)
+            part = parallelize_module(copy.deepcopy(whole), mesh, plan, src_data_rank=None)
             programs.append(torchstone.export(part, (x[:2],)))
     ranks = torchstone.Ranks(programs)
     results = ranks([(x[:2],), (x[2:],)])

@@ -67,6 +67,7 @@ _REDUCTIONS = {
 
 
 def _refused_group(given: Mapping[str, Any]) -> str | None:
+    """A group whose ranks are not those along an axis of a mesh."""
     try:
         groups_of(given["group_name"])
     except ShardingError as error:
@@ -75,6 +76,7 @@ def _refused_group(given: Mapping[str, Any]) -> str | None:
 
 
 def _refused_reduction(given: Mapping[str, Any]) -> str | None:
+    """A reduction that the dtype does not have, or a group that is not along an axis of a mesh."""
     name = given["reduce_op"].lower()
     if name not in _REDUCTIONS:
         return f"the reduction {name!r} is not one of {', '.join(_REDUCTIONS)}"
@@ -87,6 +89,7 @@ def _refused_reduction(given: Mapping[str, Any]) -> str | None:
 
 
 def _refused_splits(given: Mapping[str, Any]) -> str | None:
+    """Parts of several sizes, or a group that is not along an axis of a mesh."""
     for name in ("input_split_sizes", "output_split_sizes"):
         sizes = list(given[name])
         if any(size != sizes[0] for size in sizes):
