@@ -39,8 +39,8 @@ def run(function: Callable[..., Any], *arguments: Sequence[torch.Tensor]) -> lis
 def values(dtype: torch.dtype, count: int, *shape: int) -> list[torch.Tensor]:
     """A random tensor for each rank."""
     if dtype.is_complex:
-        return [torch.randn(*shape, dtype=dtype) for _ in range(count)]
-    return [(torch.randn(*shape) * 5).to(dtype) for _ in range(count)]
+        return [torch.randn(shape, dtype=dtype) for _ in range(count)]
+    return [(torch.randn(shape) * 5).to(dtype) for _ in range(count)]
 
 
 def rows(count: int, size: int) -> list[list[int]]:

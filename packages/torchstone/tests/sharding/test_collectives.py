@@ -121,6 +121,24 @@ def test_uneven_splits() -> None:
     )
 
 
+def test_what_does_not_fit_the_group() -> None:
+    with world(2):
+        name, c10d = dist.group.WORLD.group_name, torch.ops._c10d_functional
+        assert refusal(lambda x: c10d.broadcast(x, 2, name)) == "src is 2, and the group has 2 ranks"
+        assert refusal(lambda x: c10d.all_gather_into_tensor(x, 3, name)) == (
+            "group_size is 3, and the group has 2 ranks"
+        )
+        assert refusal(lambda x: c10d.all_to_all_single(x, [2, 2], [1, 1], name)).startswith(
+            "output_split_sizes is [2, 2]"
+        )
+        assert refusal(lambda x: c10d.all_to_all_single(x, [1] * 4, [1] * 4, name)) == (
+            "group_size is 4, and the group has 2 ranks"
+        )
+        assert refusal(lambda x: c10d.reduce_scatter_tensor(x[1:], "sum", 2, name)) == (
+            "[3] does not split into 2 equal parts"
+        )
+
+
 def test_groups_that_no_mesh_has() -> None:
     with world(4):
         group = dist.new_group([0, 1, 3])

@@ -74,6 +74,29 @@ def test_lists_and_other_dimensions() -> None:
         torch.testing.assert_close(found, expected)
 
 
+def test_empty_tensors_and_single_numbers() -> None:
+    xs, ys = values(torch.float32, 2, 0, 3), values(torch.float32, 2)
+    with world(2) as mesh:
+        results = run(
+            lambda x, y: (
+                funcol.all_reduce(x, "sum", mesh),
+                funcol.all_gather_tensor(x, 0, mesh),
+                funcol.reduce_scatter_tensor(x, "sum", 0, mesh),
+                funcol.all_to_all_single(x, None, None, mesh),
+                funcol.broadcast(x, 1, mesh),
+                funcol.all_reduce(y, "sum", mesh),
+                funcol.broadcast(y, 1, mesh),
+                funcol.all_reduce(y.int(), "bxor", mesh),
+            ),
+            xs,
+            ys,
+        )
+    empty = torch.zeros(0, 3)
+    for found in results:
+        numbers = (sum(ys), ys[1], ys[0].int() ^ ys[1].int())
+        torch.testing.assert_close(found, (*[empty] * 5, *numbers))
+
+
 def test_calls_of_torch_distributed() -> None:
     xs = values(torch.float32, 2, 4)
 

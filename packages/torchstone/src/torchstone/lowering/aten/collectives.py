@@ -67,34 +67,50 @@ _REDUCTIONS = {
 
 
 def _refused_group(given: Mapping[str, Any]) -> str | None:
-    """A group whose ranks are not those along an axis of a mesh."""
+    """A group that no axis of a mesh has, or one of another size."""
     try:
-        groups_of(given["group_name"])
+        count = len(groups_of(given["group_name"])[0])
     except ShardingError as error:
         return error.message
+    if given.get("group_size", count) != count:
+        return f"group_size is {given['group_size']}, and the group has {count} ranks"
+    if not 0 <= given.get("src", 0) < count:
+        return f"src is {given['src']}, and the group has {count} ranks"
     return None
 
 
 def _refused_reduction(given: Mapping[str, Any]) -> str | None:
-    """A reduction that the dtype does not have, or a group that is not along an axis of a mesh."""
+    """A reduction that the dtype does not have, or a group that no axis of a mesh has."""
     name = given["reduce_op"].lower()
     if name not in _REDUCTIONS:
         return f"the reduction {name!r} is not one of {', '.join(_REDUCTIONS)}"
-    tensors = given["inputs"] if "inputs" in given else [given["input"]]
-    for tensor in tensors:
+    for tensor in _tensors(given):
         dtype = types.from_torch(tensor.dtype)
         if dtype not in _REDUCTIONS[name].dtypes:
             return f"{dtype} has no reduction {name!r}"
     return _refused_group(given)
 
 
+def _refused_scatter(given: Mapping[str, Any]) -> str | None:
+    """A reduction that the dtype does not have, or sizes that do not split evenly."""
+    for tensor in _tensors(given):
+        if tensor.ndim == 0 or tensor.shape[0] % given["group_size"] != 0:
+            return f"{list(tensor.shape)} does not split into {given['group_size']} equal parts"
+    return _refused_reduction(given)
+
+
 def _refused_splits(given: Mapping[str, Any]) -> str | None:
-    """Parts of several sizes, or a group that is not along an axis of a mesh."""
+    """Parts of several sizes, or a group that no axis of a mesh has."""
+    first = given["input_split_sizes"][0]
     for name in ("input_split_sizes", "output_split_sizes"):
         sizes = list(given[name])
-        if any(size != sizes[0] for size in sizes):
+        if any(size != first for size in sizes):
             return f"{name} is {sizes}: a program exchanges parts of one size only; pad them to the largest"
-    return _refused_group(given)
+    return _refused_group({**given, "group_size": len(given["input_split_sizes"])})
+
+
+def _tensors(given: Mapping[str, Any]) -> Sequence[Any]:
+    return given["inputs"] if "inputs" in given else [given["input"]]
 
 
 # Each rank's value -----------------------------------------------------------------------
@@ -200,7 +216,7 @@ def all_gather_into_tensor_coalesced(inputs: Sequence[Value], group_name: Any) -
     dtypes=_REDUCED,
     gaps=_NO_SUM,
     ignores=("group_size",),
-    refuses=_refused_reduction,
+    refuses=_refused_scatter,
 )
 def reduce_scatter_tensor(input: Value, reduce_op: str, group_name: Any) -> Value:
     """A rank's own one of the equal parts, along the first dimension, of ``all_reduce``."""
@@ -212,7 +228,7 @@ def reduce_scatter_tensor(input: Value, reduce_op: str, group_name: Any) -> Valu
     dtypes=_REDUCED,
     gaps=_NO_SUM,
     ignores=("group_size",),
-    refuses=_refused_reduction,
+    refuses=_refused_scatter,
 )
 def reduce_scatter_tensor_coalesced(inputs: Sequence[Value], reduce_op: str, group_name: Any) -> list[Value]:
     """``reduce_scatter_tensor`` of each tensor of a list."""
