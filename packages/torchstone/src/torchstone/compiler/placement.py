@@ -26,14 +26,18 @@ def check_mesh(mesh: Mesh | None, shardings: Mapping[str, Any] | None) -> None:
         raise ShardingError("shardings= needs a mesh", hint='pass mesh=torchstone.Mesh({"data": 2})')
 
 
-def check_no_mesh(mesh: Mesh | None) -> None:
-    """Raise :class:`ShardingError` for a mesh over which a model with collectives should be split."""
-    if mesh is not None:
+def for_ranks(signature: Signature, ranks: int | None, mesh: Mesh | None) -> Signature:
+    """``signature`` with the number of ranks of a module, None for one that calls no collectives.
+
+    Raises :class:`ShardingError` for a mesh over which a model with collectives should be split.
+    """
+    if ranks is not None and mesh is not None:
         raise ShardingError(
             f"the model calls collectives, so each rank runs it on its own tensors, and mesh= ({mesh}) "
             "would split it again",
             hint="leave mesh= out, or the collectives",
         )
+    return replace(signature, ranks=ranks)
 
 
 def placement(

@@ -25,7 +25,7 @@ from .graphs import to_numpy
 from .normalize import decomposed
 from .passes import check_call_arguments, lowering_passes
 from .pipeline import Pass, Pipeline, Unit, compiler_pass
-from .placement import check_mesh, check_no_mesh, placed, placement
+from .placement import check_mesh, for_ranks, placed, placement
 from .signature import SignatureReader, Weights
 from .small_sizes import with_small_sizes
 
@@ -147,9 +147,7 @@ class Export(Unit):
         if self.placement is not None:
             signature = placed(signature, self.placement)
         module = self.built()
-        if module.ranks is not None:
-            check_no_mesh(self.mesh)
-            signature = replace(signature, ranks=module.ranks)
+        signature = for_ranks(signature, module.ranks, self.mesh)
         return Program(module, signature, self.reader.weights, self.module)
 
 

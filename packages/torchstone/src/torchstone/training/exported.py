@@ -18,10 +18,11 @@ from ..backend.records import GraphRecord
 from ..compiler.graphs import output_node, output_values
 from ..compiler.passes import check_call_arguments, lowering_passes
 from ..compiler.pipeline import Pass, Pipeline, Unit, compiler_pass
-from ..compiler.placement import check_mesh, placed, placement
+from ..compiler.placement import check_mesh, for_ranks, placed, placement
 from ..compiler.program import Program
 from ..compiler.signature import call_signature, describe
 from ..errors import LoweringBug, TrainingError
+from ..lowering.groups import ranks_together
 from ..sharding import Mesh, assign, entry_for
 from ..signature import InputKind, InputSpec, OutputSpec
 from ..torch_internals import pytree
@@ -73,7 +74,8 @@ def build_step(
             if fresh:
                 step = _Step(recipe, leaves, tree)
             step.mesh, step.shardings = mesh, shardings or {}
-            pipeline.run(step)
+            with ranks_together():
+                pipeline.run(step)
             return step.program()
 
 
@@ -165,7 +167,9 @@ class _Step(Region):
         )
         if self.placement is not None:
             signature = placed(signature, self.placement)
-        return Program(self.built(), signature, self.weights, self.module)
+        module = self.built()
+        signature = for_ranks(signature, module.ranks, self.mesh)
+        return Program(module, signature, self.weights, self.module)
 
 
 @compiler_pass("describe-step", needs=["functional", "metadata"], guarantees=["signature", "placement"])

@@ -146,3 +146,47 @@ def test_dtensors_of_parallelize_module() -> None:
     state = ranks.state(1)
     assert state.keys() == dict(whole.named_parameters()).keys()
     torch.testing.assert_close(torch.tensor(state["1.weight"]), whole[1].weight.detach()[8:])
+
+
+class Split(torch.nn.Module):
+    """Two linear layers, the first split by columns, the second by rows; whole without a group."""
+
+    def __init__(self, up: torch.Tensor, down: torch.Tensor, group: Any = None) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Parameter(up.clone()), torch.nn.Parameter(down.clone())
+        self.group = group
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.relu(x @ self.up) @ self.down
+        return made if self.group is None else Summed.apply(made, self.group)
+
+
+def test_a_training_step_of_a_tensor_parallel_model() -> None:
+    up, down = torch.randn(6, 8), torch.randn(8, 3)
+    batches = [(torch.randn(4, 6), torch.randn(4, 3)) for _ in range(3)]
+    loss_fn = torch.nn.functional.mse_loss
+
+    whole = Split(up, down)
+    optimizer = torch.optim.AdamW(whole.parameters(), lr=0.1)
+    losses = []
+    for x, y in batches:
+        loss = loss_fn(whole(x), y)
+        losses.append(loss.detach())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    programs = []
+    with world(2):
+        for columns, its_rows in zip(up.chunk(2, 1), down.chunk(2), strict=True):
+            part = Split(columns, its_rows, dist.group.WORLD)
+            of_part = torch.optim.AdamW(part.parameters(), lr=0.1)
+            programs.append(torchstone.export_step(part, of_part, loss_fn, batches[0]))
+    ranks = torchstone.Ranks(programs)
+    for batch, loss in zip(batches, losses, strict=True):
+        torch.testing.assert_close(ranks([batch, batch]), [loss, loss])
+    states = [ranks.state(rank) for rank in range(2)]
+    for name, axis in (("up", 1), ("down", 0)):
+        trained = torch.cat([torch.tensor(state[name]) for state in states], axis)
+        torch.testing.assert_close(trained, whole.get_parameter(name).detach())
+    assert states[0]["optimizer.state.up.exp_avg"].shape == (6, 4)
