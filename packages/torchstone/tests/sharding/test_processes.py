@@ -13,9 +13,11 @@ from typing import Any
 import numpy
 import pytest
 import torch
+import torch.distributed._functional_collectives as funcol
 from torch.nn import functional as F
 
 import torchstone
+from rank_programs import world
 from torchstone.parity.zoo.families import llama
 from training_loops import batches, eager_step
 
@@ -151,6 +153,41 @@ def test_a_llama_style_model_over_two_processes(tmp_path: Path) -> None:
         numpy.testing.assert_allclose(
             numpy.load(tmp_path / f"result{number}.npy"), expected, rtol=1e-4, atol=1e-4
         )
+
+
+RANKS = """
+programs = [torchstone.load(f"{path}/{one}.stone") for one in (2 * number, 2 * number + 1)]
+ranks = torchstone.Ranks(programs)
+for _ in range(2):  # the second call has the sums of the first in its buffers
+    results = ranks([(torch.full((2,), float(rank)),) for rank in ranks.local])
+print(ranks.local, [result.tolist() for result in results])
+"""
+
+
+class Kept(torch.nn.Module):
+    """Adds what all ranks of a group have, weighted by each, to a buffer."""
+
+    def __init__(self, weight: float, group: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.register_buffer("weight", torch.tensor(weight))
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total += funcol.all_reduce(self.weight * x, "sum", self.group)
+        return self.total * 1
+
+
+def test_ranks_in_two_processes(tmp_path: Path) -> None:
+    for rank, weight in enumerate((1.0, 10.0, 100.0, 1000.0)):
+        with world(2, 2, rank=rank) as mesh:
+            program = torchstone.export(Kept(weight, mesh["a"]), (torch.ones(2),))
+        program.save(tmp_path / f"{rank}.stone")
+    done = run_together(RANKS, tmp_path)
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr[-3000:] + done[1].stderr[-3000:]
+    # ranks 0 and 2 have 0 * 1 + 2 * 100 in each call, ranks 1 and 3 have 1 * 10 + 3 * 1000
+    totals = [[400.0, 400.0], [6020.0, 6020.0]]
+    assert [one.stdout.splitlines()[-1] for one in done] == [f"(0, 1) {totals}", f"(2, 3) {totals}"]
 
 
 @pytest.mark.conformance
