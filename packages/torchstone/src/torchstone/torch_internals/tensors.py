@@ -106,6 +106,34 @@ def members(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     return module._parameters, module._buffers
 
 
+def mark_as_parameter(tensor: torch.Tensor) -> None:
+    """Let ``isinstance(tensor, torch.nn.Parameter)`` hold for a plain tensor."""
+    tensor._is_param = True
+
+
+def leaves_of_gradients(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors to which autograd would add gradients of ``tensor``."""
+    found, seen = [], set()
+    pending = [tensor.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.append(leaf)
+        pending += [following for following, _ in node.next_functions]
+    return found
+
+
+def set_members(module: torch.nn.Module, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
+    """Let ``module`` keep its parameters and its buffers in these dicts."""
+    module.__dict__.update(_parameters=parameters, _buffers=buffers)
+    if isinstance(module, torch.nn.RNNBase):  # it has its weights in a list, too
+        module._init_flat_weights()
+
+
 def submodules(module: torch.nn.Module) -> dict[str, Any]:
     """The dict in which ``module`` keeps its parts."""
     return module._modules

@@ -33,12 +33,14 @@ from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
 from ..torch_internals.operators import OpOverload, namespace
 from ..torch_internals.patches import Patch, attributes, patched, tracing
-from ..torch_internals.tensors import members
+from ..torch_internals.tensors import mark_as_parameter, members
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .numbers import STAND_INS, Expression, Guards, Number, number
+from .overlay import Overlay, overlaid
 from .recipe import Recipe
 from .state import Entry, State
+from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .tracing import Numbers, Substitution
 from .update import clip, next_scale, run_optimizer, shadow_of, unscale
 
@@ -166,6 +168,7 @@ def _graph(
             ) from error
     _erase_profiling(traced)
     traced.graph.eliminate_dead_code()
+    refuse_strays_among_constants(traced, step.state)
     return traced
 
 
@@ -215,8 +218,7 @@ def _optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
 @contextmanager
 def as_it_was(recipe: Recipe) -> Iterator[None]:
     """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
-    roots = [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
-    modules = [module for root in roots for module in root.modules()]
+    modules = [module for root in _roots(recipe) for module in root.modules()]
     before = [(own, dict(own)) for module in modules for own in members(module)]
     try:
         yield
@@ -233,6 +235,11 @@ def as_it_was(recipe: Recipe) -> Iterator[None]:
                     f"{type(module).__name__} keeps a tensor of the step in its attribute {name!r}",
                     hint="return it from loss_fn beside the loss, or make it a buffer: register_buffer",
                 )
+
+
+def _roots(recipe: Recipe) -> list[torch.nn.Module]:
+    """The modules whose tensors a step may read and write."""
+    return [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
 
 
 def _kind_of(leaf: Any) -> Any:
@@ -260,6 +267,7 @@ class _Trace:
     ) -> None:
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
+        self.shown: Mapping[int, Overlay] = {}
         self.provenance = Provenance(recipe.model, marking=True, lines=lines)
 
     def run(self, arguments: Sequence[torch.Tensor], batch: Sequence[Any], tree: Any) -> list[torch.Tensor]:
@@ -272,7 +280,8 @@ class _Trace:
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
-        with self.provenance, Substitution(traced), mode:
+        modules = [module for root in _roots(self.recipe) for module in root.modules()]
+        with overlaid(modules, traced) as self.shown, self.provenance, Substitution(traced), mode:
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
@@ -283,6 +292,7 @@ class _Trace:
     def _own(self, entry: Entry, argument: Tensor) -> Tensor:
         own = argument.detach().requires_grad_(entry.requires_grad)
         if entry.kind == "parameter":
+            mark_as_parameter(own)
             if has_hooks_after_accumulation(entry.tensor):
                 raise TrainingError(
                     f"{entry.name} has a hook that runs after its gradient is accumulated",
@@ -324,6 +334,7 @@ class _Trace:
         """Those of the optimizer's parameters, with what was accumulated before."""
         parameters = [p for p in self.state.parameters if p.requires_grad]
         with torch.enable_grad():
+            refuse_strays_among_leaves(loss, self.state)
             if self.recipe.scaler is not None:
                 loss = loss * self._scaler(traced)["scale"]
             fresh = torch.autograd.grad(loss, [traced[id(p)] for p in parameters], allow_unused=True)
@@ -429,7 +440,7 @@ class _Trace:
         """Write buffers that the model assigned anew into those that it had."""
         for entry in self.state.entries:
             if entry.kind == "buffer":
-                now = entry.owner.get(entry.key)
+                now = self.shown[id(entry.owner)].get(entry.key)
                 own = traced[id(entry.tensor)]
                 if isinstance(now, torch.Tensor) and now is not entry.tensor and now is not own:
                     own.copy_(now)
