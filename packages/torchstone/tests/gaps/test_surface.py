@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,20 @@ def test_signatures_and_their_origin(
     api = surface.apis[name]
     assert (api.kind, api.origin) == (kind, origin)
     assert signature == "" or str(api.signatures[0]).startswith(signature)
+
+
+@pytest.mark.parametrize("kind", [lambda f: f, staticmethod, classmethod, property])
+def test_what_another_package_adds_to_a_class_is_not_pytorchs(
+    kind: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transformers adds ``smart_apply`` when it first makes a model: a clean process lacks it."""
+    before = read_surface(["torch.nn.Module"]).apis
+
+    def added(module: torch.nn.Module) -> None:
+        del module
+
+    monkeypatch.setattr(torch.nn.Module, "added", kind(added), raising=False)
+    assert read_surface(["torch.nn.Module"]).apis == before
 
 
 def test_tensor_methods_come_from_the_stub_and_operators_from_schemas() -> None:

@@ -103,7 +103,7 @@ def read_surface(namespaces: Sequence[str] = DEFAULT) -> Surface:
     Raises :class:`GapsError` for a namespace that does not exist or is not PyTorch's: what is compared
     is also called.
     """
-    foreign = [name for name in namespaces if name.partition(".")[0] != "torch"]
+    foreign = [name for name in namespaces if not _is_pytorch(name)]
     if foreign:
         raise GapsError(
             f"{foreign[0]} is not a namespace of PyTorch",
@@ -238,13 +238,29 @@ def _is_own(module: str, name: str, value: Any) -> bool:
 
 
 def _class_members(owner: type, everything: bool) -> list[tuple[str, Any]]:
-    """Public members of a class: its own, or inherited ones too."""
+    """Public members of a class: its own, or inherited ones too; none that another package has added."""
     names = dir(owner) if everything else vars(owner)
     return [
-        (name, inspect.getattr_static(owner, name))
+        (name, value)
         for name in sorted(names)
         if not name.startswith("_") and not isinstance(owner.__dict__.get(name), types.ModuleType)
+        for value in [inspect.getattr_static(owner, name)]
+        if not _is_foreign(value)
     ]
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether a member was defined outside PyTorch: transformers puts one into ``torch.nn.Module``."""
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    home = getattr(value, "__module__", None)
+    return isinstance(value, types.FunctionType) and isinstance(home, str) and not _is_pytorch(home)
+
+
+def _is_pytorch(module: str) -> bool:
+    return module.partition(".")[0] == "torch"
 
 
 def _api(name: str, value: Any, owner: type | None) -> Api:
