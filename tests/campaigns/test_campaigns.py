@@ -25,19 +25,17 @@ from campaign import Outcome, attempt
 
 from torchstone.parity.operators import Sample
 
-SAMPLES = {"artifacts": 40, "commands": 8, "programs": 3, "exports": 4, "scripts": 12, "overloads": 4}
-"""How many of each campaign CI tries; the conformance run tries five times as many."""
+FEW = {"artifacts": 12, "commands": 3, "programs": 2, "exports": 2, "scripts": 4, "overloads": 2}
+"""How many of each campaign CI tries."""
+MANY = {"artifacts": 200, "commands": 40, "programs": 15, "exports": 20, "scripts": 12, "overloads": 20}
+"""How many the conformance run tries: of the scripts, all that run in one process."""
 
 
 @pytest.mark.parametrize(
     ("campaign", "count"),
     [
-        *SAMPLES.items(),
-        *(
-            pytest.param(campaign, 5 * count, marks=pytest.mark.conformance)
-            for campaign, count in SAMPLES.items()
-            if campaign != "scripts"  # these are all
-        ),
+        *FEW.items(),
+        *(pytest.param(campaign, count, marks=pytest.mark.conformance) for campaign, count in MANY.items()),
     ],
 )
 def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
@@ -53,9 +51,19 @@ def test_a_sample_ends_as_it_may(campaign: str, count: int) -> None:
         assert len(endings) > 2  # or nothing was tried
 
 
-def test_modules_of_pytorch_compile_and_export() -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("nn.MultiLabelMarginLoss", "nn.BatchNorm2d"), id="two"),
+        pytest.param(
+            ("nn.MultiLabelMarginLoss", "nn.TransformerEncoder", "nn.BatchNorm2d", "nn.GRUCell"),
+            id="four",
+            marks=pytest.mark.conformance,
+        ),
+    ],
+)
+def test_modules_of_pytorch_compile_and_export(kinds: tuple[str, ...]) -> None:
     """A few kinds of modules; ``campaign.py modules`` tries every input of all."""
-    kinds = ("nn.MultiLabelMarginLoss", "nn.TransformerEncoder", "nn.BatchNorm2d", "nn.GRUCell")
     wanted = {f"{kind} in {mode} mode" for kind in kinds for mode in ("training", "evaluation")}
     chosen: dict[str, int] = {}
     for number, case in enumerate(database_modules.cases()):

@@ -52,7 +52,7 @@ def test_two_processes_train_as_one(examples: Path, tmp_path: Path) -> None:
     assert two.stdout.split("processes: 2\n")[1] == one.stdout.split("processes: 1\n")[1]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.kept("compile_backend_demo.py", "run_without_torch.py")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, examples: Path, tmp_path: Path) -> None:
     if name in ("mnist.py", "train_digits.py"):

@@ -36,14 +36,29 @@ def stratified(
 
 
 def leave_the_rest_to_conformance(items: Sequence[pytest.Item]) -> None:
-    """Mark ``conformance`` on all but about one in ``share`` cases of a test marked ``sampled(share)``."""
+    """Mark ``conformance`` on the cases that a test's marker leaves to the full run.
+
+    ``sampled(share)`` keeps about one in ``share``, ``kept(id, ...)`` the cases with these ids.
+    """
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled") is not None:
+        if any(item.get_closest_marker(name) for name in ("sampled", "kept")):
             tests[item.nodeid.partition("[")[0]].append(item)
-    for cases in tests.values():
-        (share,) = cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]  # it has one
-        chosen = stratified(cases, share, name=lambda item: item.nodeid, stratum=lambda _: None)
+    for test, cases in tests.items():
+        sampled, kept = (cases[0].get_closest_marker(name) for name in ("sampled", "kept"))
+        chosen: Sequence[pytest.Item]
+        if kept is not None:
+            chosen = [item for item in cases if _id(item) in kept.args]
+            if unknown := set(kept.args) - {_id(item) for item in chosen}:
+                raise pytest.UsageError(f"{test} has no cases {sorted(unknown)}, which it keeps")
+        elif sampled is not None:
+            (share,) = sampled.args
+            chosen = stratified(cases, share, name=lambda item: item.nodeid, stratum=lambda _: None)
         for item in cases:
             if item not in chosen:
                 item.add_marker(pytest.mark.conformance)
+
+
+def _id(item: pytest.Item) -> str:
+    """What stands in brackets behind a case's name."""
+    return item.nodeid.partition("[")[2].removesuffix("]")

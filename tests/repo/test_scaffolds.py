@@ -125,7 +125,7 @@ def test_a_built_in_takes_two_bodies_and_a_point(repo: Path, copy: Copy) -> None
     assert filled.returncode == 0, filled.stdout
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("words", "says"),
     [

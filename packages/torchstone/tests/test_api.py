@@ -127,6 +127,7 @@ class TestDynamicShapes:
             assert torch.equal(result, torch.full((size, 3), 3.0))
             assert count == size
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "view", [lambda x: x[:, :4], lambda x: x[::2, 1:], lambda x: x.t(), lambda x: x[1]]
     )

@@ -42,6 +42,7 @@ def reloaded(program: torchstone.Program, folder: Path) -> torchstone.Program:
 class TestConstants:
     """A Python value is part of a program: another type or other bits are another program."""
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("stored", [False, True], ids=["exported", "loaded"])
     @pytest.mark.parametrize(
         ("constant", "same", "others"),

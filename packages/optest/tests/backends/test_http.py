@@ -175,6 +175,7 @@ def drip(connection: socket.socket, head: bytes, byte: bytes) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("head", "byte"),
     [

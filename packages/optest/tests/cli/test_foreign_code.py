@@ -74,7 +74,7 @@ def optest(tmp_path: Path) -> Optest:
 RELU = ("run", "--op", "relu", "--dtype", "float32", "--shape", "2", "--backend", "stub", "--ledger", "none")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -113,6 +113,7 @@ def test_a_case_whose_code_leaves_fails(optest: Optest, tmp_path: Path, what: st
     assert "raised SystemExit: 0" in done.stdout
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("method", "code"),
     [
@@ -171,6 +172,7 @@ class TestOutput:
             assert done.stderr.endswith(": the output cannot be written: No space left on device\n")
             assert len(done.stderr.splitlines()) == 1
 
+    @pytest.mark.kept("<&- >&-")
     @pytest.mark.parametrize("closing", ["<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"])
     def test_closed_streams_take_nothing_along(self, tmp_path: Path, closing: str) -> None:
         command = f"'{sys.executable}' -m optest {' '.join(RELU[:-2])} {closing}"

@@ -32,7 +32,7 @@ def cases(descriptor: OperatorDescriptor) -> Iterator[TestCase]:
             yield TestCase(descriptor, dtypes, setup.shapes, attributes, BackendTarget("numpy"), None, 0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda one: one.name)
 @pytest.mark.parametrize("generator", [RandomTensorGenerator(), EdgeGenerator()], ids=["random", "edge"])
 def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> None:
@@ -49,6 +49,7 @@ def test_both_agree(descriptor: OperatorDescriptor, generator: Generator) -> Non
 SOME = stratified(DESCRIPTORS, 3, name=lambda one: one.name, stratum=lambda one: one.category)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("descriptor", SOME, ids=lambda one: one.name)
 def test_both_agree_on_simple_values(descriptor: OperatorDescriptor) -> None:
     """Hypothesis' inputs: many equal, tiny, huge or special values."""

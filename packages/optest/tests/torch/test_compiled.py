@@ -56,7 +56,7 @@ def check(backend: str, op: str) -> None:
     assert result.status in (Status.PASSED, Status.XFAILED), result.reason
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", operator_registry.names())
 def test_every_operator_becomes_one_graph(op: str) -> None:
     check("aot_eager", op)

@@ -50,7 +50,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", operator_registry.names())
 def test_every_case_passes_or_is_a_declared_gap(
     op: str, driver: BackendDriver, gaps: Expectations, cases: dict[str, list[TestCase]]

@@ -48,6 +48,15 @@ def _written(x: torch.Tensor, y: torch.Tensor, s: float) -> torch.Tensor:
     return x
 
 
+SOME = {
+    "torch.float32": "add with alpha|add of a scaled number|addcdiv in place|addmm|power of a number|clamp|where"
+    "|full|tensor|list of quotients|list in place",
+    "torch.bfloat16": "rsub with alpha|lerp|list of sums",
+    "torch.float64": "remainder|list of bounds",
+}
+
+
+@pytest.mark.kept(*(f"{call}-{dtype}" for dtype, calls in SOME.items() for call in calls.split("|")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_calls(call: Function, dtype: torch.dtype) -> None:
@@ -99,6 +108,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.kept("SGD-0-single", "SGD-1-foreach", "AdamW--foreach", "NAdam--single", "Adagrad--single")
 @pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda one: one if isinstance(one, str) else "")
 def test_learning_rates(name: str, options: dict[str, Any], foreach: bool) -> None:

@@ -47,6 +47,7 @@ def branch(a: Any) -> Any:
     return torch.cond(a.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (a,))
 
 
+@pytest.mark.kept("2")
 @pytest.mark.parametrize("count", [2, 32])
 def test_threads_with_dynamic_shapes(count: int) -> None:
     def function(a: torch.Tensor, n: int) -> Any:

@@ -63,6 +63,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.kept("attention")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_and_gradients_are_those_of_eager(name: str, eager: list[dict[str, Any]]) -> None:
     make, shape = NETWORKS[name]

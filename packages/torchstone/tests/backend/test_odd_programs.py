@@ -21,6 +21,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     return torch.compile(function, backend="torchstone", options={"fallback": False})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [
@@ -43,6 +44,7 @@ def test_gradients_with_complex_factors(function: Any, dtype: torch.dtype) -> No
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32, torch.int64])
 @pytest.mark.parametrize("arguments", [(), (1.0, 2.0, 3.0), (None, 5.0)])
 def test_nan_to_num(dtype: torch.dtype, arguments: tuple[Any, ...]) -> None:

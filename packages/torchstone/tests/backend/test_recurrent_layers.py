@@ -58,6 +58,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.kept("both directions")
 @pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_and_gradients_are_those_of_eager(name: str) -> None:
@@ -139,6 +140,7 @@ def test_steps_are_those_of_eager() -> None:
     assert preferred(records) == {"step": {FORWARD: 2, BACKWARD: 2}}
 
 
+@pytest.mark.kept("True")
 @pytest.mark.parametrize("saving", [False, True])
 def test_both_candidates_compute_the_same(saving: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []

@@ -74,6 +74,7 @@ def counts(records: list[GraphRecord]) -> dict[str, tuple[int, int]]:
     return {record.kind: (record.native[LAYER], record.native[BACKWARD]) for record in records}
 
 
+@pytest.mark.kept("lstm-projected", "gru", "rnn-tanh")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_agree_with_eager(name: str) -> None:
     network = NETWORKS[name]()
@@ -86,6 +87,7 @@ def test_gradients_agree_with_eager(name: str) -> None:
     assert counts(records) == {"forward": (layers, 0), "backward": (0, layers)}
 
 
+@pytest.mark.kept("lstm", "gru-no-biases")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float64_gradients_without_initial_states(name: str) -> None:
     network = NETWORKS[name]().double()
@@ -103,6 +105,7 @@ def test_inference_is_one_operator(name: str) -> None:
     assert record.native[f"torchstone.{network.mode.lower()}.default"] == 1
 
 
+@pytest.mark.kept("gru")
 @pytest.mark.parametrize("name", ["lstm-projected", "gru", "rnn-relu"])
 def test_inference_over_several_blocks_of_steps(name: str) -> None:
     """Whole blocks and a part of one, from either end."""
@@ -165,6 +168,7 @@ def test_sequence_length_may_vary() -> None:
         agree(outputs_and_gradients(network, fast, x), outputs_and_gradients(network, network, x))
 
 
+@pytest.mark.kept("LSTMCell")
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
 def test_cells(kind: Any) -> None:
     cell, x = kind(INPUTS, HIDDEN), torch.randn(BATCH, INPUTS, requires_grad=True)
@@ -185,6 +189,7 @@ class TestPacked:
     def sequences(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
         return [torch.randn(size, INPUTS, dtype=dtype, requires_grad=True) for size in (5, 2, 4, 2)]
 
+    @pytest.mark.kept("gru")
     @pytest.mark.parametrize("name", ["lstm-projected", "gru", "rnn-tanh", "rnn-relu"])
     def test_gradients_agree_with_eager(self, name: str) -> None:
         network = NETWORKS[name]().double()

@@ -42,6 +42,7 @@ def trained(network: nn.Module, function: Any, x: torch.Tensor) -> tuple[list[An
     return [*outputs, x.grad, *(p.grad for p in network.parameters())], saved
 
 
+@pytest.mark.kept("2")
 @pytest.mark.parametrize("rank", [2, 3])
 def test_convolutions_save_with_channels_last(rank: int) -> None:
     torch.manual_seed(0)

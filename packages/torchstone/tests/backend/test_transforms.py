@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, tuple[Transform, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_of_a_compiled_function(name: str) -> None:
     assert_as_eager(*FUNCTIONS[name])

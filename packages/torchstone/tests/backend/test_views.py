@@ -122,13 +122,13 @@ def test_parts_that_share_memory_without_being_views(function: Function) -> None
         assert_written_alike([ours, *found], [eager, *expected])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", VIEWS)
 def test_with_other_sizes(name: str) -> None:
     three_calls(VIEWS[name])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", VIEWS)
 def test_gradients_with_other_sizes(name: str) -> None:
     function = VIEWS[name]
@@ -195,6 +195,7 @@ def view_operators() -> Iterator[Any]:
 class TestMutation:
     """Inputs that are written, and views of them that are returned."""
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "function",
         [

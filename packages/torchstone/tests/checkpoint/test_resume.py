@@ -23,7 +23,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("stop", "options"),
     [(5, (0, False)), (6, (0, False)), (8, (0, True)), (5, (2, False)), (8, (2, True))],

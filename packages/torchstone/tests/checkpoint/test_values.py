@@ -27,6 +27,7 @@ DTYPES = sorted(
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.filterwarnings("ignore:ComplexHalf")

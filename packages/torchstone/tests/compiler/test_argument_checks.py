@@ -174,6 +174,7 @@ def test_what_eager_refuses_is_refused_in_its_words(name: str) -> None:
     assert any(type(one) is type(eager.value) and words in str(one) for one in causes(raised.value))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_eager_takes_is_taken(name: str) -> None:
     program = torchstone.export(RIGHT[name], (ROWS,))

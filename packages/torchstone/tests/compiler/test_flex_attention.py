@@ -32,6 +32,7 @@ FORMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.kept("mask", "statistics")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", FORMS)
 def test_as_eager(form: str) -> None:

@@ -130,6 +130,7 @@ PRIMITIVES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_calls_of_primitives(name: str) -> None:
     check(PRIMITIVES[name], torch.randn(3, 4))

@@ -48,6 +48,7 @@ def exported(function: Callable[..., Any], *args: Any) -> torchstone.Program:
         return torchstone.export(function, args)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", {**READS, **WRITES})
 def test_exported_programs_raise_with_operator_and_line(name: str) -> None:
     function = {**READS, **WRITES}[name]

@@ -41,6 +41,7 @@ def test_attention_is_that_of_the_operator(mask: Any, kind: int | None, need: bo
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.kept("options0-masks0", "options1-masks1")
 @pytest.mark.parametrize("masks", [{}, {"src_mask": CAUSAL}, {"src_key_padding_mask": PADDING}])
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu", "norm_first": True}])
 def test_encoder_layers_compile_whole(options: dict[str, Any], masks: dict[str, Any]) -> None:

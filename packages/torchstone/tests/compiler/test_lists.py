@@ -31,6 +31,7 @@ def arguments(operator: Any) -> list[Any]:
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_export(name: str) -> None:
     operator, args = OPERATORS[name], arguments(OPERATORS[name])

@@ -202,6 +202,7 @@ def test_semi_structured_sparsity_names_its_format_and_pattern() -> None:
     torch.testing.assert_close(program(x, weight), F.linear(x, weight))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
 def test_softmax_of_a_sparse_tensor_with_dense_dimensions(dim: int) -> None:
     def normalized(values: Tensor, index: Tensor) -> list[Tensor]:
@@ -298,6 +299,7 @@ def test_gaussian_nll_loss_of_integers_and_a_number() -> None:
     torch.testing.assert_close(found, F.gaussian_nll_loss(x, x + 1, 0.5))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_packed_sequences_come_back(batch_first: bool, dtype: torch.dtype) -> None:
@@ -364,6 +366,7 @@ STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_that_look_at_values_in_eager(name: str) -> None:
     x = torch.tensor([[0.5, -1.0, 2.0, 0.0], [1.0, 3.0, -2.0, 0.5], [2.0, 0.0, 1.0, 4.0]])

@@ -234,7 +234,7 @@ def exported(function: Callable[..., Any], *args: Any) -> torchstone.Program:
         return torchstone.export(function, args)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 def test_exported_programs_raise_in_pytorchs_words(name: str) -> None:
     case = CASES[name]
@@ -272,6 +272,7 @@ WITHOUT_LINE = {"inv", "linalg.cholesky"}
 """PyTorch makes their checks while it decomposes, in code that is not the user's."""
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_functions_raise(name: str) -> None:
     case = CASES[name]
@@ -306,6 +307,7 @@ def test_compiled_functions_with_symbolic_sizes_raise() -> None:
             compiled(torch.ones(size, dtype=torch.int64), torch.arange(size))
 
 
+@pytest.mark.kept("quantile")
 @pytest.mark.parametrize(
     ("function", "words"),
     [

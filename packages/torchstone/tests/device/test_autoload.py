@@ -33,6 +33,7 @@ def test_a_script_that_only_names_the_device(tmp_path: Path) -> None:
     run("import torch; assert torch.ones(2, device='pjrt').sum().item() == 2", tmp_path, "1")
 
 
+@pytest.mark.kept("0")
 @pytest.mark.parametrize("asked", ["", "0"])
 def test_import_torch_is_not_slowed_where_nobody_asks_for_the_device(asked: str, tmp_path: Path) -> None:
     """Modules are counted, since times vary: neither JAX nor the compiler, only what reads the setting."""

@@ -362,6 +362,7 @@ def test_the_limit_of_memory_is_an_error_that_changes_nothing() -> None:
     assert (x + 1)[0].item() == 4
 
 
+@pytest.mark.kept("<lambda>0", "<lambda>3")
 @pytest.mark.parametrize(
     "call",
     [

@@ -316,6 +316,7 @@ def test_regions_are_bounded() -> None:
         assert regions.count() == 3
 
 
+@pytest.mark.kept("repr", "synchronize", "numpy", "event", "dlpack")
 @pytest.mark.parametrize("point", ["synchronize", "event", "numpy", "dlpack", "save", "nonzero", "repr"])
 def test_what_asks_for_values_runs_what_is_pending(point: str, runs: list[int]) -> None:
     asks: dict[str, Callable[[Tensor], Any]] = {

@@ -68,7 +68,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_those_of_the_cpu(name: str) -> None:
     def values(device: str) -> Any:

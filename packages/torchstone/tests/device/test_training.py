@@ -62,6 +62,7 @@ def check(model: Callable[[], nn.Module], size: tuple[int, ...], make: Callable[
     mirrored(run, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.kept("cnn")
 @pytest.mark.parametrize("name", MODELS)
 def test_models_train(name: str) -> None:
     model, size = MODELS[name]
@@ -82,6 +83,7 @@ FUSED: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.kept("sgd-dtype1", "momentum-dtype0", "adamw-dtype0", "adagrad-dtype1")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_optimizers_are_one_program(name: str, dtype: torch.dtype) -> None:
@@ -140,7 +142,7 @@ RECURRENT: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("gru")
 @pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_and_attention_modules(name: str) -> None:
@@ -172,6 +174,7 @@ def test_an_encoder_in_evaluation(padding: list[list[bool]] | None) -> None:
     mirrored(run, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.kept("True-lengths1", "False-lengths0")
 @pytest.mark.parametrize("lengths", [[4, 2, 1], [1, 4, 3]])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_sequences_of_several_lengths(lengths: list[int], batch_first: bool) -> None:

@@ -73,6 +73,7 @@ def base(device: str) -> Tensor:
     return torch.arange(24, dtype=torch.float32).view(4, 6).clone().to(device)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_shows_what_it_shows_on_the_cpu(name: str) -> None:
     def look(device: str) -> Any:
@@ -83,6 +84,7 @@ def test_a_view_shows_what_it_shows_on_the_cpu(name: str) -> None:
     mirrored(look, **EXACT)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ONCE)
 def test_a_write_through_a_view_reaches_the_base_and_other_views(name: str) -> None:
     def write(device: str) -> Any:

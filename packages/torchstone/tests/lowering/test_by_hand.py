@@ -31,6 +31,7 @@ def test_nll_loss_backward_of_one_sample_and_a_gradient_of_one_element(reduction
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("padding_idx", [-1, 4])
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
 @pytest.mark.parametrize("operator", [aten._embedding_bag, aten._embedding_bag_forward_only], ids=str)
@@ -137,6 +138,7 @@ def test_edges_of_no_bins() -> None:
     agrees(lambda x: aten._reshape_alias(x, [4, 3], [3, 1]) + 1, MATRIX)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", [[0, 3], [2, 0], [0, 0], [-1, 2], [-100, -2]], ids=str)
 def test_fractional_pooling_with_windows_of_no_elements(kernel: list[int]) -> None:
     """Their maximum is −inf, at the place where each begins."""
@@ -152,6 +154,7 @@ def test_fractional_pooling_with_windows_of_no_elements(kernel: list[int]) -> No
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("reduction", [0, 1, 2])
 @pytest.mark.parametrize(
     "shapes", [((3, 4), (4,)), ((4, 1, 4), (4, 1, 4)), ((4, 1, 4), (4, 1, 1)), ((2, 1), ())]
@@ -177,6 +180,7 @@ def test_binary_cross_entropy_backward_of_a_target_that_eager_does_not_broadcast
         torchstone.export(lambda *given: aten.binary_cross_entropy_backward(*given), tensors)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("zero_infinity", [False, True])
 @pytest.mark.parametrize("blank", [0, 2])
 def test_ctc_loss_backward_with_a_blank_among_the_targets(blank: int, zero_infinity: bool) -> None:
@@ -208,7 +212,7 @@ def test_ctc_loss_backward_with_a_blank_that_is_not_a_class(blank: int) -> None:
     assert told == f"blank={blank} is not one of its 5 classes"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("step", [0.0, -0.0, float("nan"), float("inf"), 1e-300])
 @pytest.mark.parametrize("operator", [aten.fft_fftfreq, aten.fft_rfftfreq], ids=str)
@@ -249,6 +253,7 @@ def test_masked_softmax_backward_of_another_shape(shape: tuple[int, ...]) -> Non
         )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(6))
 @pytest.mark.parametrize(
     "change", [lambda x: x[None], lambda x: x[:1], lambda x: x[:, :1]], ids=["rank", "batch", "heads"]
@@ -282,6 +287,7 @@ def test_flash_attention_of_tensors_that_do_not_fit_together(key: torch.Tensor, 
         torchstone.export(lambda *given: ATTENTION(*given)[0], (torch.randn(2, 2, 3, 4), key, value))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", [lambda x: x.mT.contiguous().mT, lambda x: x[..., :1].expand_as(x)])
 @pytest.mark.parametrize("place", range(3))
 def test_flash_attention_of_rows_that_are_not_contiguous(
@@ -359,12 +365,14 @@ def test_calls_that_eager_refuses_and_shape_rules_do_not(call: Callable[..., Any
         torchstone.export(call, (MATRIX, ROW))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8], ids=str)
 def test_ldl_solve_with_pivots_of_another_dtype(dtype: torch.dtype) -> None:
     factors, pivots = torch.linalg.ldl_factor(torch.eye(3) * 4 + 1)
     agrees(torch.linalg.ldl_solve, factors, pivots.to(dtype), MATRIX)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("grad", "x"),
     [
@@ -397,6 +405,7 @@ def test_gradients_of_activations_of_integers_and_bools() -> None:
     agrees(aten.gelu_backward, torch.randn(3), torch.tensor([True, False, True]))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", [aten.huber_loss, aten.soft_margin_loss], ids=str)
 @pytest.mark.parametrize("other", [torch.float16, torch.float64, torch.int64], ids=str)
 def test_losses_have_the_dtype_of_their_input(loss: Any, other: torch.dtype) -> None:
@@ -407,6 +416,7 @@ def test_losses_have_the_dtype_of_their_input(loss: Any, other: torch.dtype) -> 
     torch.testing.assert_close(compiled(x, (x > 0).to(other)), loss(x, (x > 0).to(other)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("parameters", [torch.float32, None], ids=str)
 def test_statistics_of_16_bits_have_the_dtype_of_the_parameters(
@@ -479,6 +489,7 @@ LOSSES: list[tuple[Any, tuple[float, ...]]] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize(("operator", "options"), LOSSES, ids=str)
 def test_the_mean_of_a_broadcast_loss_divides_by_the_elements_of_its_input(
@@ -502,6 +513,7 @@ def test_the_gradient_of_a_loss_may_be_larger_than_its_input(
     agrees(function, torch.randn(1), torch.randn(()), torch.randn(()))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("other", [torch.float64, torch.float16])
 @pytest.mark.parametrize(("operator", "options"), [LOSSES[0], LOSSES[1], LOSSES[3]], ids=str)
@@ -627,6 +639,7 @@ def test_what_has_no_meaning_is_refused(name: str) -> None:
         torchstone.export(lambda x: (call(), x), (torch.ones(1),))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("weight", [(4, 3), (1, 3), (4, 1), (1,), (), (2, 4, 3)], ids=str)
 def test_rms_norm_with_a_weight_that_broadcasts(weight: tuple[int, ...]) -> None:
     agrees(
@@ -643,6 +656,7 @@ def test_masked_scatter_backward_broadcasts(grad: tuple[int, ...], mask: tuple[i
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("enabled", [1, 0, 0.5])
 @pytest.mark.parametrize("zero_point", [1, 1.7])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64], ids=str)

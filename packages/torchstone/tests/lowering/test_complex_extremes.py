@@ -81,6 +81,7 @@ def test_the_list_names_operators_of_these_families() -> None:
     assert len(ENTRIES) > 40
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_complex64(entry: Lowering) -> None:
     check(entry, torch.complex64)

@@ -47,6 +47,7 @@ CONDITIONS: dict[str, Callable[[int, int], Any]] = {
 }
 
 
+@pytest.mark.kept("greater", "both")
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_cond_on_sizes_that_each_call_may_change(name: str) -> None:
     class Chosen(torch.nn.Module):

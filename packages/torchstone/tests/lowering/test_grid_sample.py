@@ -14,7 +14,7 @@ SAMPLERS = {2: torch.ops.aten.grid_sampler_2d, 3: torch.ops.aten.grid_sampler_3d
 POSITIONS = (math.nan, math.inf, -math.inf, -1.7, -0.98, 0.3, 1.2)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("padding", [0, 1, 2], ids=["zeros", "border", "reflection"])
 @pytest.mark.parametrize(("rank", "mode"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])

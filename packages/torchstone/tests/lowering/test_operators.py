@@ -168,7 +168,7 @@ def test_pytorch_makes_no_tensors_of_four_bits() -> None:
             torch.ones(2).to(dtype.torch)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_declared_dtypes_cover_eager(entry: Lowering) -> None:
     """What PyTorch's CPU kernels take is declared, or its absence has a reason."""
@@ -194,13 +194,13 @@ def mentions(sample: Sample, dtype: DType) -> bool:
     return any(leaf is dtype.torch for leaf in pytree.tree_leaves((sample.args, sample.kwargs)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("entry", list(REGISTRY), ids=lambda entry: entry.name)
 def test_forward(entry: Lowering) -> None:
     run_forward(entry, one_sample_each(entry))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("entry", "dtype"), quick_backward_cases(), ids=identifiers(quick_backward_cases()))
 def test_backward(entry: Lowering, dtype: DType) -> None:
     run_backward(entry, dtype, every=False)

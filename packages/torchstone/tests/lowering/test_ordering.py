@@ -21,6 +21,7 @@ def numbers() -> torch.Tensor:
     return rows
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_is_the_head_of_a_stable_sort(dtype: torch.dtype, largest: bool) -> None:
@@ -39,6 +40,7 @@ def by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "_BLOCK", 64)
 
 
+@pytest.mark.kept("192-0")
 @pytest.mark.parametrize(("size", "axis"), [(192, 0), (100, 1), (100, 2)])
 @pytest.mark.usefixtures("by_halves")
 def test_selection_by_halves_of_keys(size: int, axis: int) -> None:

@@ -10,6 +10,7 @@ import torchstone
 LARGE = torch.tensor([[1e30, 1.0, 2.0], [6.0, 2.0, 2.0], [6.0, 0.0, 3.0]])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("columns", [0, 1, (0, 1)])
 def test_variance(columns: int | tuple[int, int], dtype: torch.dtype) -> None:

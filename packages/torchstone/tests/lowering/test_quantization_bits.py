@@ -19,6 +19,7 @@ def tensors() -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(8, 8, generator=generator) * 10 ** (place % 5 - 3) for place in range(COUNT))
 
 
+@pytest.mark.kept("choose_qparams")
 @pytest.mark.parametrize("name", ["choose_qparams", "choose_qparams_symmetric"])
 def test_scale_and_zero_point(name: str) -> None:
     def chosen(*given: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -48,6 +48,7 @@ CONTINUOUS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_distribution(name: str) -> None:
     function, distribution = CONTINUOUS[name]

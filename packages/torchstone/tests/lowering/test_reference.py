@@ -120,7 +120,7 @@ def check(calls: Iterable[tuple[OpOverload, DType, Sample]]) -> None:
     assert not differing, "\n\n".join(differing)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(family: str) -> None:
     if not selected(family):

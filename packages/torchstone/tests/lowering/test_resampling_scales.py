@@ -30,7 +30,7 @@ def agrees(function: Any, *tensors: torch.Tensor) -> None:
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize(
     ("name", "dtype"),
@@ -49,7 +49,7 @@ def test_weighted_resampling(name: str, align_corners: bool, dtype: torch.dtype)
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("name", [*WEIGHTED, *ANTIALIASED])
 def test_gradients_of_weighted_resampling(name: str, align_corners: bool) -> None:
@@ -64,6 +64,7 @@ def test_gradients_of_weighted_resampling(name: str, align_corners: bool) -> Non
     )
 
 
+@pytest.mark.kept("upsample_nearest-1", "_upsample_nearest_exact-2")
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("name", NEAREST)
 def test_nearest_elements(name: str, rank: int) -> None:
@@ -100,6 +101,7 @@ def test_nearest_elements_with_channels_last(shape: tuple[int, ...]) -> None:
         torchstone.export(lambda x: operator(x, shape[2:], *[0.5] * rank), (x,))
 
 
+@pytest.mark.kept("_upsample_bilinear2d_aa-0.3", "_upsample_bicubic2d_aa-1e-06")
 @pytest.mark.parametrize("scale", [0.3, 1e-2, 1e-6])
 @pytest.mark.parametrize("name", ANTIALIASED)
 def test_filters_that_lie_beyond_the_input(name: str, scale: float) -> None:
@@ -127,7 +129,7 @@ def test_antialiased_columns(name: str) -> None:
     torch.testing.assert_close(found, operator(x.mT.contiguous(), (1, 10), False).mT)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
 @pytest.mark.parametrize("factors", [1.05, (2.1, 0.6)], ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])

@@ -12,6 +12,7 @@ import torchstone
 from torchstone.errors import InputMismatch, UnsupportedOperators, UnsupportedShape
 
 
+@pytest.mark.kept("median", "slice", "roll", "searchsorted", "nonzero_static", "words", "fractions of sizes")
 @pytest.mark.parametrize(
     "model",
     [
@@ -45,6 +46,7 @@ def written(x: torch.Tensor, write: Callable[[torch.Tensor], object]) -> torch.T
     return y
 
 
+@pytest.mark.kept("slice_scatter", "write into the last row")
 @pytest.mark.parametrize(
     "model",
     [
@@ -64,6 +66,7 @@ def test_writes_into_parts_of_any_size(model: Callable[[torch.Tensor], torch.Ten
         torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.kept("from and to", "steps", "write", "backward")
 @pytest.mark.parametrize(
     "model",
     [
@@ -97,6 +100,7 @@ def test_a_negative_size_is_counted_from_the_end() -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.kept("{'is_causal': True}")
 @pytest.mark.parametrize(
     "options", [{}, {"is_causal": True}, {"attn_mask": torch.ones(1, 1, dtype=torch.bool)}], ids=str
 )
@@ -111,6 +115,7 @@ def test_attention_over_any_width(options: dict[str, Any]) -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.kept("diagonal", "cummax", "gather")
 @pytest.mark.parametrize(
     "model",
     [
@@ -187,6 +192,7 @@ def test_a_returned_fraction_of_a_size_is_refused() -> None:
         )
 
 
+@pytest.mark.kept("fft_fftshift")
 @pytest.mark.parametrize("model", [lambda x: x.roll(1, 0), torch.fft.fftshift, lambda x: x.cumsum(0)])
 def test_no_elements(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
     program = torchstone.export(model, (torch.randn(4),), dynamic_shapes=({0: torch.export.Dim("n", min=0)},))
@@ -227,7 +233,7 @@ LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 """The memory format with channels last, by the number of spatial axes."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", RESAMPLINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_resampling_between_any_sizes(name: str, dtype: torch.dtype) -> None:
@@ -247,6 +253,7 @@ def test_resampling_between_any_sizes(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(program(*args), resampled(*args))
 
 
+@pytest.mark.kept("nearest volume", "bilinear", "bicubic")
 @pytest.mark.parametrize("name", RESAMPLINGS)
 def test_gradients_of_resampling_from_any_size(name: str) -> None:
     options, rank = RESAMPLINGS[name]
@@ -266,6 +273,7 @@ def test_gradients_of_resampling_from_any_size(name: str) -> None:
         assert gradients[0].stride() == gradients[1].stride()
 
 
+@pytest.mark.kept("bilinear")
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_resampling_by_a_whole_factor(mode: str) -> None:
     def doubled(x: torch.Tensor) -> torch.Tensor:

@@ -26,13 +26,14 @@ POINTS, PAIRS = sweep(4), grid(40)
 UNARY, BINARY = unary_functions(), binary_functions()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_one_operand_satisfy_the_rule(name: str) -> None:
     found = measure(name, UNARY[name], [POINTS])
     assert found.passed, describe(found)
 
 
+@pytest.mark.kept("special.gammainc", "pow", "atan2", "floor_divide")
 @pytest.mark.parametrize("name", BINARY)
 def test_functions_of_two_operands_satisfy_the_rule(name: str) -> None:
     found = measure(name, BINARY[name], PAIRS)

@@ -204,6 +204,7 @@ def test_writes_that_an_expansion_loses() -> None:
     check([call(rank, X), call(rank, X[:, :1] * X[:1])])
 
 
+@pytest.mark.kept("True")
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_into_given_tensors(training: bool) -> None:
     def normalized(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -219,6 +220,7 @@ def test_polygamma_in_place() -> None:
     check([call(lambda x: x.clone().polygamma_(2), X.exp())])
 
 
+@pytest.mark.kept("gradient")
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 @pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
 def test_losses_in_chunks(kind: str) -> None:

@@ -65,6 +65,7 @@ def line_of(text: str) -> str:
     return f"{__file__}:{number}"
 
 
+@pytest.mark.kept("0.5")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_nothing_departs(dropout: float) -> None:
     report = bisect(small(dropout=dropout), fresh_process=False, optimizer="SGD")
@@ -141,6 +142,7 @@ def test_roundings_that_add_up_are_nobodys_fault() -> None:
     assert found.comparison.max_ulp
 
 
+@pytest.mark.kept("nan")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_nan_and_infinities_do_not_depart(value: float) -> None:
     x = torch.tensor([[value, 1.0, -2.0, 0.0]])
@@ -167,6 +169,7 @@ def test_the_order_of_a_set_differs_in_a_fresh_process_only() -> None:
     assert "another order of sets" in found.reason
 
 
+@pytest.mark.kept("engine")
 @pytest.mark.parametrize("kind", [Kind.LOWERING, Kind.ENGINE])
 def test_the_script_shows_the_finding_by_itself(kind: Kind, tmp_path: Path) -> None:
     file = tmp_path / "shown.py"
@@ -186,6 +189,7 @@ def test_the_script_shows_the_finding_by_itself(kind: Kind, tmp_path: Path) -> N
     assert ".reshape([1, 1])" in text
 
 
+@pytest.mark.conformance
 def test_the_script_of_a_rounding_departs(tmp_path: Path) -> None:
     file = tmp_path / "shown.py"
     chaotic = model(lambda x, y: torch.sin(x @ y * 1e6), torch.randn(9, 300), torch.randn(300, 9))

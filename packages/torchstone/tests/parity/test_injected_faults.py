@@ -70,7 +70,7 @@ def noticed(found: Verification) -> set[str]:
     return (kinds.keys() - {"training", "step"}) | (kinds["training"] & kinds["step"])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.kept("convolutions-bfloat16")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("make", [attention, convolutions])
 def test_without_a_fault_they_pass(make: Callable[[], Model], dtype: DType) -> None:
@@ -105,6 +105,7 @@ def without_first(x: hlo.Value) -> hlo.Value:
     return hlo.pad_axis(hlo.slice_axis(x, 0, 1, x.shape[0]), 0, 0, 1, 0)
 
 
+@pytest.mark.conformance
 def test_a_sum_that_lacks_the_first_sample() -> None:
     """The gradient of a bias lacks one of eight summands."""
     fault = Fault("lacks", "", operand=without_first, concerns=lambda one: one.dtype.is_floating)
@@ -114,7 +115,7 @@ def test_a_sum_that_lacks_the_first_sample() -> None:
     assert found >= {"gradients", "gradient", "update", "optimizer's"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("bfloat16-loss-1.05")
 @pytest.mark.parametrize(
     ("dtype", "kind", "factor"),
     [
@@ -174,7 +175,7 @@ def lacking() -> Model:
     return Model("lacking", Lacking(), (torch.randn(32, 16),))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.kept("buffer-expected2")
 @pytest.mark.parametrize(
     ("lacks", "expected"),
     [
@@ -211,7 +212,7 @@ def _compile_without(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
     monkeypatch.setattr(verify, "step_values", lambda own, *rest: step_values(lacking(own), *rest))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.kept("optimizer's")
 @pytest.mark.parametrize("kind", ["optimizer's", "buffer", "parameter", "loss"])
 def test_a_value_of_training_that_is_stale(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """What the last step should have written is what the step before wrote."""

@@ -17,17 +17,31 @@ from optest.torch.opinfo.groups import PHASES
 from torchstone.parity.conformance import ArtifactDriver
 
 
+@pytest.mark.kept("few of the control", "few artifacts", "few of torch.compile")
 @pytest.mark.parametrize(
     ("driver", "counts"),
     [
+        (TorchDevice("cpu"), dict.fromkeys(PHASES, 1)),
         (TorchDevice("cpu"), dict.fromkeys(PHASES, 2)),
+        (ArtifactDriver(), dict.fromkeys(ONE_SIZE, 1) | {"forward": 2, "backward": 2}),
         (ArtifactDriver(), dict.fromkeys(ONE_SIZE, 2) | {"forward": 4, "backward": 3}),
+        (
+            TorchCompile("torchstone"),
+            {"forward": 1, "backward": 1, "out": 1, "inplace": 1, "automatic_dynamic": 3},
+        ),
         (
             TorchCompile("torchstone"),
             {"forward": 3, "backward": 3, "out": 1, "inplace": 1, "automatic_dynamic": 8},
         ),
     ],
-    ids=["control", "artifacts", "torch.compile"],
+    ids=[
+        "few of the control",
+        "control",
+        "few artifacts",
+        "artifacts",
+        "few of torch.compile",
+        "torch.compile",
+    ],
 )
 def test_a_stratified_sample(driver: TorchDevice | ArtifactDriver, counts: Mapping[str, int]) -> None:
     """``counts``: groups by phase."""

@@ -70,13 +70,13 @@ def test_a_model_is_the_same_at_every_call() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("model", named(some(MODELS)))
 def test_forward(model: zoo.ZooModel) -> None:
     agree(check_forward(model.make()))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("model", named(some(TRAINED)))
 def test_backward(model: zoo.ZooModel) -> None:
     agree(check_backward(model.make()))

@@ -125,6 +125,13 @@ def _enters_a_device(x: torch.Tensor) -> Any:
 BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=needs_a_compiler), "torchstone"]
 
 
+@pytest.mark.kept(
+    "_works_on_a_side_stream-eager",
+    "_works_on_a_side_stream-torchstone",
+    "_works_on_a_generic_stream-aot_eager",
+    "_enters_a_device-torchstone",
+    "_enters_a_device-aot_eager",
+)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", [_works_on_a_side_stream, _works_on_a_generic_stream, _enters_a_device])
 def test_streams_in_a_full_graph_behave_as_outside(function: Any, backend: str) -> None:
@@ -142,6 +149,7 @@ def test_streams_in_a_full_graph_behave_as_outside(function: Any, backend: str) 
         torch.testing.assert_close(x.grad, y.grad)
 
 
+@pytest.mark.kept("torchstone", "aot_eager")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_events_in_a_full_graph_measure_its_work(backend: str) -> None:
     def timed(x: torch.Tensor) -> Any:

@@ -245,6 +245,7 @@ def autoload(tmp_path: Path) -> str:
     return os.pathsep.join([str(information.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
+@pytest.mark.conformance
 def test_spawned_children_are_redirected(write: Write, command: Command, autoload: str) -> None:
     path = write(
         "train.py",
@@ -414,6 +415,7 @@ def test_two_ranks_train_on_two_devices(write: Write, command: Command, autoload
     assert done.stdout == "ranks 2\n"
 
 
+@pytest.mark.kept("child0")
 @pytest.mark.parametrize(
     "child",
     [

@@ -46,6 +46,7 @@ def identity(dtype: DType, shape: tuple[int, ...]) -> runtime.Executable:
     return get_engine("pjrt").compile(IDENTITY.format(type=type_))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", sorted(dtypes.EVERY, key=lambda dtype: dtype.name), ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)], ids=str)
 def test_numpy_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:

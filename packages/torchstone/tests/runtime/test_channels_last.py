@@ -60,6 +60,7 @@ def test_transposes_are_left_at_the_borders_only() -> None:
     assert transposes(assigned(Block(), x)) == ["64x3x16x16"]
 
 
+@pytest.mark.kept("True")
 @pytest.mark.parametrize("training", [False, True])
 def test_results_and_gradients_agree_with_eager(training: bool) -> None:
     torch.manual_seed(0)
@@ -106,6 +107,7 @@ def _places(x: torch.Tensor) -> torch.Tensor:
     return value + place
 
 
+@pytest.mark.kept("positions", "groups", "transposed", "reduction over channels", "another program's order")
 @pytest.mark.parametrize("name", CASES)
 def test_what_lies_around_a_convolution(name: str) -> None:
     torch.manual_seed(0)

@@ -38,6 +38,7 @@ def test_other_dtypes_are_left_alone() -> None:
     assert "reduce_precision" not in written(torch.ones(8, 20_000, dtype=torch.int32))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["sum", "amax", "amin"])
 def test_results_are_those_of_eager(name: str, dtype: torch.dtype) -> None:

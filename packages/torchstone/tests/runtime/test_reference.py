@@ -63,6 +63,7 @@ def arguments_of(program: Executable, operation: str) -> list[numpy.ndarray[Any,
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", SUPPORTED)
 def test_agrees_with_xla(operation: str) -> None:
     program = get_engine("reference").compile(text_of(operation))
@@ -121,6 +122,7 @@ def test_every_unsupported_operation_is_listed_at_once() -> None:
         get_engine("reference").compile(text)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", sorted(dtypes.EVERY, key=lambda dtype: dtype.name), ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)], ids=str)
 def test_every_dtype_makes_the_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:

@@ -43,6 +43,7 @@ def unaligned(*shape: int) -> torch.Tensor:
     return torch.ones(size + 16)[1 : size + 1].view(shape)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", TORCH_DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (1,)], ids=str)
 def test_round_trip(dtype: DType, shape: tuple[int, ...]) -> None:

@@ -93,6 +93,7 @@ def holes(window: tuple[int, int], stride: tuple[int, int], hole: tuple[int, int
     }}"""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("window", "stride", "hole", "pad"),
     list(itertools.product([(1, 1), (1, 2), (2, 1)], [(1, 1), (1, 2)], [(1, 3), (2, 2)], [-1, 0, 2])),

@@ -69,6 +69,7 @@ def test_bad_meshes(axes: Any, message: str) -> None:
     assert caught.value.message == message
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shardings", "message"),
     [
@@ -158,6 +159,7 @@ def _changed(path: Path, change: Any) -> Path:
     return target
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -253,7 +253,9 @@ def run_beside_eager(count: int) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.conformance)])
+@pytest.mark.parametrize(
+    "count", [4, *(pytest.param(count, marks=pytest.mark.conformance) for count in (12, 200))]
+)
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 def test_many_threads_trace_beside_eager_pytorch(count: int) -> None:
     before = tables()

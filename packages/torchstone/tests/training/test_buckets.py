@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 by_row = partial(F.cross_entropy, reduction="none")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.kept("mean")
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_training_equals_training_without_padding(reduction: Any) -> None:
     model = mlp()

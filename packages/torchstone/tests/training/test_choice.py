@@ -63,6 +63,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
+@pytest.mark.kept("sgd-None", "sgd-eager PyTorch", "sgd-eager PyTorch with a fused update", "adagrad-None")
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [
@@ -122,6 +123,7 @@ def images(count: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.randn(5, 1, 8, 8, generator=generator), torch.randint(0, 3, (5,), generator=generator)
 
 
+@pytest.mark.kept("{'clip_norm': 0.5}")
 @pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"clip_value": 0.01}], ids=str)
 def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked: list[Any]) -> None:
     model = Network()
@@ -163,6 +165,7 @@ class Sequences(nn.Module):
         return self.last((read[0] if isinstance(read, tuple) else read).mean(1))
 
 
+@pytest.mark.kept("lstm")
 @pytest.mark.parametrize("kind", ["lstm", "attention"])
 def test_sequences_in_eager_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, choice.EAGER)
@@ -252,6 +255,7 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
     )
 
 
+@pytest.mark.kept("None")
 @pytest.mark.parametrize("chosen", [None, choice.EAGER])
 def test_steps_without_a_graph_for_eager_are_programs(
     chosen: str | None, monkeypatch: pytest.MonkeyPatch
@@ -313,6 +317,7 @@ def made(kind: str) -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
     return model, optimizer, given.get(kind, {})
 
 
+@pytest.mark.kept("dropout", "own optimizer", "hooks")
 @pytest.mark.parametrize(
     "kind",
     ["dropout", "own optimizer", "hooks", "buckets", "non-finite", "zeros", "scaler", "average"],
@@ -331,6 +336,7 @@ def test_what_programs_alone_do(kind: str, asked: list[Any]) -> None:
     assert not asked
 
 
+@pytest.mark.kept("tuning", "fallback")
 @pytest.mark.parametrize(
     "settings",
     [{"tuning": False}, {"fallback": False}, {"tuning_budget_s": 0.0}, {"check_indices": True}],

@@ -45,7 +45,7 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("SGD", "Rprop")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_equals_eager(name: str) -> None:
     make, programs = OPTIMIZERS[name]
@@ -66,7 +66,7 @@ BRANCHING = {"ASGD": "mu", "RAdam": "step"}
 """Optimizers that branch on what each step changes, and on what."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.kept("Adam-tensor", "SGD-plain")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_exported_step_equals_eager(name: str) -> None:
     make, _ = OPTIMIZERS[name]
@@ -94,7 +94,7 @@ def test_exported_step_equals_eager(name: str) -> None:
                 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.kept("Adam-tensor", "SGD-plain")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_state_moves_between_eager_and_compiled_steps(name: str) -> None:
     """Five compiled steps, five eager ones and five compiled ones are 15 eager ones."""

@@ -57,6 +57,7 @@ def test_derivatives_of_derivatives_belong_to_modules_too() -> None:
     assert not any("(optimizer)" in node.meta.get("nn_module_stack", {}) for node in nodes)
 
 
+@pytest.mark.kept("add-optimizer-None", "tanh_backward-backward-1 (Tanh)")
 @pytest.mark.parametrize(
     ("name", "phase", "module"),
     [

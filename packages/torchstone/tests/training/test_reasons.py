@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 import torchstone
@@ -45,6 +46,7 @@ def high_rate(model: Any, optimizer: Any) -> None:
     optimizer.param_groups[0]["lr"] = 0.75
 
 
+@pytest.mark.conformance
 def test_another_learning_rate_is_no_reason() -> None:
     assert recorded(lower_rate) == []
 

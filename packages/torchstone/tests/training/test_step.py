@@ -19,6 +19,7 @@ def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
 
 
+@pytest.mark.conformance
 def test_20_steps_equal_eager() -> None:
     model, expected = mlp(), mlp()
     optimizer, expected_optimizer = sgd(model), sgd(expected)
@@ -80,6 +81,7 @@ def test_memory_outlives_the_step() -> None:
     assert torch.equal(view, next(model.parameters()))
 
 
+@pytest.mark.kept("compiled")
 @pytest.mark.parametrize("first", ["eager", "compiled"])
 def test_state_dicts_are_interchanged_with_eager_in_the_middle(first: str) -> None:
     """Ten steps on one road, saved, loaded and ten steps on the other, are twenty on either."""

@@ -78,7 +78,7 @@ FEW = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.kept("out", "inplace", "views", "memory")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_control_passes(phase: str) -> None:
     for group in plan(Selection("opinfo", entries=FEW, dtypes=("float32",), phases=(phase,))):
@@ -94,11 +94,13 @@ def test_the_control_passes_other_suites(suite: str, entry: str) -> None:
     assert statuses(results) == {Status.PASSED}
 
 
+@pytest.mark.kept("bool", "bfloat16", "complex32")
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex32", "complex64", "int64", "bool"])
 def test_the_control_passes_other_dtypes(dtype: str) -> None:
     assert statuses(run(CONTROL, "add", dtype=dtype)) == {Status.PASSED}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("phase", ["forward", "backward", "second_order", "forward_mode"])
 @pytest.mark.parametrize("entry", ["__getitem__", "tensor_split", "masked_select"])
 def test_the_control_passes_where_a_tensor_decides_sizes(entry: str, phase: str) -> None:
@@ -118,6 +120,7 @@ def test_the_control_refuses_a_tensor_without_memory() -> None:
     assert statuses(run(CONTROL, "gradient", "errors", most=99)) == {Status.PASSED}
 
 
+@pytest.mark.kept("unique_consecutive")
 @pytest.mark.parametrize("entry", ["unique", "unique_consecutive"])
 def test_rows_are_told_apart_along_an_axis_of_any_input(entry: str) -> None:
     """Some samples are 1-d and name their only axis."""
@@ -186,6 +189,7 @@ DEFECTS: dict[str, tuple[Callable[[Answer], Answer], str, str, str]] = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found(name: str) -> None:
     change, entry, phase, message = DEFECTS[name]

@@ -60,6 +60,7 @@ class Wrong(TorchDevice):
         return found
 
 
+@pytest.mark.kept("writes an input", "the first view", "other strides")
 @pytest.mark.parametrize(
     ("entry", "change", "reason"),
     [
