@@ -25,7 +25,7 @@ from campaign import Outcome, attempt
 
 from torchstone.parity.operators import Sample
 
-FEW = {"artifacts": 12, "commands": 3, "programs": 2, "exports": 2, "scripts": 4, "overloads": 2}
+FEW = {"artifacts": 24, "commands": 3, "programs": 2, "exports": 2, "scripts": 4, "overloads": 2}
 """How many of each campaign CI tries."""
 MANY = {"artifacts": 200, "commands": 40, "programs": 15, "exports": 20, "scripts": 12, "overloads": 20}
 """How many the conformance run tries: of the scripts, all that run in one process."""
@@ -87,6 +87,7 @@ def test_a_module_that_computes_something_else_is_noticed(part: str) -> None:
         database_modules.compare(other, eager, lambda: eager)
 
 
+@pytest.mark.conformance
 def test_a_fault_in_each_of_four_places_is_named() -> None:
     outcomes = list(attempt("bisect", 0, list(range(4))))
     assert [one for one in outcomes if one.defect] == []

@@ -125,6 +125,7 @@ def test_every_status_has_its_case() -> None:
     }
 
 
+@pytest.mark.conformance
 def test_the_workflow(shell: Shell, tmp_path: Path, serve: Callable[..., str]) -> None:
     """Its steps, against a server; installing and what GitHub itself brings are left out."""
     [text] = [text for note, _, text in blocks("coverage.md") if note == "workflow"]

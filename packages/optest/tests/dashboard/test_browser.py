@@ -66,6 +66,7 @@ def address(request: pytest.FixtureRequest, hostile: Any, tmp_path: Path, serve:
     return (tmp_path / "site" / "index.html").as_uri()
 
 
+@pytest.mark.kept("server")
 def test_the_dashboard(browser: Any, address: str) -> None:
     """One visit: the map, keys, filters, a failing sample, two runs, each view; nothing hostile runs."""
     from selenium.webdriver.common.keys import Keys

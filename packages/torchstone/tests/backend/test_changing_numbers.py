@@ -49,8 +49,8 @@ def _written(x: torch.Tensor, y: torch.Tensor, s: float) -> torch.Tensor:
 
 
 SOME = {
-    "torch.float32": "add with alpha|add of a scaled number|addcdiv in place|addmm|power of a number|clamp|where"
-    "|full|tensor|list of quotients|list in place",
+    "torch.float32": "add with alpha|add of a scaled number|addcdiv in place|addmm|power of a number|clamp"
+    "|where|full|tensor|list of quotients|list in place",
     "torch.bfloat16": "rsub with alpha|lerp|list of sums",
     "torch.float64": "remainder|list of bounds",
 }

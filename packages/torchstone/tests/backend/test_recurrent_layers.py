@@ -118,6 +118,7 @@ def test_what_the_kernel_does_not_take_is_compiled(options: dict[str, Any]) -> N
     assert preferred(records) == {"inference": {}}
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("onednn")
 def test_steps_are_those_of_eager() -> None:
     model = Network(num_layers=2)

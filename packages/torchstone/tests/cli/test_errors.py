@@ -329,6 +329,11 @@ def test_what_a_model_prints_is_no_data(leaving: Path, tmp_path: Path) -> None:
     assert b"printed" not in done.stdout
     assert b"printed by the model" in done.stderr
     assert b"printed by its child" in done.stderr
+
+
+@pytest.mark.conformance
+def test_what_a_model_prints_is_no_summary(leaving: Path, tmp_path: Path) -> None:
+    model = f"{leaving}:small"
     done = process("export", model, "-o", "x.stone", "--json", folder=tmp_path, stdout=subprocess.PIPE)
     assert json.loads(done.stdout)["output"] == "x.stone"
     assert b"printed by its child" in done.stderr

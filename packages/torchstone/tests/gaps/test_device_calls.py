@@ -30,6 +30,7 @@ FAILS = {
 """What a target cannot do: the exception that a call ends with, and why."""
 
 
+@pytest.mark.kept("testdev")
 @pytest.mark.parametrize("target", ["cpu", "testdev"])
 def test_it_goes_to_the_target(target: str) -> None:
     done = subprocess.run(

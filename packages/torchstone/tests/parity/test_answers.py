@@ -105,24 +105,25 @@ def test_gradients_of_what_is_written_under_a_mask() -> None:
     )
 
 
-def test_sparse_operands() -> None:
+@pytest.mark.kept(GRADIENT)
+@pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
+def test_sparse_operands(kind: str) -> None:
     """Rows with no entry, one and many; equal terms, of which the first one gets the gradient."""
     rows, columns, values = (
         torch.tensor(one) for one in ([0, 3, 3, 4, 6], [0, 1, 2, 1, 0, 2], [1.0, 2, 0.5, -1, 3, 3])
     )
     matrix = torch.sparse_csr_tensor(rows, columns, values, (4, 3))
     dense = torch.tensor([[1.0, 2.0], [0.5, -1.0], [1.0, 4.0]])
-    for kind in (FORWARD, GRADIENT):
-        calls = [
-            call(lambda m, x, reduce=reduce: torch.sparse.mm(m, x, reduce), matrix, dense, kind=kind)
-            for reduce in ("sum", "mean", "amax", "amin")
-        ]
-        calls.append(
-            call(lambda m, x: torch.sparse.sampled_addmm(m, x, x[:3].T).to_dense(), matrix, X, kind=kind)
-        )
-        if kind == GRADIENT:
-            calls = [replace(one, wrt=(0, 1), results=2) for one in calls]
-        check(calls)
+    calls = [
+        call(lambda m, x, reduce=reduce: torch.sparse.mm(m, x, reduce), matrix, dense, kind=kind)
+        for reduce in ("sum", "mean", "amax", "amin")
+    ]
+    calls.append(
+        call(lambda m, x: torch.sparse.sampled_addmm(m, x, x[:3].T).to_dense(), matrix, X, kind=kind)
+    )
+    if kind == GRADIENT:
+        calls = [replace(one, wrt=(0, 1), results=2) for one in calls]
+    check(calls)
 
 
 def test_other_sparse_operands_are_declined() -> None:
@@ -172,7 +173,9 @@ SEGMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_segment_reduce() -> None:
+@pytest.mark.kept(GRADIENT)
+@pytest.mark.parametrize("kind", [FORWARD, GRADIENT])
+def test_segment_reduce(kind: str) -> None:
     def reducing(reduce: str, options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
         return lambda x: torch.segment_reduce(x, reduce, **options)
 
@@ -182,8 +185,7 @@ def test_segment_reduce() -> None:
         for options in SEGMENTS.values()
     ]
     data = torch.where(X.abs() < 0.2, torch.zeros(()), X)  # products with zeros
-    check([call(one, data) for one in reductions])
-    check([call(one, data, kind=GRADIENT) for one in reductions])
+    check([call(one, data, kind=kind) for one in reductions])
 
 
 def test_indices_of_calls_that_must_raise_are_checked() -> None:

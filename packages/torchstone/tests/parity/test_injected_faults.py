@@ -70,7 +70,7 @@ def noticed(found: Verification) -> set[str]:
     return (kinds.keys() - {"training", "step"}) | (kinds["training"] & kinds["step"])
 
 
-@pytest.mark.kept("convolutions-bfloat16")
+@pytest.mark.conformance
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("make", [attention, convolutions])
 def test_without_a_fault_they_pass(make: Callable[[], Model], dtype: DType) -> None:

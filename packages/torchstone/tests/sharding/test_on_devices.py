@@ -13,19 +13,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).with_name("on_devices")
-QUICK = frozenset({"collectives", "mlp"})
+QUICK = ("mlp.py::test_mlp[tensor]", "collectives.py")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(file.stem, marks=[] if file.stem in QUICK else pytest.mark.conformance)
-        for file in sorted(FOLDER.glob("*.py"))
-    ],
-)
+@pytest.mark.kept(*QUICK)
+@pytest.mark.parametrize("name", [QUICK[0], *sorted(file.name for file in FOLDER.glob("*.py"))])
 def test_on_devices(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / f"{name}.py")],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / name)],
         env={**os.environ, "TORCHSTONE_CPU_DEVICES": "8"},
         capture_output=True,
         text=True,

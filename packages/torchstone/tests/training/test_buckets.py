@@ -21,12 +21,14 @@ Tensor = torch.Tensor
 by_row = partial(F.cross_entropy, reduction="none")
 
 
-@pytest.mark.kept("mean")
+@pytest.mark.kept("mean-momentum", "sum-momentum")
+@pytest.mark.parametrize("kind", ["momentum", "AdamW"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_training_equals_training_without_padding(reduction: Any) -> None:
+def test_training_equals_training_without_padding(reduction: Any, kind: str) -> None:
     model = mlp()
     expected = copy.deepcopy(model)
-    optimizer, other = (torch.optim.AdamW(one.parameters(), lr=0.01) for one in (model, expected))
+    make: Any = torch.optim.AdamW if kind == "AdamW" else partial(torch.optim.SGD, momentum=0.9)
+    optimizer, other = (make(one.parameters(), lr=0.01) for one in (model, expected))
     step = torchstone.compile_step(model, optimizer, by_row, buckets=(32, 8), reduction=reduction)
     loss_fn = partial(F.cross_entropy, reduction=reduction)
     for size in (8, 32, 2, 7, 8, 9, 31, 3):

@@ -27,13 +27,18 @@ def pair(
     """A model with an optimizer, and the same again for eager PyTorch."""
     model = make()
     expected = copy.deepcopy(model)
-    optimizer = getattr(torch.optim, kind)
+    optimizer = torch.optim.AdamW if kind == "AdamW" else torch.optim.SGD
+    options |= {"momentum": 0.9} if kind == "momentum" else {}
     optimizers = [optimizer(one.parameters(), **{"lr": 0.01, **options}) for one in (model, expected)]
     return model, optimizers[0], expected, optimizers[1]
 
 
 any_optimizer = pytest.mark.parametrize("kind", ["SGD", pytest.param("AdamW", marks=pytest.mark.conformance)])
 """For what does not depend on it. AdamW has a program more, which makes its state."""
+any_state = pytest.mark.parametrize(
+    "kind", ["momentum", pytest.param("AdamW", marks=pytest.mark.conformance)]
+)
+"""For what depends on there being a state only."""
 
 
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
@@ -84,10 +89,10 @@ def test_schedulers_of_every_kind_never_recompile() -> None:
     assert step.programs == 2
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("set_to_none", [True, False])
-def test_accumulation_clipping_and_evaluation(set_to_none: bool) -> None:
-    model, optimizer, expected, expected_optimizer = pair(mlp)
+@any_state
+@pytest.mark.parametrize("set_to_none", [True, pytest.param(False, marks=pytest.mark.conformance)])
+def test_accumulation_clipping_and_evaluation(set_to_none: bool, kind: str) -> None:
+    model, optimizer, expected, expected_optimizer = pair(mlp, kind)
     step = torchstone.compile_step(
         model,
         optimizer,
@@ -199,9 +204,10 @@ def convolutions() -> Module:
     )
 
 
-def test_channels_last_keeps_its_strides() -> None:
+@any_state
+def test_channels_last_keeps_its_strides(kind: str) -> None:
     model, optimizer, expected, expected_optimizer = pair(
-        lambda: convolutions().to(memory_format=torch.channels_last)
+        lambda: convolutions().to(memory_format=torch.channels_last), kind
     )
     step = torchstone.compile_step(model, optimizer, F.cross_entropy)
     strides = [p.stride() for p in model.parameters()]
@@ -264,8 +270,9 @@ def test_gradient_of_a_checkpointed_dropout_uses_one_mask() -> None:
     torch.testing.assert_close(weight.detach(), 1 - 2 * out)
 
 
-def test_autocast() -> None:
-    model, optimizer, expected, expected_optimizer = pair(mlp)
+@any_state
+def test_autocast(kind: str) -> None:
+    model, optimizer, expected, expected_optimizer = pair(mlp, kind)
     step = torchstone.compile_step(model, optimizer, F.cross_entropy)
     with torch.autocast("cpu", torch.bfloat16):
         inputs, targets = next(batches(1))
@@ -279,8 +286,9 @@ def test_autocast() -> None:
     assert step.programs == 2  # one with autocast, one without
 
 
-def test_gradient_scaler_leaves_steps_out_and_grows() -> None:
-    model, optimizer, expected, expected_optimizer = pair(mlp)
+@any_state
+def test_gradient_scaler_leaves_steps_out_and_grows(kind: str) -> None:
+    model, optimizer, expected, expected_optimizer = pair(mlp, kind)
     scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2) for _ in range(2)]
     step = torchstone.compile_step(model, optimizer, F.cross_entropy, scaler=scalers[0], clip_norm=0.1)
     scales = []
@@ -305,16 +313,16 @@ def test_gradient_scaler_leaves_steps_out_and_grows() -> None:
     assert_same_training(model, optimizer, expected, expected_optimizer)
 
 
-@pytest.mark.kept("True")
-@pytest.mark.parametrize("multi", [False, True])
-def test_exponential_moving_average(multi: bool) -> None:
-    model, optimizer, expected, expected_optimizer = pair(mlp)
-    kind: Any = (
+@any_optimizer
+@pytest.mark.parametrize("multi", [pytest.param(False, marks=pytest.mark.conformance), True])
+def test_exponential_moving_average(multi: bool, kind: str) -> None:
+    model, optimizer, expected, expected_optimizer = pair(mlp, kind)
+    averaging: Any = (
         {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9)}
         if multi
         else {"avg_fn": swa_utils.get_ema_avg_fn(0.9)}
     )
-    average, expected_average = (swa_utils.AveragedModel(one, **kind) for one in (model, expected))
+    average, expected_average = (swa_utils.AveragedModel(one, **averaging) for one in (model, expected))
     step = torchstone.compile_step(model, optimizer, F.cross_entropy, average=average)
     for inputs, targets in batches(6):
         step(inputs, targets)
@@ -325,10 +333,11 @@ def test_exponential_moving_average(multi: bool) -> None:
     torch.testing.assert_close(average(inputs), expected_average(inputs))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("update-momentum", "raise-momentum")
+@pytest.mark.parametrize("kind", ["momentum", "AdamW"])
 @pytest.mark.parametrize("nonfinite", ["update", "skip", "raise"])
-def test_run_that_becomes_nan(nonfinite: Any) -> None:
-    model, optimizer, _, _ = pair(convolutions)
+def test_run_that_becomes_nan(nonfinite: Any, kind: str) -> None:
+    model, optimizer, _, _ = pair(convolutions, kind)
     step = torchstone.compile_step(model, optimizer, F.cross_entropy, nonfinite=nonfinite)
     inputs, targets = torch.randn(5, 3, 8, 8), torch.randint(0, 3, (5,))
     step(inputs, targets)
