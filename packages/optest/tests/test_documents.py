@@ -102,7 +102,7 @@ def test_the_tutorial(shell: Shell, tmp_path: Path, require_tool: Callable[[str]
     assert "<html" in (tmp_path / "work" / "report.html").read_text()
 
 
-@pytest.mark.kept("adding_tests.md-found1")
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("page", "found"),
     [("failure_interpretation.md", (1, 11)), ("adding_tests.md", (3, 3)), ("coverage.md", (5, 6))],

@@ -62,6 +62,7 @@ def test_a_run_with_every_kind_of_failure(
     assert not children()
 
 
+@pytest.mark.conformance
 def test_the_rerun_command_runs_the_case_again(optest: Optest, tmp_path: Path) -> None:
     import shlex
 

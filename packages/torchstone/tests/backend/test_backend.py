@@ -270,6 +270,7 @@ def test_what_a_module_holds_may_be_replaced(kind: Any, dtype: torch.dtype, chan
         assert torch.equal(compiled(x), model(x))
 
 
+@pytest.mark.kept("SGD")
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -157,6 +157,7 @@ def test_the_same_seed_draws_the_same_faults() -> None:
     assert {one.kind for one in drawn(add, ["wrong-sign"], 0)} == {"wrong-sign"}
 
 
+@pytest.mark.conformance
 def test_calls_with_sparse_tensors_are_tried_too() -> None:
     report = run_faults(["sparse.sampled_addmm"], ["wrong-sign"], each=1)
     assert not report.left_out

@@ -82,6 +82,7 @@ def test_everything_runs_and_has_its_gradients() -> None:
     assert [row["name"] for row in RECORDED["operators"] if not row["dtypes"]] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "entries"), one_of_some_families())
 def test_a_sample_agrees_with_the_record(kind: str, entries: list[Entry]) -> None:
     agree_with_the_record(kind, entries)

@@ -26,6 +26,7 @@ def cnn() -> torch.nn.Module:
     )
 
 
+@pytest.mark.conformance
 def test_the_loss_follows_eager_for_200_steps() -> None:
     """On scikit-learn's digits, in the same order, with the same initial weights."""
     from sklearn.datasets import load_digits
