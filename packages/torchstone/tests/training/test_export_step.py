@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,26 @@ def test_the_names_of_the_state() -> None:
     program({"x": inputs, "labels": targets})
 
 
+def test_the_module_says_which_results_are_new_state() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    batch = next(batches(1))
+    for program in (
+        torchstone.export_step(model, adam(model), F.cross_entropy, batch),
+        torchstone.export(model, batch[:1]),
+    ):
+        signature = program.signature
+        main = program.mlir_text().partition("@main(")[2].partition("->")[0]
+        found = {}
+        for place, argument in enumerate(re.split(r"%arg\d+: ", main)[1:]):
+            result = re.search(r"tf\.aliasing_output = (\d+) : i32", argument)
+            if result:
+                found[signature.inputs[place].target] = signature.outputs[int(result[1])].target
+        replaced = {one.target: one.target for one in signature.outputs if one.kind == "buffer_mutation"}
+        assert len(replaced) >= 3
+        assert found == replaced
+
+
 def test_load_state_takes_all_or_nothing() -> None:
     model = mlp()
     program = torchstone.export_step(model, adam(model), F.cross_entropy, next(batches(1)))
@@ -286,6 +307,12 @@ def test_counters_in_python_are_state() -> None:
         (adam, {}, (torch.ones(4, 8), 0.5), "a Python float in it"),
         (adam, {"nonfinite": "raise"}, None, "a program cannot raise for values"),
         (adam, {"shardings": {"0.weight": "data"}}, None, "shardings= needs a mesh"),
+        (
+            adam,
+            {"mesh": torchstone.Mesh({"data": 2}), "shardings": {"optimizer.*.exp_awg": "data"}},
+            None,
+            r"names 'optimizer\.\*\.exp_awg', and there is no such",
+        ),
         (lambda m: Unfit(m.parameters()), {"nonfinite": "skip"}, None, "counts steps in Python numbers"),
         (lambda m: torch.optim.LBFGS(m.parameters()), {}, None, "takes a closure"),
         (lambda m: torch.optim.SGD(nn.Linear(2, 2).parameters()), {}, None, "that the model does not have"),

@@ -64,6 +64,7 @@ def lower(unit: Unit) -> None:
             dtypes.from_torch(node.meta["val"].dtype),
             unit.labels.get(node.name, node.name),
             placed.get(node.name),
+            unit.next_values.get(node.name),
         )
         for node in unit.module.graph.find_nodes(op="placeholder")
         if isinstance(node.meta.get("val"), torch.Tensor) and node.name not in unit.baked

@@ -45,7 +45,8 @@ class Unit:
 
     ``name`` is the module's; ``labels`` are names of its arguments, by placeholder, where these are
     not the placeholders' own; ``baked`` are the placeholders that become constants; ``results``
-    names the results; ``placement`` says how arguments and results lie on a mesh, if there is one.
+    names the results; ``placement`` says how arguments and results lie on a mesh, if there is one;
+    ``next_values`` are the positions of the results that are the next values of arguments, by placeholder.
     """
 
     module: GraphModule
@@ -54,6 +55,7 @@ class Unit:
     baked: Mapping[str, torch.Tensor] = field(default_factory=dict)
     results: list[str] | None = None
     placement: Placement | None = None
+    next_values: Mapping[str, int] = field(default_factory=dict)
     check_indices: bool = False
     check_values: bool = False
     survey: Survey = field(default_factory=lambda: Survey(Counter(), [], [], False))

@@ -26,7 +26,7 @@ from .normalize import decomposed
 from .passes import check_call_arguments, lowering_passes
 from .pipeline import Pass, Pipeline, Unit, compiler_pass
 from .placement import check_mesh, for_ranks, placed, placement
-from .signature import SignatureReader, Weights
+from .signature import SignatureReader, Weights, next_values
 from .small_sizes import with_small_sizes
 
 
@@ -172,6 +172,7 @@ def read_signature(export: Export) -> None:
     export.labels = {spec.name: spec.target or spec.name for spec in reader.inputs}
     export.baked = reader.baked
     export.results = [spec.name for spec in reader.outputs]
+    export.next_values = next_values(reader.inputs, reader.outputs)
 
 
 @compiler_pass("place", needs=["signature"], guarantees=["placement"])

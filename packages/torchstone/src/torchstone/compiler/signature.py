@@ -179,6 +179,17 @@ class SignatureReader:
         return found
 
 
+def next_values(inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> dict[str, int]:
+    """The position of the output that is the next value of a parameter or buffer, by its name as an input."""
+    updated = {one.target: place for place, one in enumerate(outputs) if one.kind == "buffer_mutation"}
+    pairs = ((one, updated.get(one.target)) for one in inputs if one.kind != "input")
+    return {
+        one.name: place
+        for one, place in pairs
+        if place is not None and (one.shape, one.dtype) == (outputs[place].shape, outputs[place].dtype)
+    }
+
+
 def call_signature(
     inputs: Sequence[InputSpec],
     outputs: Sequence[OutputSpec],

@@ -21,12 +21,16 @@ from .value import Value, bind_symbols, scope, tensor_type
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of ``main``: its shape, dtype and name, and how it lies on the module's mesh."""
+    """One argument of ``main``: its shape, dtype and name, and how it lies on the module's mesh.
+
+    ``next_value`` is the position of the result that is the argument's next value.
+    """
 
     shape: tuple[Dim, ...]
     dtype: DType
     name: str
     sharding: Spec | None = None
+    next_value: int | None = None
 
 
 class Module:
@@ -205,6 +209,9 @@ def _argument_attributes(argument: Argument) -> Any:
     entries = _sharding(argument.sharding)
     if argument.name:
         entries["torchstone.name"] = ir.StringAttr.get(argument.name)
+    if argument.next_value is not None:
+        int32 = ir.IntegerType.get_signless(32)
+        entries["tf.aliasing_output"] = ir.IntegerAttr.get(int32, argument.next_value)
     return ir.DictAttr.get(entries)
 
 

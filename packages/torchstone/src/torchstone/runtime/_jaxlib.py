@@ -189,12 +189,20 @@ def tensor_types(types: Iterable[Any]) -> list[tuple[tuple[int | None, ...], str
 
 
 def donate_arguments(function: Any, indices: Iterable[int], updates: Mapping[int, int]) -> None:
-    """Mark arguments as donated, and those of ``updates`` (argument → result) as memory of a result."""
+    """Mark arguments as donated, and those of ``updates`` (argument → result) as memory of a result.
+
+    What the module itself says of this is gone: its state may be needed after a call that fails.
+    """
     int32 = ir.IntegerType.get_signless(32)
     marks = {index: {"jax.buffer_donor": ir.BoolAttr.get(True)} for index in indices}
     marks |= {index: {"tf.aliasing_output": ir.IntegerAttr.get(int32, to)} for index, to in updates.items()}
-    attributes = [dict_items(entry) | marks.get(i, {}) for i, entry in enumerate(function.arg_attrs)]
-    function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in attributes])
+    attributes = []
+    for place, entry in enumerate(function.arg_attrs):
+        own = dict_items(entry)
+        for name in ("jax.buffer_donor", "tf.aliasing_output"):
+            own.pop(name, None)
+        attributes.append(ir.DictAttr.get(own | marks.get(place, {})))
+    function.arg_attrs = ir.ArrayAttr.get(attributes)
 
 
 def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:

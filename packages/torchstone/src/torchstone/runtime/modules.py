@@ -14,7 +14,7 @@ from ..errors import EngineError, InputMismatch
 from . import _composites, _interpreter_programs, _jaxlib, _jaxlib_meshes
 from .buffers import BufferSpec
 
-VERSION = 2
+VERSION = 3
 """Part of the compilation cache's keys: raise it with every change of what :func:`read` writes."""
 
 
@@ -58,8 +58,7 @@ def read(
                 f"cannot donate arguments {positions} of a program with {len(inputs)} argument(s)"
             )
         _check_updates(pairs, inputs, outputs)
-        if positions or pairs:
-            _jaxlib.donate_arguments(function, positions, pairs)
+        _jaxlib.donate_arguments(function, positions, pairs)
         if len(parsed.body.operations) > 1:
             # XLA would inline them too, and lose which operator of the program each came from.
             _composites.inline_composites(parsed)

@@ -20,7 +20,7 @@ from ..compiler.passes import check_call_arguments, lowering_passes
 from ..compiler.pipeline import Pass, Pipeline, Unit, compiler_pass
 from ..compiler.placement import check_mesh, for_ranks, placed, placement
 from ..compiler.program import Program
-from ..compiler.signature import call_signature, describe
+from ..compiler.signature import call_signature, describe, next_values
 from ..errors import LoweringBug, TrainingError
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh, assign, entry_for
@@ -195,6 +195,7 @@ def describe_step(step: _Step) -> None:
             node.replace_all_uses_with(new[node])
         graph.erase_node(node)
     step.labels = {one.name: one.target or one.name for one in step.inputs}
+    step.next_values = next_values(step.inputs, step.made)
     if step.mesh is not None:
         step.placement = placement(step.mesh, _followed(step), step.inputs, step.made)
 
@@ -275,16 +276,18 @@ def _followed(step: _Step) -> dict[str, Any]:
     shapes = {one.target or one.name: one.shape for one in step.inputs}
     own = {key: given for key, given in step.shardings.items() if key.startswith(("optimizer", "average"))}
     rest = {key: given for key, given in step.shardings.items() if key not in own}
-    found = {}
+    found, plain = {}, []
     for name, shape in shapes.items():
         path = name.removeprefix(f"{STATE}.").removeprefix("average.module.")
-        if path == name and not name.startswith(GROUPS):
-            found[name] = entry_for(name, rest)
+        if path == name and not name.startswith(f"{GROUPS}."):
+            found[name] = entry_for(name, step.shardings)
+            plain.append((name, shape))
             continue
         followed = [one for one in step.parameters.values() if path == one or path.startswith(f"{one}.")]
         alike = [one for one in followed if shapes[one] == shape]
         found[name] = entry_for(name, own, entry_for(max(alike, key=len), rest) if alike else None)
-    assign(step.mesh, rest, [(name, shape) for name, shape in shapes.items() if name in found])
+    assign(step.mesh, rest, plain)
+    assign(step.mesh, own, list(shapes.items()))
     return {name: given for name, given in found.items() if given is not None}
 
 
