@@ -59,7 +59,7 @@ def test_a_batch_of_another_size() -> None:
 
 def test_another_mode() -> None:
     (reason,) = recorded(lambda model, _: model.eval())
-    assert reason == "train() or eval() was called, or requires_grad changed"
+    assert reason == "train() or eval() was called, or requires_grad or an attribute of a module changed"
 
 
 def test_a_number_that_the_optimizer_branches_on() -> None:

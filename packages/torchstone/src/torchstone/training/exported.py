@@ -28,6 +28,7 @@ from ..signature import InputKind, InputSpec, OutputSpec
 from ..torch_internals import pytree
 from ..torch_internals.operators import namespace
 from ..trees import Tree, plain_constant
+from .attributes import Attributes
 from .fresh_state import state_before_first_step
 from .recipe import Recipe
 from .state import GROUPS, STATE, Entry, State, number_names, split_numbers
@@ -96,7 +97,19 @@ class _Step(Region):
         self.numbers = {**own, **dict(named)}
         options = Options.parse({"tuning": False})
         values = list(self.numbers.values())
-        self.traced = trace(recipe, "export", state, values, leaves, tree, options=options)
+        attributes = Attributes(module for _, module in state.modules)
+        before = attributes.values()
+        try:
+            self.traced = trace(recipe, "export", state, values, leaves, tree, options=options)
+            changed = [one for one in attributes.changes(before) if type(one[2]) in (int, float)]
+        finally:
+            attributes.restore(before)
+        if changed:
+            name = attributes.name_of(changed[0])
+            raise TrainingError(
+                f"the step changes {name}, and a program has Python numbers as constants",
+                hint="make it a buffer, register_buffer, or train with torchstone.compile_step",
+            )
         seen = self.traced.guards.seen_leaves()
         self.constants = {name for place, name in enumerate(self.numbers) if place in seen}
         """Numbers that the step's code looks at: another value may need another program."""

@@ -11,7 +11,7 @@ _PARTS = (
     "accumulate() and a call of the step are programs of their own",
     "the state of the model or the optimizer has another form: tensors, shapes or dtypes",
     "clipping, the scaler, set_to_none, nonfinite or autocast changed",
-    "train() or eval() was called, or requires_grad changed",
+    "train() or eval() was called, or requires_grad or an attribute of a module changed",
     "a setting of the optimizer that is not a number changed",
     "",  # the batch's leaves, which are compared one by one
     "the batch has another structure",

@@ -17,6 +17,7 @@ from ..torch_internals import pytree
 from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
+from .attributes import Attributes
 from .buckets import Reduction, checked, padded
 from .choice import MeasuredStep, turns_with_eager
 from .program import StepProgram, step_program
@@ -24,7 +25,7 @@ from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
 from .state import State, split_numbers
-from .trace import trace, trace_gradients
+from .trace import Traced, trace, trace_gradients
 
 MOST_PROGRAMS = 64
 """Programs that one step keeps; those of the form that was used longest ago go first."""
@@ -90,6 +91,7 @@ class CompiledStep:
         self._programs: OrderedDict[Any, list[MeasuredStep]] = OrderedDict()
         self._forms: dict[Any, int] = {}
         self._state: State | None = None
+        self._attributes = Attributes(())
         self._form = 0
         self._ids: list[int] = []
         self._lock = threading.Lock()
@@ -154,11 +156,22 @@ class CompiledStep:
             arguments += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             result = step(
                 lambda: self._update(program, state, numbers, arguments),
-                lambda: trace_gradients(self._recipe, state, numbers, leaves, tree),
+                lambda: self._eager_graph(state, numbers, leaves, tree),
                 state,
                 arguments,
             )
+            for own, name, value in program.traced.attributes:
+                own[name] = value
             return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
+
+    def _eager_graph(
+        self, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
+    ) -> Traced:
+        before = self._attributes.values()
+        try:
+            return trace_gradients(self._recipe, state, numbers, leaves, tree)
+        finally:
+            self._attributes.restore(before)
 
     def _reason(self, key: Any, state: State, numbers: Sequence[float]) -> str:
         known = self._programs.get(key)
@@ -169,9 +182,15 @@ class CompiledStep:
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
     ) -> MeasuredStep:
+        before = self._attributes.values()
         with spans.span("compile", "training step: trace"):
-            places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
-            traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+            try:
+                places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
+                self._attributes.restore(before)
+                traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+                traced.attributes = self._attributes.changes(before)
+            finally:
+                self._attributes.restore(before)
             traced.rows = places
         engine = self._residence.engine
         program = step_program(traced, len(state.entries), engine)
@@ -187,6 +206,7 @@ class CompiledStep:
         ids = self._identities()
         if self._state is None or ids != self._ids:
             self._state = State(self._recipe)
+            self._attributes = Attributes(module for _, module in self._state.modules)
             self._ids = self._identities()
         if not self._residence.holds([entry.tensor for entry in self._state.entries]):
             self._residence.take([entry.tensor for entry in self._state.entries])
@@ -212,6 +232,7 @@ class CompiledStep:
         return (
             tuple(module.training for _, module in state.modules),
             tuple(p.requires_grad for p in state.parameters),
+            self._attributes.values(),
         )
 
     def _found(self, key: Any, state: State, numbers: Sequence[float]) -> MeasuredStep | None:

@@ -36,6 +36,7 @@ from ..torch_internals.patches import Patch, attributes, patched, tracing
 from ..torch_internals.tensors import mark_as_parameter, members
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
+from .attributes import Change
 from .numbers import STAND_INS, Expression, Guards, Number, number
 from .overlay import Overlay, overlaid
 from .recipe import Recipe
@@ -72,6 +73,8 @@ class Traced:
     """Whether the optimizer is part of it."""
     rows: list[Any] = field(default_factory=list)
     """Where each leaf of the result has rows, if the batch may be padded: see :mod:`.rows`."""
+    attributes: list[Change] = field(default_factory=list)
+    """Plain attributes of modules that the step changes."""
     watched: list[torch.Tensor] | None = None
     """The parameters whose gradients must be finite for an update, if an output says whether they are."""
 

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..compiler.operators.changing_numbers import with_tensors
 from ..compiler.operators.lists import calls_of_single_tensors
+from ..errors import CaptureError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode, without_modes
 from ..torch_internals.fake import FakeTensor
@@ -20,6 +21,7 @@ from .numbers import Expression, Guards, Number, number
 
 aten = namespace("aten")
 
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _MAKERS = (torch.tensor, torch.as_tensor, torch.scalar_tensor)
 
 
@@ -38,11 +40,25 @@ class Substitution(TorchFunctionMode):
             options = {name: value for name, value in (kwargs or {}).items() if name in ("dtype", "device")}
             return torch.full((), args[0], **options)  # type: ignore[call-overload]
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._own, (args, kwargs or {}))
+        if function == _SET_DATA:  # the trace would not see it; memory is of no account in a step
+            return _write(*args)
         result = function(*args, **kwargs)
         return Number(result.node) if type(result) is torch.SymFloat else result  # what item() made
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._traced.get(id(tensor), tensor)
+
+
+def _write(tensor: torch.Tensor, data: torch.Tensor) -> None:
+    """``tensor.data = data`` as a write into the tensor."""
+    if tensor.shape != data.shape or tensor.dtype != data.dtype:
+        raise CaptureError(
+            f"the step gives a tensor {tensor.dtype}{list(tensor.shape)} the data of one "
+            f"{data.dtype}{list(data.shape)}",
+            hint="change shapes and dtypes between steps, as model.to(...) does",
+        )
+    with torch.no_grad():
+        tensor.detach().copy_(data)
 
 
 class Numbers(TorchDispatchMode):
