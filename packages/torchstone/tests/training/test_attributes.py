@@ -25,11 +25,12 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 class Scaled(nn.Module):
     """A linear layer whose output code of the module scales."""
 
-    def __init__(self, scale: Callable[[Any], float]) -> None:
+    def __init__(self, scale: Callable[[Any], Any]) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.layer, self.scale = nn.Linear(8, 3), scale
-        self.calls, self.factor, self.kept = 0, 1.0, None
+        self.calls, self.factor = 0, 1.0
+        self.kept: Any = None
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layer(x) * self.scale(self)
@@ -72,6 +73,23 @@ def test_an_attribute_that_the_user_changes() -> None:
         loss = step(inputs, targets)
         torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
     assert step.programs == 4
+
+
+def test_a_tensor_in_an_attribute() -> None:
+    """It is not a buffer: the user may write it or put another one in its place."""
+    model, expected = (Scaled(lambda module: module.kept) for _ in range(2))
+    optimizer, expected_optimizer = sgd(model), sgd(expected)
+    model.kept, expected.kept = torch.tensor(1.0), torch.tensor(1.0)
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    for place, (inputs, targets) in enumerate(batches(5)):
+        for one in (model, expected):
+            if place == 1:
+                one.kept = torch.tensor(3.0)
+            if place == 3:
+                one.kept.mul_(0.5)
+        loss = step(inputs, targets)
+        torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
+    assert step.programs == 3
 
 
 def test_a_count_in_python_is_not_exported() -> None:
@@ -138,6 +156,40 @@ def test_data_that_an_optimizer_assigns() -> None:
     for inputs, targets in batches(3):
         torch.testing.assert_close(step(inputs, targets), eager_step(expected, optimizer, inputs, targets))
     torch.testing.assert_close(model.state_dict(), expected.state_dict())
+
+
+class Counting(Plain):
+    """Counts its steps in an attribute, and has a factor in another one."""
+
+    def __init__(self, params: Any, *, counts: bool) -> None:
+        super().__init__(params)
+        self.steps, self.factor, self.counts = 0, 1.0, counts
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.steps += self.counts
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data = p.data - group["lr"] * self.factor / (1 + self.steps) * p.grad
+
+
+def test_attributes_of_an_optimizer() -> None:
+    """The user may change them; the optimizer may not, for a program would not."""
+    model, expected = mlp(), mlp()
+    optimizer, expected_optimizer = (Counting(one.parameters(), counts=False) for one in (model, expected))
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    for factor, (inputs, targets) in zip((1.0, 0.5, 1.0), batches(3), strict=True):
+        optimizer.factor = expected_optimizer.factor = factor
+        step(inputs, targets)
+        eager_step(expected, expected_optimizer, inputs, targets)
+    torch.testing.assert_close(model.state_dict(), expected.state_dict())
+    assert step.programs == 2
+    counting, batch = Counting(model.parameters(), counts=True), next(batches(1))
+    step = torchstone.compile_step(model, counting, F.cross_entropy)
+    message = r"Counting\.step changes its attribute 'steps', from 0 to 1"
+    with pytest.raises(TrainingError, match=message):
+        step(*batch)
+    with pytest.raises(TrainingError, match=message):
+        torchstone.export_step(model, counting, F.cross_entropy, batch)
 
 
 def test_data_of_another_shape_is_refused() -> None:

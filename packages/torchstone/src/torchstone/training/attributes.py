@@ -19,35 +19,49 @@ Change = tuple[dict[str, Any], str, Any]
 
 
 class Attributes:
-    """The plain attributes of ``modules``, those that exist now."""
+    """The plain attributes of ``modules``, and the tensors among their attributes, those that exist now."""
 
     def __init__(self, modules: Iterable[torch.nn.Module]) -> None:
         self._names = [
             (type(module).__name__, vars(module), name)
             for module in modules
             for name, value in vars(module).items()
-            if type(value) in _PLAIN and name != "training"
+            if (type(value) in _PLAIN or isinstance(value, torch.Tensor)) and name != "training"
         ]
         self._places = [(own, name) for _, own, name in self._names]
+        self._held: dict[int, torch.Tensor] = {}
 
-    def values(self) -> tuple[Any, ...]:
-        """The values, and behind them their types: 1, 1.0 and True are not the same."""
-        found = [own.get(name) for own, name in self._places]
+    def values(self) -> list[Any]:
+        """The values as they are now."""
+        return [own.get(name) for own, name in self._places]
+
+    def key(self) -> tuple[Any, ...]:
+        """What a program depends on: values and their types (1, 1.0 and True are not the same).
+
+        Of a tensor it is which one it is, and how often it was written.
+        """
+        found = [
+            self._identity(value) if isinstance(value, torch.Tensor) else value for value in self.values()
+        ]
         return (*found, *map(type, found))
+
+    def _identity(self, tensor: torch.Tensor) -> tuple[int, int]:
+        self._held[id(tensor)] = tensor  # so that no other gets its identity
+        return id(tensor), -1 if tensor.is_inference() else tensor._version
 
     def changes(self, before: Sequence[Any]) -> list[Change]:
         """What is another value than it was among the ``before``, and plain."""
-        pairs = zip(self._places, before, strict=False)
+        pairs = zip(self._places, before, strict=True)
         now = ((own, name, own.get(name), was) for (own, name), was in pairs)
         return [
             (own, name, value)
             for own, name, value, was in now
-            if type(value) in _PLAIN and (value is not was and (value != was or type(value) is not type(was)))
+            if type(value) in _PLAIN and value is not was and (type(value) is not type(was) or value != was)
         ]
 
     def restore(self, before: Sequence[Any]) -> None:
         """Give the attributes the values that they had."""
-        for (own, name), value in zip(self._places, before, strict=False):
+        for (own, name), value in zip(self._places, before, strict=True):
             if own.get(name) is not value:
                 own[name] = value
 

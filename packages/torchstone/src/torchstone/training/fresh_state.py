@@ -83,7 +83,14 @@ def _stepped(
     if kept or isinstance(kept, _Watched):
         copy.state[parameter] = kept
     forget_step_hooks(copy)
-    type(copy).step(copy)
+    try:
+        type(copy).step(copy)
+    except Exception as error:
+        raise TrainingError(
+            f"{type(optimizer).__name__}.step does not run for one parameter alone: "
+            f"{type(error).__name__}: {error}",
+            hint="update the parameters of self.param_groups, or export after a step in eager PyTorch",
+        ) from error
     return parameter.detach(), dict(copy.state.get(parameter, {}))
 
 

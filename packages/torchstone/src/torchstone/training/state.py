@@ -132,7 +132,28 @@ def split_numbers(optimizer: torch.optim.Optimizer) -> tuple[list[float], Any]:
         for kept in optimizer.state.values()
         for name, value in kept.items()
     )
-    return numbers, (groups, state)
+    own = tuple(_plain_attributes(optimizer).items())
+    return numbers, (groups, state, own, tuple(type(value) for _, value in own))
+
+
+def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.Optimizer) -> None:
+    """Raise TrainingError where the step of an optimizer has changed a number among its attributes."""
+    now = _plain_attributes(after)
+    for name, value in _plain_attributes(before).items():
+        new = now.get(name)
+        if new != value:
+            raise TrainingError(
+                f"{type(before).__name__}.step changes its attribute {name!r}, from {value} to {new}, and a "
+                "program has it as a constant",
+                hint=f"keep it in the group or with the parameter: self.state[p][{name!r}]",
+            )
+
+
+def _plain_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The numbers, words and switches among an optimizer's public attributes."""
+    plain = (bool, int, float, str)
+    found = {name: value for name, value in vars(optimizer).items() if type(value) in plain}
+    return {name: value for name, value in found.items() if not name.startswith("_")}
 
 
 def number_names(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:

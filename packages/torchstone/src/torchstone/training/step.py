@@ -232,7 +232,7 @@ class CompiledStep:
         return (
             tuple(module.training for _, module in state.modules),
             tuple(p.requires_grad for p in state.parameters),
-            self._attributes.values(),
+            self._attributes.key(),
         )
 
     def _found(self, key: Any, state: State, numbers: Sequence[float]) -> MeasuredStep | None:

@@ -40,7 +40,7 @@ from .attributes import Change
 from .numbers import STAND_INS, Expression, Guards, Number, number
 from .overlay import Overlay, overlaid
 from .recipe import Recipe
-from .state import Entry, State
+from .state import Entry, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .tracing import Numbers, Substitution
 from .update import clip, next_scale, run_optimizer, shadow_of, unscale
@@ -388,6 +388,7 @@ class _Trace:
         for p, grad in grads.items():
             traced[id(p)].grad = grad
         run_optimizer(optimizer)
+        refuse_changed_attributes(recipe.optimizer, optimizer)
         outputs = self._new_state(optimizer, traced)
         if not recipe.set_to_none:
             outputs += self._keep({p: torch.zeros_like(grad) for p, grad in grads.items()}, traced)
