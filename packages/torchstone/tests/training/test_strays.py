@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import torchstone
 from torchstone.errors import CaptureError
@@ -121,6 +122,36 @@ def test_such_a_parameter_is_trained(way: str) -> None:
 def test_a_parameter_that_the_trace_does_not_see_is_refused(function: Any, message: str) -> None:
     with pytest.raises(CaptureError, match=message):
         trained(function, "compiled")
+
+
+class Reparametrized(nn.Module):
+    """Weights that hooks compute from other parameters, and a pruned one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.spectral = nn.utils.spectral_norm(nn.Linear(8, 8))
+        self.normed = nn.utils.weight_norm(nn.Linear(8, 8))
+        self.pruned = prune.l1_unstructured(nn.Linear(8, 4), "weight", amount=0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.pruned(torch.tanh(self.normed(self.spectral(x))))
+        return out
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_hooks_compute() -> None:
+    model, expected, x = Reparametrized(), Reparametrized(), torch.linspace(-1, 1, 24).view(3, 8)
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_fn)
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = loss_fn(expected, x)
+        loss.backward()
+        optimizer.step()
+        torch.testing.assert_close(step(x), loss.detach())
+    torch.testing.assert_close(model.state_dict(), expected.state_dict())
+    torch.testing.assert_close(model.eval()(x), expected.eval()(x))
 
 
 def test_another_thread_sees_the_module_as_it_is() -> None:

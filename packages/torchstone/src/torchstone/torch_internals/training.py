@@ -39,6 +39,19 @@ def scaler_state(scaler: torch.amp.GradScaler) -> dict[str, torch.Tensor]:
     return {"scale": scaler._scale, "growth_tracker": scaler._growth_tracker}
 
 
+def computed_by_hooks(module: torch.nn.Module) -> list[str]:
+    """The attributes that hooks of ``torch.nn.utils`` compute from parameters before each forward pass.
+
+    Those of ``weight_norm`` and ``spectral_norm``, not the parametrizations of these names, and of pruning.
+    """
+    found = []
+    for hook in module._forward_pre_hooks.values():
+        if type(hook).__module__.startswith("torch.nn.utils."):
+            name = getattr(hook, "name", None) or getattr(hook, "_tensor_name", None)
+            found += [name] if isinstance(name, str) else []
+    return found
+
+
 def gradient_hooks(parameter: torch.Tensor) -> list[Callable[..., Any]]:
     """The functions that ``register_hook`` gave a parameter."""
     return list((parameter._backward_hooks or {}).values())

@@ -1,4 +1,4 @@
-"""Modules that show the tensors of a trace to the thread that traces, and their own to all others."""
+"""Modules while a step is traced: they show the tensors of the trace, and are afterwards what they were."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 
+from ..errors import CaptureError
+from ..torch_internals import pytree
+from ..torch_internals.fake import FakeTensor
 from ..torch_internals.tensors import members, set_members
+from ..torch_internals.training import computed_by_hooks
+from .recipe import Recipe
 
 Tensor = torch.Tensor
 
@@ -62,3 +67,38 @@ def overlaid(
     finally:
         for module, own in before:
             set_members(module, *own)
+
+
+def roots_of(recipe: Recipe) -> list[torch.nn.Module]:
+    """The modules whose tensors a step may read and write."""
+    return [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
+
+
+@contextmanager
+def as_it_was(recipe: Recipe) -> Iterator[None]:
+    """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
+    modules = [module for root in roots_of(recipe) for module in root.modules()]
+    before = [(own, dict(own)) for module in modules for own in members(module)]
+    computed = [
+        (vars(module), name, vars(module)[name])
+        for module in modules
+        for name in computed_by_hooks(module)
+        if name in vars(module)
+    ]
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        for own, entries in before:
+            own.clear()
+            own.update(entries)
+        for own, name, value in computed:
+            own[name] = value
+    for module in modules:
+        for name, value in vars(module).items():
+            if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
+                delattr(module, name)
+                raise CaptureError(
+                    f"{type(module).__name__} keeps a tensor of the step in its attribute {name!r}",
+                    hint="return it from loss_fn beside the loss, or make it a buffer: register_buffer",
+                )

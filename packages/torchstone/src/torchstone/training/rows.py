@@ -22,9 +22,9 @@ from ..torch_internals.fake import VaryingRows
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.patches import tracing
 from .buckets import has_rows, not_of_rows
+from .overlay import as_it_was
 from .recipe import Recipe, loss_in
 from .state import State
-from .trace import as_it_was
 from .tracing import Substitution
 
 Tensor = torch.Tensor

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +32,12 @@ from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
 from ..torch_internals.operators import OpOverload, namespace
 from ..torch_internals.patches import Patch, attributes, patched, tracing
-from ..torch_internals.tensors import mark_as_parameter, members
+from ..torch_internals.tensors import mark_as_parameter
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .attributes import Change
 from .numbers import STAND_INS, Expression, Guards, Number, number
-from .overlay import Overlay, overlaid
+from .overlay import Overlay, as_it_was, overlaid, roots_of
 from .recipe import Recipe
 from .state import Entry, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
@@ -218,33 +217,6 @@ def _optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
         yield attributes(module, **entries)
 
 
-@contextmanager
-def as_it_was(recipe: Recipe) -> Iterator[None]:
-    """Puts back what the traced code assigned to parameters and buffers, and refuses other traces of it."""
-    modules = [module for root in _roots(recipe) for module in root.modules()]
-    before = [(own, dict(own)) for module in modules for own in members(module)]
-    try:
-        yield
-    finally:
-        torch.clear_autocast_cache()
-        for own, entries in before:
-            own.clear()
-            own.update(entries)
-    for module in modules:
-        for name, value in vars(module).items():
-            if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
-                delattr(module, name)
-                raise CaptureError(
-                    f"{type(module).__name__} keeps a tensor of the step in its attribute {name!r}",
-                    hint="return it from loss_fn beside the loss, or make it a buffer: register_buffer",
-                )
-
-
-def _roots(recipe: Recipe) -> list[torch.nn.Module]:
-    """The modules whose tensors a step may read and write."""
-    return [*recipe.modules(), *([recipe.average] if recipe.average is not None else [])]
-
-
 def _kind_of(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return torch.Tensor
@@ -283,7 +255,7 @@ class _Trace:
         for place, (entry, one) in enumerate(zip(entries, own, strict=True)):
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
-        modules = [module for root in _roots(self.recipe) for module in root.modules()]
+        modules = [module for root in roots_of(self.recipe) for module in root.modules()]
         with overlaid(modules, traced) as self.shown, self.provenance, Substitution(traced), mode:
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
