@@ -304,6 +304,8 @@ def test_counters_in_python_are_state() -> None:
     ("make", "options", "batch", "message"),
     [
         (adam, {}, (1, 2, 3), "the batch has 3 parts"),
+        (adam, {}, {"x": 1}, "the batch is a dict, not a tuple"),
+        (adam, {"clip_norm": "1.0"}, None, r"clip_norm='1\.0' is not a number"),
         (adam, {}, (torch.ones(4, 8), 0.5), "a Python float in it"),
         (adam, {"nonfinite": "raise"}, None, "a program cannot raise for values"),
         (adam, {"shardings": {"0.weight": "data"}}, None, "shardings= needs a mesh"),

@@ -53,6 +53,11 @@ def build_step(
     :class:`~torchstone.errors.ShardingError` and :class:`~torchstone.errors.UnsupportedOperators`.
     """
     check_mesh(mesh, shardings)
+    if not isinstance(batch, (tuple, list)):
+        raise TrainingError(
+            f"the batch is a {type(batch).__name__}, not a tuple of what the step takes",
+            hint="give (inputs, targets), or (batch,) for loss_fn(model, batch)",
+        )
     if len(batch) not in (1, 2):
         raise TrainingError(
             f"the batch has {len(batch)} parts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import torch
@@ -48,6 +49,10 @@ class Recipe:
                 "SparseAdam needs sparse gradients, and a program has dense tensors only",
                 hint="use torch.optim.Adam, or call optimizer.step() after loss.backward()",
             )
+        for name in ("clip_norm", "clip_value"):
+            bound = getattr(self, name)
+            if bound is not None and not isinstance(bound, (Real, torch.Tensor)):
+                raise TrainingError(f"{name}={bound!r} is not a number", hint="give a number, or None")
         if self.scaler is not None and not self.scaler.is_enabled():
             self.scaler = None
         if self.nonfinite not in get_args(NonFinite):
