@@ -63,8 +63,11 @@ def test_what_another_package_adds_to_a_class_is_not_pytorchs(
     def added(module: torch.nn.Module) -> None:
         del module
 
+    added.__module__ = "transformers.modeling_utils"
     monkeypatch.setattr(torch.nn.Module, "added", kind(added), raising=False)
     assert read_surface(["torch.nn.Module"]).apis == before
+    added.__module__ = "a_package_that_patches_pytorch"  # what such a package replaces is compared
+    assert len(read_surface(["torch.nn.Module"]).apis) == len(before) + 1
 
 
 def test_tensor_methods_come_from_the_stub_and_operators_from_schemas() -> None:

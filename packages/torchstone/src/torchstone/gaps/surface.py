@@ -249,14 +249,18 @@ def _class_members(owner: type, everything: bool) -> list[tuple[str, Any]]:
     ]
 
 
+_ADD_MEMBERS = frozenset({"transformers"})
+"""Packages that put members of their own into PyTorch's classes. What replaces PyTorch's own is compared."""
+
+
 def _is_foreign(value: Any) -> bool:
-    """Whether a member was defined outside PyTorch: transformers puts one into ``torch.nn.Module``."""
+    """Whether a member is an addition of another package: transformers puts one into ``torch.nn.Module``."""
     if isinstance(value, property):
         value = value.fget
     elif isinstance(value, staticmethod | classmethod):
         value = value.__func__
     home = getattr(value, "__module__", None)
-    return isinstance(value, types.FunctionType) and isinstance(home, str) and not _is_pytorch(home)
+    return isinstance(home, str) and home.partition(".")[0] in _ADD_MEMBERS
 
 
 def _is_pytorch(module: str) -> bool:

@@ -8,6 +8,8 @@ twin prints on the CPU. A process can register one PrivateUse1 device, once.
 
 from __future__ import annotations
 
+from torchstone.torch_internals.private_device import answer_for_accelerator
+
 from .kernels import KERNELS, NAME, register_kernels
 from .module import BackendModule
 
@@ -20,3 +22,5 @@ def register() -> None:
 
     _setup_privateuseone_for_python_backend(NAME, BackendModule(NAME))
     register_kernels()
+    # PyTorch ends the process where it asks an allocator that no device in Python has.
+    answer_for_accelerator({"emptyHostCache": lambda: None})
