@@ -163,9 +163,12 @@ class Program:
                 )
             new[name] = stored_array(name, specs[name], value)
         with self._lock:
-            present = self._present(self._artifact)
-            self._artifact = replace(present, weights={**present.weights, **new})
-            self._state = {}
+            self._artifact = replace(self._artifact, weights={**self._artifact.weights, **new})
+            if self._state:
+                executable = next(reversed(self._executables.values()))
+                places = {str(one.target): place for place, one in enumerate(self.signature.inputs)}
+                placed = {name: self._import(executable, one, places[name]) for name, one in new.items()}
+                self._state = {**self._state, **placed}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the engine.
@@ -251,7 +254,6 @@ class Program:
         with self._lock:
             if key in self._executables:
                 self._executables.move_to_end(key)
-                self._place_state(self._executables[key])
                 return self._executables[key]
             engine = get_engine(*self._where)
             module = self._static_module(symbols)

@@ -58,7 +58,7 @@ def test_groups_of_all_ranks(ranks: list[int], count: int, groups: list[list[int
         ([1, 2], 4),  # between two groups
         ([0, 1], 3),  # leaves one over
         ([3, 1], 4),  # in another order
-        ([0, 1, 4, 5], 8),  # two axes that are no neighbors
+        ([0, 1, 4, 5], 8),  # two axes that are not neighbors
         ([2, 4], 8),
     ],
 )
@@ -145,7 +145,7 @@ def test_groups_that_no_mesh_has() -> None:
         reason = refusal(lambda x: funcol.all_reduce(x, "sum", group))
         name = group.group_name
     assert reason == (
-        f"group {name!r} has the ranks [0, 1, 3] of 4, and is no group along one axis of a device mesh, "
+        f"group {name!r} has the ranks [0, 1, 3] of 4, and is not a group along one axis of a device mesh, "
         "whose ranks are evenly spaced and which fills all ranks when it is shifted"
     )
 

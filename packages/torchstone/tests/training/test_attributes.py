@@ -97,6 +97,10 @@ def test_a_count_in_python_is_not_exported() -> None:
     with pytest.raises(TrainingError, match=r"changes Scaled\.calls, and a program has"):
         torchstone.export_step(model, sgd(model), F.cross_entropy, next(batches(1)))
     assert model.calls == 0
+    model = Scaled(kept)
+    with pytest.raises(TrainingError, match=r"changes Scaled\.kept, and a program has"):
+        torchstone.export_step(model, sgd(model), F.cross_entropy, next(batches(1)))
+    assert model.kept is None
 
 
 class Twins(nn.Module):

@@ -53,7 +53,7 @@ def groups_of(group: Any) -> Groups:
     made = tiling(ranks, world)
     if made is None:
         raise ShardingError(
-            f"group {name} has the ranks {list(ranks)} of {world}, and is no group along one axis of a "
+            f"group {name} has the ranks {list(ranks)} of {world}, and is not a group along one axis of a "
             "device mesh, whose ranks are evenly spaced and which fills all ranks when it is shifted"
         )
     return made

@@ -18,6 +18,22 @@ Change = tuple[dict[str, Any], str, Any]
 """The dict of a module's attributes, a name, and the value after a step."""
 
 
+class _Tensor:
+    """A tensor as a part of a key: equal to itself as long as nothing writes to it, and kept with the key."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.version = -1 if tensor.is_inference() else tensor._version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Tensor) and self.tensor is other.tensor and self.version == other.version
+
+    def __hash__(self) -> int:
+        return hash((id(self.tensor), self.version))
+
+
 class Attributes:
     """The plain attributes of ``modules``, and the tensors among their attributes, those that exist now."""
 
@@ -29,7 +45,6 @@ class Attributes:
             if (type(value) in _PLAIN or isinstance(value, torch.Tensor)) and name != "training"
         ]
         self._places = [(own, name) for _, own, name in self._names]
-        self._held: dict[int, torch.Tensor] = {}
 
     def values(self) -> list[Any]:
         """The values as they are now."""
@@ -40,14 +55,8 @@ class Attributes:
 
         Of a tensor it is which one it is, and how often it was written.
         """
-        found = [
-            self._identity(value) if isinstance(value, torch.Tensor) else value for value in self.values()
-        ]
+        found = [_Tensor(value) if isinstance(value, torch.Tensor) else value for value in self.values()]
         return (*found, *map(type, found))
-
-    def _identity(self, tensor: torch.Tensor) -> tuple[int, int]:
-        self._held[id(tensor)] = tensor  # so that no other gets its identity
-        return id(tensor), -1 if tensor.is_inference() else tensor._version
 
     def changes(self, before: Sequence[Any]) -> list[Change]:
         """What is another value than it was among the ``before``, and plain."""

@@ -106,13 +106,13 @@ class _Step(Region):
         before = attributes.values()
         try:
             self.traced = trace(recipe, "export", state, values, leaves, tree, options=options)
-            changed = [one for one in attributes.changes(before) if type(one[2]) in (int, float)]
+            changed = attributes.changes(before)
         finally:
             attributes.restore(before)
         if changed:
             name = attributes.name_of(changed[0])
             raise TrainingError(
-                f"the step changes {name}, and a program has Python numbers as constants",
+                f"the step changes {name}, and a program has values of Python as constants",
                 hint="make it a buffer, register_buffer, or train with torchstone.compile_step",
             )
         seen = self.traced.guards.seen_leaves()
@@ -311,18 +311,13 @@ def _followed(step: _Step) -> dict[str, Any]:
 
 def _described(tree: Any, tensors: Sequence[bool], leaves: Sequence[Any]) -> Tree:
     """The description of nested values of which some are tensors, numbered in order, and others constants."""
-    numbers = iter(range(len(leaves)))
-    return describe(
-        tree,
-        [
-            {"leaf": next(numbers)}
-            if tensor
-            else {"none": None}
-            if leaf is None
-            else {"const": plain_constant(leaf)}
-            for tensor, leaf in zip(tensors, leaves, strict=True)
-        ],
-    )
+    described: list[Tree] = []
+    for tensor, leaf in zip(tensors, leaves, strict=True):
+        if tensor:
+            described.append({"leaf": sum("leaf" in one for one in described)})
+        else:
+            described.append({"none": None} if leaf is None else {"const": plain_constant(leaf)})
+    return describe(tree, described)
 
 
 def _labels(tree: Any, leaves: Sequence[Any]) -> list[str]:
