@@ -266,6 +266,17 @@ class TestExecutor:
         assert futures[4].cancelled()
         assert not children()
 
+    def test_what_a_process_sent_before_it_is_killed_counts(self) -> None:
+        busy = threading.Event()
+        with IsolatedExecutor(1) as executor:
+            first, second = executor.submit(abs, -1), executor.submit(abs, -2)
+            first.add_done_callback(lambda _: busy.wait(60))  # nobody listens meanwhile
+            assert first.result() == 1
+            assert executor._workers[0].channel.poll(60)
+            threading.Timer(0.2, busy.set).start()
+            executor.kill()
+        assert second.result(0) == 2
+
     def test_cancelled_futures_do_not_hold_up_others(self) -> None:
         with IsolatedExecutor(1) as executor:
             futures = [executor.submit(time.sleep, 0.2), *(executor.submit(abs, -i) for i in range(20))]

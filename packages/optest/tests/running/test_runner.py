@@ -285,6 +285,21 @@ def test_ctrl_c_ends_with_what_ran() -> None:
     assert driver.calls[-1] == "teardown"
 
 
+def test_ctrl_c_while_a_result_is_reported_waits_for_it() -> None:
+    class Interrupting(Reporter):
+        seen = 0
+
+        def on_case_result(self, result: CaseResult) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            self.seen += 1
+
+    reporter = Interrupting()
+    summary = TestRunner(Driver(relu), [reporter]).run([case(1), case(2)])
+    assert (summary.interrupted, summary.ran) == (True, 1)
+    assert reporter.seen == 1
+
+
 def test_a_plan_that_breaks_off_is_reported_to_its_end() -> None:
     def cases() -> Any:
         yield case(1)

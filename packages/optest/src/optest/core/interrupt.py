@@ -14,6 +14,7 @@ from types import FrameType
 
 _presses: list[int] | None = None
 """The signals that came while a run watches for them; None while nobody watches."""
+_deferred = False
 
 
 @contextmanager
@@ -36,9 +37,31 @@ def watched() -> Iterator[None]:
         _presses = None
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """A watched Ctrl-C waits for the end of this block, so that what the block does is whole.
+
+    A second one does not wait.
+    """
+    global _deferred
+    if _presses is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = len(_presses)
+    _deferred = True
+    try:
+        yield
+    finally:
+        _deferred = False
+    if len(_presses) > before:
+        raise KeyboardInterrupt
+
+
 def _pressed(number: int, frame: FrameType | None) -> None:
     if _presses is not None:
         _presses.append(number)
+        if _deferred and len(_presses) == 1:
+            return
     raise KeyboardInterrupt
 
 

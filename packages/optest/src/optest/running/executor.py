@@ -121,7 +121,7 @@ class IsolatedExecutor(Executor):
         self._end(wait)
 
     def kill(self) -> None:
-        """Stop now: cancel unfinished tasks and kill the processes."""
+        """Stop now: cancel unfinished tasks and kill the processes; ended tasks keep their outcomes."""
         with self._lock:
             self._closed = self._killed = True
             self._cancel_waiting()
@@ -154,6 +154,8 @@ class IsolatedExecutor(Executor):
                 self._wait()
         finally:
             killed = self._killed
+            if killed:
+                self._hear_the_rest()
             for worker in self._workers:
                 worker.stop_asking()
             for worker in self._workers:
@@ -266,6 +268,12 @@ class IsolatedExecutor(Executor):
                 future.set_result(answer)
             else:
                 future.set_exception(answer)
+
+    def _hear_the_rest(self) -> None:
+        """Take what processes have sent by now: a task that ended keeps its outcome."""
+        for worker in list(self._workers):
+            while worker in self._workers and worker.channel.poll():
+                self._hear(worker)
 
     def _died(self, worker: WorkerProcess) -> None:
         """The process is gone: the task that it was in gets the blame, the others run elsewhere."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ..backends.driver import BackendDriver
 from ..core.case import BackendTarget, TestCase
 from ..core.environment import describe_run
-from ..core.interrupt import is_ctrl_c, watched
+from ..core.interrupt import deferred, is_ctrl_c, watched
 from ..core.result import CaseResult, RunInfo, Status
 from ..core.summary import Summary
 from ..errors import BackendError, OptestError, told
@@ -87,14 +87,17 @@ class TestRunner:
                     flow.open()  # a backend that is not there costs no report
                     reports.on_start(info, total)
                     for result, fresh in flow.results(work):
-                        summary.add(result)
-                        reports.on_case_result(result)
+                        with deferred():
+                            summary.add(result)
+                            reports.on_case_result(result)
+                            flow.finished.popleft()
                         if self.fail_fast and fresh and result.status.failed:
                             summary.stopped = True
                             break
                 complete = not summary.stopped
             except KeyboardInterrupt:
                 summary.interrupted = True
+                flow.stop()
                 for result in flow.arrived():
                     summary.add(result)
                     reports.on_case_result(result)
@@ -135,6 +138,8 @@ class _Flow:
         self.done: SimpleQueue[Future[TaskOutcome]] = SimpleQueue()
         self.waiting: deque[_Part] = deque()
         self.pending: dict[Future[TaskOutcome], _Part] = {}
+        self.finished: deque[CaseResult] = deque()
+        """Results that nobody has reported yet, the next one first."""
         self.executor: Executor | None = None
         self.call: Callable[[Task], TaskOutcome]
         self.limit = 1
@@ -157,15 +162,23 @@ class _Flow:
             start=partial(start_worker, handle),
         )
 
+    def stop(self) -> None:
+        """Cancel the tasks in flight; those that have ended by now keep their outcomes."""
+        if isinstance(self.executor, IsolatedExecutor) and self.executor is not self.runner._executor:
+            self.executor.kill()
+        for future in tuple(self.pending):
+            future.cancel()
+
     def close(self, *, now: bool) -> None:
         """End what ``open`` started; ``now``: without waiting for the tasks in flight."""
         if self.executor is None:
             return
+        if now:
+            self.stop()
         if self.executor is self.runner._executor:
-            for future in self.pending:
-                future.cancel()
-        elif isinstance(self.executor, IsolatedExecutor):
-            self.executor.kill() if now else self.executor.shutdown()
+            return
+        if isinstance(self.executor, IsolatedExecutor):
+            self.executor.shutdown()
         else:
             try:
                 self.runner.driver.teardown()
@@ -176,7 +189,10 @@ class _Flow:
                 self.summary.problems.append(f"teardown of the driver {name}: {told(error)}")
 
     def results(self, work: Iterable[TestCase | Task]) -> Iterator[tuple[CaseResult, bool]]:
-        """Results as they come, in any order; and whether they are of this run, not a resumed one."""
+        """Results as they come, in any order; and whether they are of this run, not a resumed one.
+
+        Whoever takes one removes it from ``finished``.
+        """
         remaining = iter(work)
         exhausted = False
         while True:
@@ -193,17 +209,23 @@ class _Flow:
                 if earlier is None:
                     self._submit(_Part(task, _Whole(task)))
                 else:
-                    yield from ((self._judged(one), False) for one in earlier)
+                    self.finished.extend(map(self._judged, earlier))
+                    yield from ((one, False) for one in tuple(self.finished))
             if not self.pending:
                 if self.lost:
                     raise self._broken(self.lost) from self.lost
                 return
-            yield from ((self._judged(one), True) for one in self._next())
+            future = self.done.get()
+            with deferred():
+                self._take(future)
+            yield from ((one, True) for one in tuple(self.finished))
 
-    def arrived(self) -> Iterator[CaseResult]:
-        """What workers have finished by now and nobody has taken yet."""
-        while not self.done.empty():
-            yield from map(self._judged, self._next())
+    def arrived(self) -> deque[CaseResult]:
+        """What has finished by now and nobody has reported yet."""
+        for future in tuple(self.pending):
+            if future.done() and not _given_up(future):
+                self._take(future)
+        return self.finished
 
     def _earlier(self, task: Task) -> list[CaseResult] | None:
         """The task's results from the run that is resumed."""
@@ -226,16 +248,15 @@ class _Flow:
         self.pending[future] = part
         future.add_done_callback(self.done.put)
 
-    def _next(self) -> list[CaseResult]:
-        """The results of the next task to finish, but for those of cases that are tried again."""
-        future = self.done.get()
+    def _take(self, future: Future[TaskOutcome]) -> None:
+        """The results of a task that ended become ``finished``, unless their cases are tried again."""
         part = self.pending.pop(future)
         whole = part.whole
         try:
             outcome = self._outcome(future, part.task)
         except BrokenExecutor as error:
             self.lost = error
-            return []
+            return
         for total in (whole.seconds, self.summary.seconds):
             add_seconds(total, outcome.seconds)
         more = [replace(part, task=one) for one in outcome.left]
@@ -253,7 +274,7 @@ class _Flow:
         whole.results += results
         if not whole.open and self.runner._journal is not None:
             self.runner._journal.add(whole.task.key, whole.results, whole.seconds)
-        return results
+        self.finished.extend(map(self._judged, results))
 
     def _judged(self, result: CaseResult) -> CaseResult:
         return result if self.runner._judge is None else self.runner._judge(result)
@@ -281,6 +302,10 @@ class _Flow:
         said = tail(getattr(cause, "stderr_tail", ""))
         text = f"the worker process of the driver {self.runner.driver.name!r} did not start: {cause or error}"
         return BackendError(f"{text}\n{said}" if said else text)
+
+
+def _given_up(future: Future[TaskOutcome]) -> bool:
+    return future.cancelled() or isinstance(future.exception(), CancelledError)  # before, or while it ran
 
 
 def _of_death(task: Task, death: WorkerDied | TaskTimedOut) -> CaseResult:
