@@ -245,7 +245,7 @@ class TestState:
             raise MemoryError
 
         with monkeypatch.context() as patched:
-            patched.setattr("torchstone.api._to_torch", fail)
+            patched.setattr("torchstone.program._to_torch", fail)
             with pytest.raises(MemoryError):
                 program(x, y)
         with torch.inference_mode():

@@ -18,11 +18,12 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import checkpoint, config, profiling, redirect
-    from .api import Program, explain, export, load
+    from .api import explain, export, load
     from .compiler import bounds, capture_rule, graph_pass
     from .generation import export_generation, load_generation
     from .lowering import lowers
     from .profiling import profile
+    from .program import Program
     from .ranks import Ranks
     from .redirect import redirected
     from .sharding import Mesh
@@ -56,7 +57,7 @@ __all__ = [
 
 _LAZY = {
     "Mesh": "sharding",
-    "Program": "api",
+    "Program": "program",
     "Ranks": "ranks",
     "bounds": "compiler",
     "capture_rule": "compiler",

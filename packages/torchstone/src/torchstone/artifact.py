@@ -5,7 +5,7 @@ One file holds ``module.stablehlo`` (portable bytecode), ``signature.json`` and
 of the two others; reading checks every field of it, and executes nothing.
 
 Not here: the zip file (:mod:`torchstone.archive`), what calls a program
-(:mod:`torchstone.api`) or checks its module, which the engine does when it compiles.
+(:mod:`torchstone.program`) or checks its module, which the engine does when it compiles.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy
 
-from .api import Program, check_module
 from .config import config
 from .errors import InputMismatch, ShardingError
+from .program import Program, check_module
 from .runtime import Buffer, get_engine
 from .runtime.pjrt import PjrtEngine
 from .runtime.ranks import RankedProgram

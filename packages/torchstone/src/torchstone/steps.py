@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .api import Program
+from .program import Program
 from .sharding import Mesh
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.api import Program
 from torchstone.errors import EngineError, InputMismatch
 from torchstone.parity.replay import call, output_specs, random_inputs, read_inputs, run_fresh
+from torchstone.program import Program
 
 
 class Lookup(torch.nn.Module):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..api import check_module, draw_seed
 from ..artifact import Artifact
 from ..errors import InputMismatch
+from ..program import check_module, draw_seed
 from ..runtime import Buffer, CompileOptions, Engine, get_engine
 from ..signature import Signature
 from .stored import (

@@ -35,7 +35,6 @@ from optest.torch.opinfo.calls import (
     together,
 )
 
-from ..api import Program, draw_seed
 from ..artifact import load_artifact, save_artifact
 from ..compiler.capture import capture, require_plain
 from ..compiler.normalize import (
@@ -54,6 +53,7 @@ from ..errors import (
     UnsupportedLayout,
     UnsupportedOperators,
 )
+from ..program import Program, draw_seed
 from ..torch_internals import dynamo
 from ..torch_internals.tracing import make_fx
 from .compilation import plain_errors

@@ -23,7 +23,7 @@ from ..signature import InputSpec, OutputSpec, Signature
 from ..trees import flatten, leaf_paths, unflatten
 
 if TYPE_CHECKING:
-    from ..api import Program
+    from ..program import Program
 
 Array = numpy.ndarray[Any, Any]
 

@@ -1,0 +1,368 @@
+"""A compiled program: bound to an engine and callable. How it is made or read is in ``api``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy
+
+from optest.names import listing, near_misses
+
+from . import spans
+from .archive import LOAD_HINT
+from .arguments import check_aliasing, check_arguments, overwrite, stored_array, wants_torch
+from .artifact import Artifact, save_artifact
+from .config import config
+from .errors import (
+    ArtifactError,
+    ConfigError,
+    EngineError,
+    InputMismatch,
+    ShardingError,
+    raise_failed_checks,
+)
+from .runtime import Buffer, Engine, Executable, get_engine, refine
+from .runtime.buffers import BufferSpec, check_buffer
+from .runtime.pjrt import PjrtEngine
+from .runtime.ranks import RankPart
+from .runtime.sharded import ShardedProgram
+from .shapes import bind, evaluate, is_static
+from .signature import CheckKind, InputSpec, OutputSpec, Signature
+from .trees import flatten, leaf_paths, unflatten
+
+if TYPE_CHECKING:
+    from .compiler import Program as CompiledSource
+
+Placing = Executable | ShardedProgram | RankPart
+"""What knows which arrays a program takes."""
+
+
+class Program:
+    """A compiled program: callable like the model it came from, and storable.
+
+    Call it with torch tensors and get plain torch tensors, or with NumPy arrays
+    and get NumPy arrays. A program computes values: what it returns shares no
+    memory with its inputs and has no gradient. Buffers and inputs that the model
+    mutates are updated by each call that succeeds, and by no other; the program
+    has its own copy of the model's weights, unless it was exported with
+    ``share_weights``. Weights go to the device at the first call; one executable
+    is kept per set of input shapes (bounded by ``config.specializations``). Calls
+    from several threads are safe; if the model mutates buffers, their order is
+    not defined.
+
+    A program can be copied and pickled, with its present state. Such a copy is
+    what :func:`load` would give.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        engine: str | None = None,
+        device: str | None = None,
+        source: CompiledSource | None = None,
+    ) -> None:
+        self._artifact = artifact
+        self._where = (engine, device)
+        self._source = source
+        self._executables: OrderedDict[tuple[tuple[int, ...], ...], Executable | ShardedProgram] = (
+            OrderedDict()
+        )
+        self._lock = threading.Lock()
+        self._state: dict[str, Any] = {}
+        paths = leaf_paths(artifact.signature.input_tree, "inputs")
+        self._specs = [spec for spec in artifact.signature.inputs if spec.kind == "input"]
+        self._labels = {spec.name: _readable(paths[i]) for i, spec in enumerate(self._specs)}
+        self._mutated = {
+            str(spec.target) for spec in artifact.signature.outputs if spec.kind == "input_mutation"
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._present(self._artifact), *self._where)
+
+    def _present(self, artifact: Artifact) -> Artifact:
+        """``artifact`` with the weights as they are after the last call, which changes buffers alone."""
+        mutated = {str(spec.target) for spec in self.signature.outputs if spec.kind == "buffer_mutation"}
+        now = {name: buffer.to_numpy() for name, buffer in self._state.items() if name in mutated}
+        return replace(artifact, weights={**artifact.weights, **now})
+
+    @property
+    def signature(self) -> Signature:
+        """Inputs, outputs, mutations, symbols and seeds of the program."""
+        return self._artifact.signature
+
+    def mlir_text(self, *, debug_info: bool = False, functions: bool = False) -> str:
+        """The StableHLO module as MLIR text; with the user's source lines if ``debug_info``.
+
+        ``functions``: ``main`` calls a function for each module of the model, named after it.
+        """
+        if self._source is not None and not functions:
+            return self._source.mlir_text(debug_info=debug_info)
+        from .hlo.portable import text_of
+
+        return text_of(self._artifact.module, debug_info=debug_info, functions=functions)
+
+    def save(self, path: str | Path, *, stablehlo_version: str | None = None) -> Path:
+        """Write the artifact for consumers of ``stablehlo_version`` (default: as it is) or later.
+
+        Buffers are written with their present values. Either the whole file
+        appears or none. Raises :class:`ConfigError` for an unknown version, and
+        where a loaded program should be written for an older version.
+        """
+        artifact = self._artifact
+        if stablehlo_version is not None:
+            from .hlo.portable import resolve_version
+
+            target = resolve_version(stablehlo_version)
+            if self._source is not None:
+                artifact = self._source.with_weights(artifact.weights, target)
+            elif target != self.signature.stablehlo_version:
+                raise ConfigError(
+                    f"this program was loaded with StableHLO {self.signature.stablehlo_version}",
+                    hint="export the model again to write another version",
+                )
+        return save_artifact(path, self._present(artifact))
+
+    def state(self) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Parameters and buffers by name, as they are after the last call: read-only, and never changing."""
+        views = {name: array.view() for name, array in self._present(self._artifact).weights.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        return views
+
+    def load_state(self, values: Mapping[str, Any]) -> None:
+        """Replace parameters and buffers, those that ``values`` names, by arrays or tensors.
+
+        A program for a mesh splits them as it splits its own. Raises :class:`InputMismatch`, and then
+        nothing has changed, for a name that the program does not have and for another shape or dtype.
+        """
+        specs = {str(one.target): one for one in self.signature.inputs if one.target is not None}
+        new = {}
+        for name, value in values.items():
+            if name not in specs:
+                close = near_misses(name, specs)
+                raise InputMismatch(
+                    f"the program has no parameter or buffer {name!r}",
+                    hint=f"did you mean {listing(close, last='or')}?" if close else "see program.state()",
+                )
+            new[name] = stored_array(name, specs[name], value)
+        with self._lock:
+            self._artifact = replace(self._artifact, weights={**self._artifact.weights, **new})
+            if self._state:
+                executable = next(reversed(self._executables.values()))
+                places = {str(one.target): place for place, one in enumerate(self.signature.inputs)}
+                placed = {name: self._import(executable, one, places[name]) for name, one in new.items()}
+                self._state = {**self._state, **placed}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the engine.
+
+        Raises :class:`InputMismatch` where an argument differs from the signature, and
+        :class:`IndexOutOfRange` and :class:`InvalidValue` if the program was exported with
+        ``config.check_indices`` and ``config.check_values``.
+        """
+        given, shapes, symbols = self._bound(args, kwargs)
+        executable = self._executable(shapes, symbols)
+        results = executable(*self._arguments(given, executable))
+        self._check(results)
+        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], list[tuple[int, ...]], dict[str, int]]:
+        """The tensors of a call, their shapes, and what the symbols are for them; raises for wrong ones."""
+        leaves = flatten(self.signature.input_tree, (args, kwargs))
+        given = [leaves[i] for i in range(len(leaves))]
+        check_arguments(self._specs, given, self._labels, self._mutated)
+        shapes = [tuple(value.shape) for value in given]
+        declared = [(self._labels[spec.name], spec.shape) for spec in self._specs]
+        symbols = bind(
+            declared, shapes, self.signature.symbols, self.signature.relations, self.signature.reasons
+        )
+        if symbols:  # Python numbers among the arguments may be sizes of tensors
+            flatten(self.signature.input_tree, (args, kwargs), symbols=symbols)
+        return given, shapes, symbols
+
+    def _check(self, results: Sequence[Buffer]) -> None:
+        """Raise for an index or a value that a check refuses."""
+        raise_failed_checks(
+            (spec.kind, str(spec.target), bool(buffer.to_numpy()))
+            for spec, buffer in zip(self.signature.outputs, results, strict=True)
+            if spec.kind in get_args(CheckKind)
+        )
+
+    def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
+        """Write mutations back; returns the outputs in the caller's kind of array.
+
+        Whatever can fail comes before anything is written.
+        """
+        made = list(zip(self.signature.outputs, results, strict=True))
+        as_torch = wants_torch(given)
+        outputs = [
+            _to_torch(buffer) if as_torch else buffer.to_numpy()
+            for spec, buffer in made
+            if spec.kind == "output"
+        ]
+        by_name = dict(zip((spec.name for spec in self._specs), given, strict=True))
+        for spec, buffer in made:
+            if spec.kind == "input_mutation":
+                overwrite(by_name[str(spec.target)], buffer)
+        changed = {str(spec.target): buffer for spec, buffer in made if spec.kind == "buffer_mutation"}
+        self._state = {**self._state, **changed}  # as a whole: other threads read it
+        return outputs
+
+    def _arguments(self, given: Sequence[Any], executable: Placing) -> list[Any]:
+        """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
+        feed, state = iter(given), self._state
+        arguments: list[Any] = []
+        for position, spec in enumerate(self.signature.inputs):
+            if spec.kind == "input":
+                arguments.append(self._import(executable, next(feed), position))
+            elif spec.kind != "seed":
+                arguments.append(state[str(spec.target)])
+        check_aliasing(self._specs, given, self._labels, self._mutated)
+        return [*arguments, draw_seed()] if len(arguments) < len(self.signature.inputs) else arguments
+
+    def _import(self, executable: Placing, array: Any, position: int) -> Buffer:
+        """``array`` as the buffer that the executable takes at ``position``."""
+        if isinstance(executable, (ShardedProgram, RankPart)):
+            return executable.place(array, position)
+        buffer = get_engine(*self._where).import_array(array)
+        check_buffer(buffer, executable.inputs[position], position)
+        return buffer
+
+    def _executable(
+        self, shapes: Sequence[tuple[int, ...]], symbols: Mapping[str, int]
+    ) -> Executable | ShardedProgram:
+        key = tuple(shapes)
+        with self._lock:
+            if key in self._executables:
+                self._executables.move_to_end(key)
+                return self._executables[key]
+            engine = get_engine(*self._where)
+            module = self._static_module(symbols)
+            if self._executables:
+                spans.recompiled("exported program", lambda: self._new_shapes(shapes))
+            executable = self._compile(engine, module, self._names())
+            check_module(self.signature, executable, symbols)
+            self._place_state(executable)
+            self._executables[key] = executable
+            while len(self._executables) > max(config.specializations, 1):
+                self._executables.popitem(last=False)
+            return executable
+
+    def _names(self) -> list[str]:
+        """What errors call the arguments of the module."""
+        return [self._labels.get(spec.name, spec.target or spec.name) for spec in self.signature.inputs]
+
+    def _place_state(self, executable: Placing) -> None:
+        """Put the weights where the engine computes, if they are not there."""
+        if not self._state:
+            self._state = {
+                str(spec.target): self._import(executable, self._artifact.weights[str(spec.target)], place)
+                for place, spec in enumerate(self.signature.inputs)
+                if spec.kind not in ("input", "seed")
+            }
+
+    def _static_module(self, symbols: Mapping[str, int]) -> bytes:
+        """The module, refined for these sizes if it has symbols."""
+        declared = [spec.shape for spec in self.signature.inputs]
+        if is_static(declared):
+            return self._artifact.module
+        try:
+            return refine(
+                self._artifact.module, [[evaluate(d, symbols) for d in shape] for shape in declared]
+            )
+        except EngineError as error:
+            small = [f"{name} = {size}" for name, size in symbols.items() if size < 2]
+            if not small:
+                raise
+            raise InputMismatch(
+                f"the program was traced for sizes of 2 or more and cannot take {', '.join(small)} "
+                f"({error.message})",
+                hint="export again for these sizes, or give the dynamic dimensions a minimum of 2",
+            ) from error
+
+    def _compile(self, engine: Engine, module: bytes, names: Sequence[str]) -> Executable | ShardedProgram:
+        mesh, ranks = self.signature.mesh, self.signature.ranks
+        if ranks is not None:
+            raise ShardingError(
+                f"the program calls collectives of {ranks} ranks, and a call of it has the arguments of one",
+                hint="run the ranks together: torchstone.Ranks(program)([arguments of each rank])",
+            )
+        if mesh is None:
+            return engine.compile(module, input_names=names)
+        if not isinstance(engine, PjrtEngine):
+            raise ShardingError(
+                f"the program is for the mesh {mesh}, and the engine {engine.name!r} has one device",
+                hint='load it with engine="pjrt"',
+            )
+        shardings = [spec.sharding or () for spec in self.signature.inputs]
+        return engine.compile_for_mesh(module, mesh, shardings, input_names=names)
+
+    def _new_shapes(self, shapes: Sequence[tuple[int, ...]]) -> str:
+        labels = [self._labels[spec.name] for spec in self._specs]
+        given = (f"{label}: {list(shape)}" for label, shape in zip(labels, shapes, strict=True))
+        return f"the first call with these shapes: {', '.join(given)}"
+
+
+def _restored(artifact: Artifact, engine: str | None, device: str | None) -> Program:
+    return Program(artifact, engine=engine, device=device)
+
+
+def check_module(signature: Signature, executable: Placing, symbols: Mapping[str, int]) -> None:
+    """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
+    _agree("argument", signature.inputs, executable.inputs, symbols)
+    _agree("result", signature.outputs, executable.outputs, symbols)
+
+
+def _agree(
+    role: str,
+    specs: Sequence[InputSpec | OutputSpec],
+    found: Sequence[BufferSpec],
+    symbols: Mapping[str, int],
+) -> None:
+    if len(specs) != len(found):
+        raise ArtifactError(
+            f"the module has {len(found)} {role}s, and its signature {len(specs)}", hint=LOAD_HINT
+        )
+    for spec, real in zip(specs, found, strict=True):
+        declared = BufferSpec(tuple(evaluate(dim, symbols) for dim in spec.shape), spec.dtype)
+        if (declared.shape, declared.dtype) != (tuple(real.shape), real.dtype):
+            raise ArtifactError(
+                f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",
+                hint=LOAD_HINT,
+            )
+
+
+def _readable(path: str) -> str:
+    """``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword ``mask``."""
+    positional = re.fullmatch(r"inputs\[0\]\[(\d+)\](.*)", path)
+    if positional:
+        return f"input {positional[1]}{positional[2]}"
+    keyword = re.fullmatch(r"inputs\[1\]\['(\w+)'\](.*)", path)
+    return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
+
+
+def _to_torch(buffer: Buffer) -> Any:
+    from .runtime.torch_bridge import to_torch
+
+    return to_torch(buffer)
+
+
+def draw_seed() -> Any:
+    """uint64 ``[2]`` from torch's default generator if torch is loaded, else from the system."""
+    if sys.modules.get("torch") is not None:
+        import torch
+
+        bits = torch.randint(-(1 << 63), (1 << 63) - 1, (2,), dtype=torch.int64, device="cpu")
+        return bits.view(torch.uint64)
+    return numpy.frombuffer(os.urandom(16), dtype=numpy.uint64)
