@@ -30,7 +30,7 @@ def join_processes() -> tuple[int, int]:
 
 def main() -> None:
     processes, rank = join_processes()
-    # Every process makes the same model and the same batches: the program takes whole tensors.
+    # Every process makes the same model. Of a batch it needs its own rows.
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
@@ -45,7 +45,11 @@ def main() -> None:
         mesh=torchstone.Mesh({"data": processes}),
         shardings={"inputs": "data", "targets": "data", "0.weight": "data", "2.weight": (None, "data")},
     )
-    losses = [float(step(*batch)) for batch in zip(inputs, targets, strict=True)]
+
+    def own(batch: torch.Tensor) -> torchstone.LocalPart:
+        return torchstone.LocalPart(batch.chunk(processes)[rank], batch.shape)
+
+    losses = [float(step(own(x), own(y))) for x, y in zip(inputs, targets, strict=True)]
     weights = step.state()  # all processes ask, so that each gets whole weights
 
     if rank == 0:

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from .program import Program
     from .ranks import Ranks
     from .redirect import redirected
-    from .sharding import Mesh
+    from .sharding import LocalPart, Mesh
     from .steps import export_step
     from .training import compile_step
 
 __all__ = [
+    "LocalPart",
     "Mesh",
     "Program",
     "Ranks",
@@ -56,6 +57,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "LocalPart": "sharding",
     "Mesh": "sharding",
     "Program": "program",
     "Ranks": "ranks",

@@ -1,7 +1,8 @@
 """The arguments of a program's call: what may be passed, and how mutations reach it.
 
 An argument for a tensor is a torch tensor, a NumPy array or scalar, a
-:class:`~torchstone.runtime.Buffer`, or an object with ``__dlpack__``. Nothing here imports
+:class:`~torchstone.runtime.Buffer`, an object with ``__dlpack__``, or the
+:class:`~torchstone.LocalPart` of one of these. Nothing here imports
 torch before a tensor shows up.
 """
 
@@ -16,6 +17,7 @@ import numpy
 from .errors import InputMismatch, UnsupportedLayout
 from .overlap import overlap, repeats_elements
 from .runtime import Buffer, BufferSpec, get_engine
+from .sharding import LocalPart
 from .signature import InputSpec
 
 
@@ -26,7 +28,8 @@ def is_tensor(value: Any) -> bool:
 
 def wants_torch(given: Sequence[Any]) -> bool:
     """Torch tensors come back if torch tensors went in, or if nothing went in and torch is there."""
-    return any(map(is_tensor, given)) or (not given and sys.modules.get("torch") is not None)
+    arrays = (one.array if isinstance(one, LocalPart) else one for one in given)
+    return any(map(is_tensor, arrays)) or (not given and sys.modules.get("torch") is not None)
 
 
 def check_arguments(

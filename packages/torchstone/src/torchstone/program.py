@@ -35,6 +35,7 @@ from .runtime.pjrt import PjrtEngine
 from .runtime.ranks import RankPart
 from .runtime.sharded import ShardedProgram
 from .shapes import bind, evaluate, is_static
+from .sharding import LocalPart
 from .signature import CheckKind, InputSpec, OutputSpec, Signature
 from .trees import flatten, leaf_paths, unflatten
 
@@ -235,6 +236,12 @@ class Program:
         """``array`` as the buffer that the executable takes at ``position``."""
         if isinstance(executable, (ShardedProgram, RankPart)):
             return executable.place(array, position)
+        if isinstance(array, LocalPart):
+            label = executable.inputs[position].label(position)
+            raise InputMismatch(
+                f"{label} is a LocalPart, and the program runs on one device",
+                hint="pass the whole tensor, or export the model with mesh= and shardings=",
+            )
         buffer = get_engine(*self._where).import_array(array)
         check_buffer(buffer, executable.inputs[position], position)
         return buffer

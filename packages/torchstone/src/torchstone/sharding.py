@@ -161,6 +161,50 @@ class Mesh:
             yield tuple(slice(start, start + size) for start, size in zip(starts, local, strict=True))
 
 
+class LocalPart:
+    """What this process has of an argument that is split over several processes.
+
+    ``array``, a tensor or an array of the same number of dimensions, is the block that the parts of this
+    process's devices make together, and ``shape`` is the shape of the whole argument. Where the first axis
+    of the mesh goes over the processes and splits the rows, process 0 has the first rows. Raises
+    :class:`~torchstone.errors.ShardingError` where ``array`` cannot be a part of that shape.
+    """
+
+    __slots__ = ("array", "shape")
+
+    def __init__(self, array: Any, shape: Sequence[int]) -> None:
+        own, whole = tuple(getattr(array, "shape", ())), tuple(shape)
+        if not hasattr(array, "dtype"):
+            raise ShardingError(
+                f"a {type(array).__name__} is not an array", hint="give a torch tensor or a NumPy array"
+            )
+        if len(own) != len(whole) or any(part > size for part, size in zip(own, whole, strict=True)):
+            raise ShardingError(
+                f"an array of the shape {list(own)} is not a part of one of the shape {list(whole)}",
+                hint="shape= is the shape of the whole argument, of all processes together",
+            )
+        self.array, self.shape = array, whole
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the array, as its library has it."""
+        return self.array.dtype
+
+
+def block(parts: Sequence[Part]) -> Part | None:
+    """The part of an array that ``parts`` make together; None where that is not one block."""
+    whole = tuple(
+        slice(min(one.start for one in along), max(one.stop for one in along))
+        for along in zip(*parts, strict=True)
+    )
+    distinct = [one for place, one in enumerate(parts) if one not in parts[:place]]
+    return whole if sum(map(_elements, distinct)) == _elements(whole) else None
+
+
+def _elements(part: Part) -> int:
+    return math.prod(one.stop - one.start for one in part)
+
+
 @dataclass(frozen=True)
 class Placement:
     """How a program's arguments and results, by name, lie on a mesh.

@@ -87,8 +87,14 @@ alone = torchstone.load(path + "/alone.stone")
 for inputs, targets in zip(data["inputs"], data["targets"]):
     if number == 0:
         alone(inputs)  # a program without a mesh runs in one process, whatever the others do
-    loss = step(torch.from_numpy(inputs), torch.from_numpy(targets))
-print(float(loss))
+    # The axis data goes over the processes: each has its half of the targets only.
+    half = targets.reshape(2, -1)[number]
+    loss = step(torch.from_numpy(inputs), torchstone.LocalPart(torch.from_numpy(half), targets.shape))
+print(type(loss).__name__, float(loss))
+try:
+    step(torch.from_numpy(inputs), torchstone.LocalPart(half[1:], targets.shape))
+except TorchstoneError as error:
+    print(str(error).replace("\\n", " "))
 step.save(f"{path}/trained{number}.stone")
 """
 
@@ -113,7 +119,12 @@ def test_a_step_over_two_processes_equals_that_of_one_device(tmp_path: Path) -> 
     optimizer = adam(model)
     losses = [eager_step(model, optimizer, *batch) for batch in data]
     for number, one in enumerate(done):
-        assert float(one.stdout.split()[-1]) == pytest.approx(losses[-1].item(), abs=2e-6)
+        result, refusal = one.stdout.splitlines()[-2:]
+        kind, loss = result.split()
+        assert (kind, float(loss)) == ("Tensor", pytest.approx(losses[-1].item(), abs=2e-6))
+        rows = len(data[0][1]) // 2
+        assert f"this process has must be int64[{rows}], found int64[{rows - 1}]" in refusal
+        assert f"its devices compute with [{number * rows}:{(number + 1) * rows}] of the whole" in refusal
         state = torchstone.load(tmp_path / f"trained{number}.stone").state()
         for name, weight in model.named_parameters():
             numpy.testing.assert_allclose(state[name], weight.detach().numpy(), rtol=1e-4, atol=1e-6)

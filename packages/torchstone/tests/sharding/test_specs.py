@@ -12,8 +12,8 @@ import torch
 from torch.distributed.tensor.placement_types import Partial, Replicate, Shard
 
 import torchstone
-from torchstone.errors import ArtifactError, ArtifactVersionError, ShardingError
-from torchstone.sharding import Mesh
+from torchstone.errors import ArtifactError, ArtifactVersionError, InputMismatch, ShardingError
+from torchstone.sharding import LocalPart, Mesh, block
 from torchstone.signature import FORMAT_VERSION
 
 MESH = Mesh({"data": 2, "model": 3})
@@ -50,6 +50,39 @@ def test_parts_of_an_array() -> None:
     joined = [part[0].start for part in MESH.slices((("data", "model"),), (6,))]
     assert joined == [0, 1, 2, 3, 4, 5]
     assert list(MESH.slices(((),), (6,))) == [(slice(0, 6),)] * 6
+
+
+def test_the_block_of_several_parts() -> None:
+    """Devices 0 to 2 have the first half of the columns, 0 and 3 the first rows, 0 and 4 no block."""
+    parts = list(MESH.slices((("model",), ("data",)), (6, 4)))
+    assert block(parts[:3]) == (slice(0, 6), slice(0, 2))
+    assert block([parts[0], parts[3], parts[0]]) == (slice(0, 2), slice(0, 4))
+    assert block([parts[0], parts[4]]) is None
+    assert block([(), ()]) == ()
+
+
+def test_a_local_part_without_other_processes() -> None:
+    """One process has all of the argument; a program without a mesh takes none."""
+    model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    split = torchstone.export(model, (x,), mesh=Mesh({"data": 1}), shardings={"input": "data"})
+    torch.testing.assert_close(split(LocalPart(x, x.shape)), model(x).detach())
+    with pytest.raises(InputMismatch, match=r"must be float32\[4, 3\], found float64\[4, 3\]"):
+        split(LocalPart(x.double(), x.shape))
+    with pytest.raises(InputMismatch, match="is a LocalPart, and the program runs on one device"):
+        torchstone.export(model, (x,))(LocalPart(x, x.shape))
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "message"),
+    [
+        (torch.ones(4, 3), (3,), r"of the shape \[4, 3\] is not a part of one of the shape \[3\]"),
+        (torch.ones(4, 3), (2, 3), r"of the shape \[4, 3\] is not a part of one of the shape \[2, 3\]"),
+        ([1.0, 2.0], (4,), "a list is not an array"),
+    ],
+)
+def test_bad_local_parts(array: Any, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ShardingError, match=message):
+        LocalPart(array, shape)
 
 
 @pytest.mark.parametrize(

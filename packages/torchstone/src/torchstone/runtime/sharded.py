@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ import numpy
 
 from .. import spans
 from ..dtypes import DType
-from ..errors import EngineError
-from ..sharding import Mesh, Part, Spec
+from ..errors import EngineError, InputMismatch
+from ..sharding import LocalPart, Mesh, Part, Spec, block
 from . import _jaxlib, _jaxlib_meshes, forks
 from .buffers import Buffer, BufferSpec, Device, check_buffer, check_count
 from .counters import counters
@@ -101,9 +100,7 @@ class ShardedBuffer(Buffer):
 
     def _is_here(self) -> bool:
         """Whether the parts of this process make the whole array."""
-        distinct = [where for place, where in enumerate(self.slices) if where not in self.slices[:place]]
-        sizes = (math.prod(one.stop - one.start for one in where) for where in distinct)
-        return sum(sizes) == math.prod(self.shape)
+        return block(self.slices) == tuple(slice(0, size) for size in self.shape)
 
     def _gathered(self, spec: Spec) -> Buffer:
         """A copy of the whole array on each device."""
@@ -196,24 +193,51 @@ class ShardedProgram:
     def place(self, array: Any, position: int) -> ShardedBuffer:
         """``array`` in the parts that the argument at ``position`` has; one that has them already as it is.
 
-        It is a Buffer, a NumPy array, a torch tensor or a DLPack object. Raises
+        It is a Buffer, a NumPy array, a torch tensor, a DLPack object or the
+        :class:`~torchstone.LocalPart` of one of these. Raises
         :class:`~torchstone.errors.InputMismatch` where it is not what the program takes.
         """
         slices = [self._parts[position][place] for place in self.devices.local]
+        spec = self.inputs[position]
         if isinstance(array, ShardedBuffer) and array.slices == slices:
-            check_buffer(array, self.inputs[position], position)
+            check_buffer(array, spec, position)
             return array
         if isinstance(array, ShardedBuffer):
             array = array.to_numpy()
-        buffer = import_array(self.devices.staging, array)
-        check_buffer(buffer, self.inputs[position], position)
-        whole = buffer.to_numpy()
+        if isinstance(array, LocalPart):
+            given, starts = self._part_of_process(array, slices, spec.label(position), spec.dtype)
+        else:
+            buffer = import_array(self.devices.staging, array)
+            check_buffer(buffer, spec, position)
+            given, starts = buffer.to_numpy(), [0] * len(spec.shape)
         parts = []
         for where, place in zip(slices, self.devices.local, strict=True):
-            part = numpy.array(
-                whole[where], order="C", copy=True
-            )  # the transfer may share its source's memory
+            inside = tuple(
+                slice(one.start - start, one.stop - start) for one, start in zip(where, starts, strict=True)
+            )
+            # The transfer may share its source's memory.
+            part = numpy.array(given[inside], order="C", copy=True)
             counters.copied("in", "parts of a mesh", part.nbytes)
             parts.append(_jaxlib.put(part, self.devices.handles[place]))
-        spec = self._shardings[position]
-        return ShardedBuffer(parts, buffer.shape, buffer.dtype, self.devices, slices, spec)
+        return ShardedBuffer(parts, spec.shape, spec.dtype, self.devices, slices, self._shardings[position])
+
+    def _part_of_process(
+        self, given: LocalPart, slices: Sequence[Part], label: str, dtype: DType
+    ) -> tuple[numpy.ndarray[Any, Any], list[int]]:
+        """The array that this process has of an argument, and where it begins in the whole."""
+        own = block(slices)
+        if own is None:
+            raise InputMismatch(
+                f"{label} is a LocalPart, and the parts of this process's devices are not one block of it",
+                hint="pass the whole argument, or order the axes of the mesh so that processes come first",
+            )
+        buffer = import_array(self.devices.staging, given.array)
+        wanted = BufferSpec(tuple(one.stop - one.start for one in own), dtype)
+        if (buffer.shape, buffer.dtype) != (wanted.shape, wanted.dtype):
+            place = ", ".join(f"{one.start}:{one.stop}" for one in own)
+            raise InputMismatch(
+                f"the part of {label} that this process has must be {wanted}, found "
+                f"{BufferSpec(buffer.shape, buffer.dtype)}",
+                hint=f"its devices compute with [{place}] of the whole",
+            )
+        return buffer.to_numpy(), [one.start for one in own]
