@@ -120,6 +120,21 @@ def _joined() -> Any:
         return torchstone.export(Joined(), (torch.ones(3),))
 
 
+class Selecting(torch.nn.Module):
+    """What is above a threshold, where it is, and how much of it there is."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        chosen = x[x > 0]
+        torch._check(chosen.shape[0] <= 9)
+        return chosen * 2, x.nonzero(), x.nonzero().shape[0], chosen.sum()
+
+
+def _selecting() -> Any:
+    return torchstone.export(
+        Selecting(), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("rows", max=9)},)
+    )
+
+
 def language_model() -> Any:
     import transformers
 
@@ -152,6 +167,7 @@ WRITTEN: Mapping[str, Callable[[], Any]] = {
     "format-3": _tied,
     "format-4": _related,
     "format-5": _joined,
+    "format-6": _selecting,
     "generator-1": _generator,
 }
 

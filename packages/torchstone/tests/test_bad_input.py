@@ -24,6 +24,7 @@ from torchstone.errors import (
     ConfigError,
     DeviceNotFound,
     InputMismatch,
+    InvalidValue,
     TorchstoneError,
     UnsupportedDtype,
     UnsupportedLayout,
@@ -170,17 +171,38 @@ def test_sizes_that_contradict(
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x, n: x + n.item(),
-        lambda x, n: n.item(),
-        lambda x, n: x[: n.item()],
-        lambda x, n: x * n.tolist(),
+        lambda x, n: x + x.sum().item(),
+        lambda x, n: x.sum().item(),
+        lambda x, n: x * (n > 0).item(),
+        lambda x, n: x * x[0].tolist(),
     ],
-    ids=["add", "result", "size", "tolist"],
+    ids=["add", "result", "bool", "tolist"],
 )
 def test_a_tensors_value_as_a_number(function: Callable[..., Any]) -> None:
     with pytest.raises(UnsupportedOperators, match=r"_local_scalar_dense.*test_bad_input\.py:\d+") as raised:
         torchstone.export(function, (torch.ones(4), torch.tensor(2)))
     assert "compute with the tensor itself: index_select, torch.where" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, n: x + n.item(), lambda x, n: n.item(), lambda x, n: x * n.tolist()],
+    ids=["add", "result", "tolist"],
+)
+def test_an_integer_of_a_tensor(function: Callable[..., Any]) -> None:
+    program = torchstone.export(function, (torch.ones(4), torch.tensor(2)))
+    for value in (2, -7, 0):
+        found, expected = (
+            program(torch.ones(4), torch.tensor(value)),
+            function(torch.ones(4), torch.tensor(value)),
+        )
+        assert type(found) is type(expected)
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_size_without_a_bound() -> None:
+    with pytest.raises((CaptureError, UnsupportedOperators), match=r"u0|how large"):
+        torchstone.export(lambda x, n: x[: n.item()], (torch.ones(4), torch.tensor(2)))
 
 
 def bounded(use: Callable[..., Any], low: int = 0) -> Callable[..., Any]:
@@ -217,8 +239,18 @@ UNKNOWN: dict[str, Callable[..., Any]] = {
 def test_bounds_of_numbers_that_only_a_call_knows(name: str, dynamic: bool) -> None:
     """``torch._check`` makes symbols with bounds of them, some of which are infinite."""
     shapes = ({0: torch.export.Dim.AUTO}, None) if dynamic else None
-    with pytest.raises(UnsupportedOperators, match=r"value into a Python number|depends on the values"):
-        torchstone.export(UNKNOWN[name], (torch.ones(4), torch.tensor(2)), dynamic_shapes=shapes)
+    given = torch.ones(4), torch.tensor(2)
+    if name == "a float":
+        with pytest.raises(UnsupportedOperators, match="value into a Python number"):
+            torchstone.export(UNKNOWN[name], given, dynamic_shapes=shapes)
+        return
+    program = torchstone.export(UNKNOWN[name], given, dynamic_shapes=shapes)
+    for value in (2, 3):
+        given = torch.ones(4), torch.tensor(value)
+        torch.testing.assert_close(program(*given), UNKNOWN[name](*given))
+    if "bound" not in name and "mask" not in name and "zero" not in name:
+        with pytest.raises(InvalidValue, match=r"u0 <= 3, where u0 comes from aten\._local_scalar_dense"):
+            program(torch.ones(4), torch.tensor(4))
 
 
 def test_a_bound_on_a_size_is_checked() -> None:

@@ -87,6 +87,15 @@ def test_format_5_is_read() -> None:
         program(torch.ones(3))
 
 
+def test_format_6_is_read() -> None:
+    program, model = torchstone.load(FORMATS / "format-6.stone"), artifact_fixtures.Selecting()
+    for given in (torch.arange(-4.0, 5).reshape(3, 3), -torch.ones(2, 3), torch.ones(3, 3)):
+        for found, expected in zip(program(given), model(given), strict=True):
+            torch.testing.assert_close(found, expected)
+    with pytest.raises(InvalidValue, match="u0 <= 9"):
+        program(torch.ones(4, 3))
+
+
 def test_generator_1_is_read() -> None:
     loaded = torchstone.load_generation(FORMATS / "generator-1.stone")
     found = loaded.generate(numpy.array([[3, 7, 1]]), max_new_tokens=5)

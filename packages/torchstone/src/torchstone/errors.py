@@ -228,7 +228,7 @@ class IndexOutOfRange(TorchstoneError, IndexError):
 
 
 class InvalidValue(TorchstoneError, RuntimeError):
-    """A program that checks values was called with one that eager PyTorch refuses."""
+    """A program was called with a value that eager PyTorch refuses, or that makes a size too large."""
 
 
 def raise_failed_checks(checks: Iterable[tuple[str, str, bool]], by_setting: bool = True) -> None:
@@ -246,6 +246,11 @@ def raise_failed_checks(checks: Iterable[tuple[str, str, bool]], by_setting: boo
         raise IndexOutOfRange(
             "index out of range in " + "; ".join(failed["index_check"]),
             hint="correct the indices" + because.format("check_indices"),
+        )
+    if "size_check" in failed:
+        raise InvalidValue(
+            "the program cannot take these values: " + "; ".join(failed["size_check"]),
+            hint="correct the values, or export the model with other bounds, torch._check(…)",
         )
     if "value_check" in failed:
         raise InvalidValue(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -34,7 +35,7 @@ from .runtime.buffers import BufferSpec, check_buffer
 from .runtime.pjrt import PjrtEngine
 from .runtime.ranks import RankPart
 from .runtime.sharded import ShardedProgram
-from .shapes import bind, evaluate, is_static
+from .shapes import bind, evaluate, is_static, names_in
 from .sharding import LocalPart
 from .signature import CheckKind, InputSpec, OutputSpec, Signature
 from .trees import flatten, leaf_paths, unflatten
@@ -174,7 +175,8 @@ class Program:
         executable = self._executable(shapes, symbols)
         results = executable(*self._arguments(given, executable))
         self._check(results)
-        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+        sizes = self._sizes(symbols, results)
+        return unflatten(self.signature.output_tree, self._deliver(given, results, sizes), sizes)
 
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -200,15 +202,23 @@ class Program:
             if spec.kind in get_args(CheckKind)
         )
 
-    def _deliver(self, given: Sequence[Any], results: Sequence[Buffer]) -> list[Any]:
-        """Write mutations back; returns the outputs in the caller's kind of array.
+    def _sizes(self, symbols: Mapping[str, int], results: Sequence[Buffer]) -> dict[str, int]:
+        """``symbols`` with the sizes that depend on values, as this call has them."""
+        made = zip(self.signature.outputs, results, strict=True)
+        found = {str(spec.target): int(buffer.to_numpy()) for spec, buffer in made if spec.kind == "size"}
+        return {**symbols, **found}
+
+    def _deliver(
+        self, given: Sequence[Any], results: Sequence[Buffer], sizes: Mapping[str, int]
+    ) -> list[Any]:
+        """Write mutations back; returns the outputs in the caller's kind of array, without padding.
 
         Whatever can fail comes before anything is written.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
         as_torch = wants_torch(given)
         outputs = [
-            _to_torch(buffer) if as_torch else buffer.to_numpy()
+            self._without_padding(spec, _to_torch(buffer) if as_torch else buffer.to_numpy(), sizes)
             for spec, buffer in made
             if spec.kind == "output"
         ]
@@ -219,6 +229,14 @@ class Program:
         changed = {str(spec.target): buffer for spec, buffer in made if spec.kind == "buffer_mutation"}
         self._state = {**self._state, **changed}  # as a whole: other threads read it
         return outputs
+
+    def _without_padding(self, spec: OutputSpec, array: Any, sizes: Mapping[str, int]) -> Any:
+        """A result whose size depends on values as a contiguous array of its own; any other as it is."""
+        bounds = self.signature.bounds
+        if not bounds or not any(names_in(dim) & bounds.keys() for dim in spec.shape if isinstance(dim, str)):
+            return array
+        real = array[tuple(slice(0, evaluate(dim, sizes)) for dim in spec.shape)]
+        return real.copy() if isinstance(real, numpy.ndarray) else real.clone()
 
     def _arguments(self, given: Sequence[Any], executable: Placing) -> list[Any]:
         """What the executable takes. A seed is drawn last: a wrong call leaves the generator alone."""
@@ -327,22 +345,23 @@ def _restored(artifact: Artifact, engine: str | None, device: str | None) -> Pro
 
 def check_module(signature: Signature, executable: Placing, symbols: Mapping[str, int]) -> None:
     """Raise :class:`ArtifactError` where the signature says something else of the module than it is."""
-    _agree("argument", signature.inputs, executable.inputs, symbols)
-    _agree("result", signature.outputs, executable.outputs, symbols)
+    size = functools.partial(signature.padded, symbols=symbols)
+    _agree("argument", signature.inputs, executable.inputs, size)
+    _agree("result", signature.outputs, executable.outputs, size)
 
 
 def _agree(
     role: str,
     specs: Sequence[InputSpec | OutputSpec],
     found: Sequence[BufferSpec],
-    symbols: Mapping[str, int],
+    size: Callable[[int | str], int],
 ) -> None:
     if len(specs) != len(found):
         raise ArtifactError(
             f"the module has {len(found)} {role}s, and its signature {len(specs)}", hint=LOAD_HINT
         )
     for spec, real in zip(specs, found, strict=True):
-        declared = BufferSpec(tuple(evaluate(dim, symbols) for dim in spec.shape), spec.dtype)
+        declared = BufferSpec(tuple(map(size, spec.shape)), spec.dtype)
         if (declared.shape, declared.dtype) != (tuple(real.shape), real.dtype):
             raise ArtifactError(
                 f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",

@@ -190,7 +190,8 @@ class _Rank(Program):
 
     def delivered(self, given: Sequence[Any], results: Sequence[Buffer], symbols: Mapping[str, int]) -> Any:
         """Write mutations back; returns what the model returns."""
-        return unflatten(self.signature.output_tree, self._deliver(given, results), symbols)
+        sizes = self._sizes(symbols, results)
+        return unflatten(self.signature.output_tree, self._deliver(given, results, sizes), sizes)
 
 
 def _texts(shapes: Sequence[Sequence[int]]) -> str:

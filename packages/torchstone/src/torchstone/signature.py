@@ -16,18 +16,18 @@ from typing import Any, Literal, TypeVar, get_args
 from . import dtypes
 from .dtypes import DType
 from .errors import ArtifactVersionError, ShardingError, UnsupportedDtype
-from .shapes import Range, is_condition, names_in
+from .shapes import Range, evaluate, is_condition, names_in
 from .sharding import LARGEST, Mesh, Spec
 from .trees import Tree
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """The newest format. What :func:`describe` writes says the oldest one that has all that it needs."""
 
 SIGNATURE = "signature.json"
 
 InputKind = Literal["parameter", "buffer", "constant", "input", "seed"]
-CheckKind = Literal["index_check", "value_check"]
-OutputKind = Literal["output", "buffer_mutation", "input_mutation", CheckKind]
+CheckKind = Literal["index_check", "value_check", "size_check"]
+OutputKind = Literal["output", "buffer_mutation", "input_mutation", "size", CheckKind]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class OutputSpec:
 
     ``target`` of a mutation is the buffer's name among the weights, or the name
     of the input that receives the result; of a check (0-d bool, true if all is
-    right) it is what is checked, as the error says it.
+    right) it is what is checked, as the error says it; of a size (0-d int64) it is the symbol of it.
     """
 
     kind: OutputKind
@@ -69,7 +69,9 @@ class Signature:
     :mod:`torchstone.shapes` for symbolic shapes. ``mesh`` is that of a program for several devices.
     ``ranks`` is how many ranks run a program with collectives together, each on arguments of its own.
     ``relations`` are what the program needs of the symbols: what was assumed of them where the model was
-    traced, and the small sizes that it refuses. ``reasons`` say of some relations why."""
+    traced, and the small sizes that it refuses. ``reasons`` say of some relations why. ``bounds`` has the
+    symbols of sizes that depend on values: results are as long as the bound, and a result of kind ``size``
+    says how many of their elements count. A number that depends on values has None as its bound."""
 
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputSpec, ...]
@@ -78,10 +80,20 @@ class Signature:
     symbols: Mapping[str, Range] = field(default_factory=dict)
     relations: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, int | str | None] = field(default_factory=dict)
     mesh: Mesh | None = None
     ranks: int | None = None
     stablehlo_version: str = ""
     producer: Mapping[str, str] = field(default_factory=dict)
+
+    def padded(self, dim: int | str, symbols: Mapping[str, int]) -> int:
+        """How long a dimension of the module is where ``symbols`` are the sizes of the inputs."""
+        sizes = {name: bound for name, bound in self.bounds.items() if bound is not None}
+        if not sizes:
+            return evaluate(dim, symbols)
+        most = {name: evaluate(bound, symbols) for name, bound in sizes.items()}
+        none = dict.fromkeys(sizes, 0)
+        return max(evaluate(dim, {**symbols, **some}) for some in (most, none))
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,7 @@ def describe_program(signature: Signature) -> dict[str, Any]:
         "symbols": {name: list(bounds) for name, bounds in signature.symbols.items()},
         **({"relations": list(signature.relations)} if signature.relations else {}),
         **({"reasons": dict(signature.reasons)} if signature.reasons else {}),
+        **({"bounds": dict(signature.bounds)} if signature.bounds else {}),
         **({} if signature.mesh is None else {"mesh": [list(axis) for axis in signature.mesh.axes.items()]}),
         **({} if signature.ranks is None else {"ranks": signature.ranks}),
     }
@@ -142,7 +155,10 @@ def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
-    """Format 2 brought meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks."""
+    """Format 2 brought meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks,
+    6 sizes that depend on values."""
+    if signature.bounds:
+        return 6
     if signature.ranks is not None:
         return 5
     if signature.relations:
@@ -204,6 +220,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     require(version > 2 or not shared, f"format version {version} has no weights that are the same")
     require(version > 3 or "relations" not in description, f"format version {version} has no relations")
     require(version > 4 or "ranks" not in description, f"format version {version} has no ranks")
+    require(version > 5 or "bounds" not in description, f"format version {version} has no bounds of sizes")
     return description
 
 
@@ -234,6 +251,15 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
     reasons = get(description, "reasons", dict) if "reasons" in description else {}
     require(all(isinstance(why, str) for why in reasons.values()), "the reasons of relations")
     require(reasons.keys() <= set(relations), "reasons of what is not a relation")
+    bounds = get(description, "bounds", dict) if "bounds" in description else {}
+    require(bounds.keys() <= symbols.keys(), "bounds of unknown symbols")
+    shape_of(
+        [one for one in bounds.values() if one is not None],
+        {name: one for name, one in symbols.items() if name not in bounds},
+    )
+    told = [one for one in outputs if one.kind == "size"]
+    require(sorted(str(one.target) for one in told) == sorted(bounds), "the results that say sizes")
+    require(all((one.shape, one.dtype) == ((), dtypes.INT64) for one in told), "a result that says a size")
     producer = get(description, "producer", dict)
     require(all(isinstance(value, str) for value in producer.values()), "producer")
     signature = Signature(
@@ -244,6 +270,7 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
         symbols={name: (low, high) for name, (low, high) in symbols.items()},
         relations=tuple(relations),
         reasons=reasons,
+        bounds=bounds,
         mesh=mesh,
         ranks=ranks,
         stablehlo_version=get(description, "stablehlo_version", str),

@@ -132,7 +132,9 @@ def test_passes_run_in_order_and_say_what_they_need() -> None:
     assert "next: put it behind 'cosine'" in str(it.value)
     with pytest.raises(PassError, match="the pass 'tangent' needs 'no-sine'") as it:
         torchstone.export(model, (X,), passes=[tangent])
-    assert "these properties hold there: functional, independent-inputs, lowerable, metadata" in str(it.value)
+    assert "these properties hold there: bounded, functional, independent-inputs, lowerable, metadata" in str(
+        it.value
+    )
 
 
 def test_explain_shows_passes_of_users() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import traceback
 import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .dynamic_sizes import Sizes
+from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
 
@@ -126,12 +129,24 @@ def capture(
         told = sizes.error(name, error) if refused is None else None
         if told is not None:
             raise told from error
+        unknown = _UNKNOWN.search(str(error)) if refused is None else None
+        if unknown is not None:
+            frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
+            where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+            raise CaptureError(
+                f"{name} needs a size or number now that only a call knows: {unknown[1]}{where}",
+                hint="say what holds of it with torch._check(…), branch with torch.cond, choose values with "
+                "torch.where, and do not make a Python number of it with int()",
+            ) from error
         hint = "eager PyTorch takes the same inputs; for control flow on values use torch.cond"
         if refused is not None:
             hint = f"eager PyTorch refuses the same inputs: {type(refused).__name__}: {refused}"
         raise CaptureError(
             f"torch.export cannot capture {name}: {type(error).__name__}: {error}", hint=hint
         ) from refused or error
+
+
+_UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
 
 
 def _distinct(

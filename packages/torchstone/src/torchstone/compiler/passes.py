@@ -46,11 +46,10 @@ def require_lowerings(unit: Unit) -> None:
 def add_results_of_checks(unit: Unit) -> None:
     """Add one result for each check of an index or a value, if the settings ask for these."""
     if unit.check_indices or unit.check_values:
-        unit.module, unit.checks = add_checks(
-            unit.module, indices=unit.check_indices, values=unit.check_values
-        )
+        unit.module, checks = add_checks(unit.module, indices=unit.check_indices, values=unit.check_values)
         if unit.results is not None:
-            unit.results += [f"{check.kind}{i}" for i, check in enumerate(unit.checks)]
+            unit.results += [f"{check.kind}{i}" for i, check in enumerate(checks, len(unit.checks))]
+        unit.checks += checks
 
 
 @compiler_pass("lower", needs=["lowerable", "checks"], guarantees=["stablehlo"])

@@ -29,6 +29,7 @@ PROPERTIES: Mapping[str, str] = {
     "valid-arguments": "eager PyTorch takes the arguments of every call",
     "functional": "no call writes into a tensor",
     "signature": "inputs, outputs and what is mutated are described, and stay as they are from here on",
+    "bounded": "sizes that depend on values are as large as they may become, where that is known",
     "surveyed": "what lowers is known, what does not and why, and whether a seed is needed",
     "lowerable": "every call has a lowering",
     "placement": "it is known how each argument and result is split over the mesh, if there is one",

@@ -20,6 +20,7 @@ from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
 from .aliasing import check_example_aliasing
+from .bounded import Bounded, NoForm, bounded, unknown_symbols
 from .capture import capture
 from .graphs import to_numpy
 from .normalize import decomposed
@@ -28,6 +29,7 @@ from .pipeline import Pass, Pipeline, Unit, compiler_pass
 from .placement import check_mesh, for_ranks, placed, placement
 from .signature import SignatureReader, Weights, next_values
 from .small_sizes import with_small_sizes
+from .support import NO_FORM
 
 
 @dataclass
@@ -137,13 +139,15 @@ class Export(Unit):
         self.exported = captured
         self.weights = weights
         self.reader: SignatureReader | None = None
+        self.bounded: Bounded | None = None
         self.mesh: Mesh | None = None
         self.shardings: Mapping[str, Any] = {}
 
     def program(self) -> Program:
         """What the whole pipeline has made."""
         assert self.reader is not None
-        signature = self.reader.signature(self.checks, seed=self.survey.seeded)
+        bounds = None if self.bounded is None else self.bounded.bounds
+        signature = self.reader.signature(self.checks, seed=self.survey.seeded, bounds=bounds)
         if self.placement is not None:
             signature = placed(signature, self.placement)
         module = self.built()
@@ -164,6 +168,20 @@ def decompose(export: Export) -> None:
     export.module = export.exported.graph_module
 
 
+@compiler_pass("bound-sizes", needs=["functional", "metadata"], guarantees=["bounded"])
+def bound_sizes(export: Export) -> None:
+    """Make sizes that depend on values as large as they may become, and compute what they really are."""
+    if not unknown_symbols(export.exported):
+        return
+    try:
+        export.bounded = bounded(export.exported)
+    except NoForm as error:
+        reason, node = error.args
+        node.meta[NO_FORM] = reason
+    else:
+        export.module, export.checks = export.bounded.module, export.bounded.checks
+
+
 @compiler_pass("read-signature", needs=["functional", "metadata"], guarantees=["signature"])
 def read_signature(export: Export) -> None:
     """Describe inputs, outputs and mutations, and take the weights out of the exported program."""
@@ -172,6 +190,9 @@ def read_signature(export: Export) -> None:
     export.labels = {spec.name: spec.target or spec.name for spec in reader.inputs}
     export.baked = reader.baked
     export.results = [spec.name for spec in reader.outputs]
+    if export.bounded is not None:
+        export.results += [f"size_{symbol}" for symbol in export.bounded.bounds]
+        export.results += [f"{check.kind}{i}" for i, check in enumerate(export.bounded.checks)]
     export.next_values = next_values(reader.inputs, reader.outputs)
 
 
@@ -187,7 +208,7 @@ def place_on_mesh(export: Export) -> None:
 
 CAPTURED = ("metadata",)
 NORMALIZED = ("metadata", "functional")
-NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, decompose)
+NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, decompose, bound_sizes)
 
 
 def export_pipeline(passes: Sequence[Pass[Unit]] = ()) -> Pipeline[Export]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -30,6 +31,7 @@ from ..signature import OutputKind as OutKind
 from ..torch_internals import pytree
 from ..torch_internals.symbols import assumed_of
 from ..trees import Tree, field_names, plain_constant
+from .bounded import unknown_symbols
 from .checks import Check
 from .graphs import shape_of
 
@@ -137,12 +139,24 @@ class SignatureReader:
         assert self.exported.call_spec.out_spec is not None
         return outputs, describe(self.exported.call_spec.out_spec, leaves)
 
-    def signature(self, checks: Sequence[Check], *, seed: bool) -> Signature:
-        """The signature of the program, with a result per check and with a seed if it draws numbers."""
-        ranges = _symbol_ranges(self.exported)
+    def signature(
+        self, checks: Sequence[Check], *, seed: bool, bounds: Mapping[str, int | str | None] | None = None
+    ) -> Signature:
+        """The signature of the program, with a result per check and with a seed if it draws numbers.
+
+        ``bounds`` are those of sizes that depend on values, in the order of their results.
+        """
+        known = bounds or {}
+        inner = unknown_symbols(self.exported)
+        ranges = {
+            name: one
+            for name, one in _symbol_ranges(self.exported).items()
+            if name not in inner or name in known
+        }
         self._require_symbols()
-        made = call_signature(self.inputs, self.outputs, self.input_tree, self.output_tree, checks, seed=seed)
-        return replace(made, symbols=ranges, relations=self._relations(ranges))
+        outputs = [*self.outputs, *(OutputSpec("size", f"size_{u}", (), dtypes.INT64, u) for u in known)]
+        made = call_signature(self.inputs, outputs, self.input_tree, self.output_tree, checks, seed=seed)
+        return replace(made, symbols=ranges, relations=self._relations(ranges), bounds=known)
 
     def _require_symbols(self) -> None:
         """Raises :class:`UnsupportedShape` where lowering has made a number of a symbol of the inputs."""
@@ -228,7 +242,7 @@ def _symbol_ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None
         lower, upper = allowed.lower, allowed.upper  # infinite where nothing is known
         ranges[str(symbol)] = (
             int(lower) if lower.is_Integer else 0,
-            int(upper) if upper.is_Integer else None,
+            int(upper) if upper.is_Integer and upper < sys.maxsize - 1 else None,
         )
     return ranges
 

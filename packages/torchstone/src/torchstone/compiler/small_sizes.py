@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from textwrap import shorten
 from typing import Any
 
@@ -18,8 +19,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph
 
 from ..errors import InputMismatch
-from ..shapes import bind, evaluate
-from ..signature import OutputSpec, Signature
+from ..shapes import bind, evaluate, names_in
+from ..signature import Signature
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..trees import Tree, flatten
 from .capture import as_module, called_eagerly
@@ -79,7 +80,7 @@ def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | N
 def _allowed(signature: Signature, least: int) -> Iterator[tuple[str, int]]:
     """Every symbol with each of the small sizes from ``least`` on that its range has."""
     for symbol, (low, high) in signature.symbols.items():
-        for size in _SMALL:
+        for size in _SMALL if symbol not in signature.bounds else ():
             if max(low, least) <= size and (high is None or size <= high):
                 yield symbol, size
 
@@ -111,7 +112,7 @@ def _why_not(
 
     result = called(cut)
     if not isinstance(result, Exception):
-        return _difference(signature.outputs, result, symbols)
+        return _difference(signature, result, symbols)
     # An index of the example may be none of a smaller axis, and other values of the inputs pass.
     for number in _ANY_NUMBERS:
         if not isinstance(called([_filled(tensor, number) for tensor in cut]), Exception):
@@ -142,8 +143,9 @@ def _filled(tensor: torch.Tensor, number: int) -> torch.Tensor:
     return torch.full_like(tensor, number) if exact else tensor
 
 
-def _difference(outputs: Sequence[OutputSpec], result: Any, symbols: Mapping[str, int]) -> str | None:
+def _difference(signature: Signature, result: Any, symbols: Mapping[str, int]) -> str | None:
     """How the tensors of ``result`` differ from what the program returns at these sizes."""
+    outputs, unknown = signature.outputs, signature.bounds.keys()
     found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     if any(leaf.layout is not torch.strided for leaf in found):
         return None
@@ -152,7 +154,10 @@ def _difference(outputs: Sequence[OutputSpec], result: Any, symbols: Mapping[str
         return f"the model returns {len(found)} tensors there, and the program {len(expected)}"
     for tensor, spec in zip(found, expected, strict=True):
         try:
-            shape = tuple(evaluate(dim, symbols) for dim in spec.shape)
+            shape = tuple(
+                size if names_in(str(dim)) & unknown else evaluate(dim, symbols)
+                for dim, size in zip_longest(spec.shape, tensor.shape)
+            )
         except InputMismatch as error:
             return error.message
         if (tuple(tensor.shape), tensor.dtype) != (shape, spec.dtype.torch):

@@ -76,6 +76,10 @@ def survey(module: GraphModule, registry: Registry | None = None) -> Survey:
     return Survey(native, found[False], found[True], seeded)
 
 
+NO_FORM = "no_bounded_form"
+"""The entry of a node's metadata with the reason why a size that depends on values cannot reach it."""
+
+
 def unsupported_reason(node: Node, registry: Registry) -> str | None:
     """Why ``node`` cannot be lowered; None if it can."""
     target = node.target
@@ -95,8 +99,11 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
         return None if target in registry else "this higher-order operator has no lowering"
     if not isinstance(target, OpOverload):
         return "this is not an operator"
-    if _makes_unknown_size(node):
-        return "the size of its result depends on the values of its inputs; a program's shapes do not"
+    if NO_FORM in node.meta or _makes_unknown_size(node):
+        made = _makes_unknown_size(node)
+        what = "the size of its result" if made else "the size of a tensor that it takes"
+        why = node.meta.get(NO_FORM, "an operator behind it, named below, takes no such tensor")
+        return f"{what} depends on the values of its inputs, and {why}"
     lowering = registry.get(target)
     if lowering is None:
         names = (

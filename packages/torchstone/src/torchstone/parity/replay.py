@@ -52,6 +52,8 @@ def random_inputs(signature: Signature, seed: int = 0, sizes: Mapping[str, int] 
     """
     symbols = {}
     for name, (low, high) in signature.symbols.items():
+        if name in signature.bounds:
+            continue
         symbols[name] = max(low, UNBOUNDED_SIZE if high is None else min(UNBOUNDED_SIZE, high))
     unknown = sorted(set(sizes or {}) - set(symbols))
     if unknown:

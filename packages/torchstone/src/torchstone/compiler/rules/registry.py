@@ -278,7 +278,7 @@ _BOUNDS: ContextVar[Mapping[str, int] | None] = ContextVar("torchstone_bounds", 
 
 @contextmanager
 def bounds(**sizes: int) -> Iterator[None]:
-    """Declare how large sizes that depend on values may become, for what is captured inside the block.
+    """Give results whose sizes depend on values a fixed size, for what is captured inside the block.
 
     ``nonzeros``: entries of a sparse tensor made of a dense one (by default as
     many as that has); ``classes``: of ``one_hot`` without ``num_classes``; ``selected``: elements

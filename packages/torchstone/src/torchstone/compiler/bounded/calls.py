@@ -1,0 +1,161 @@
+"""Calls of operators on padded tensors: the table of rules, and what needs none.
+
+Padding lies at the end of a dimension, and its values are arbitrary. Most operators compute each element of
+their result from the same place of their operands, and are called as they are. Rules are for the others:
+those that reduce, sort, multiply matrices, read or write by indices, or join tensors. An operator without a
+rule raises :class:`~.sizes.NoForm`, unless none of its tensors is padded.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ...torch_internals.operators import OpOverload, schema_of
+from ..graphs import bind_schema
+from .sizes import NoForm, Trace, given_values, is_plain_call, is_unknown_size, unknown_in
+
+Tensor = torch.Tensor
+Rule = Callable[[Trace, Node, Mapping[str, Any]], Any]
+
+RULES: dict[str, Rule] = {}
+"""By the name of the operator, without ``aten::`` and overload. Arguments come by name, nodes as they are."""
+
+
+def rule(names: str) -> Callable[[Rule], Rule]:
+    """Make a function the rule of these operators, whose names are separated by spaces."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names.split(), function))
+        return function
+
+    return register
+
+
+def call(trace: Trace, node: Node) -> Any:
+    """What stands for ``node``: the result of its call on padded tensors."""
+    if node.target is operator.getitem:
+        return trace.values[node.args[0]][node.args[1]]  # type: ignore[index]
+    if not is_plain_call(node):
+        raise NoForm("nothing is known of what it does with such sizes")
+    target: Any = node.target
+    name = schema_of(target).name.removeprefix("aten::")
+    if name in RULES:
+        result = RULES[name](trace, node, bind_schema(target, node.args, node.kwargs))
+    elif any(trace.dims(one) for one in (*node.all_input_nodes, node)) or any(
+        map(is_unknown_number, node.all_input_nodes)
+    ):
+        if not _is_plain(node, name):
+            raise NoForm("it takes no tensor whose size depends on values")
+        result = called(trace, node)
+    else:
+        return called(trace, node)
+    _check_shapes(trace, node, result)
+    return result
+
+
+def is_operator(node: Node, name: str) -> bool:
+    """Whether the node calls an overload of that operator of ATen."""
+    return isinstance(node.target, OpOverload) and schema_of(node.target).name == f"aten::{name}"
+
+
+def is_unknown_number(node: Node) -> bool:
+    """Whether a node is a number that depends on values."""
+    value = node.meta.get("val")
+    return isinstance(value, (torch.SymInt, torch.SymFloat)) and bool(unknown_in(value))
+
+
+def called(trace: Trace, node: Node, **replaced: Any) -> Any:
+    """The operator of ``node`` on what its arguments have become, apart from those that are ``replaced``."""
+    target: Any = node.target
+    given = bind_schema(target, node.args, node.kwargs)
+    kinds = {one.name: str(one.type) for one in schema_of(target).arguments}
+    made = {
+        name: replaced[name] if name in replaced else _argument(trace, value, kinds[name])
+        for name, value in given.items()
+    }
+    keywords = {one.name for one in schema_of(target).arguments if one.kwarg_only}
+    positional = [value for name, value in made.items() if name not in keywords]
+    # A count in the place of a number: another overload takes it.
+    counts = any("number" in kinds[name] and isinstance(value, Tensor) for name, value in made.items())
+    function = target.overloadpacket if counts else target
+    try:
+        result = function(*positional, **{name: made[name] for name in made if name in keywords})
+    except (RuntimeError, TypeError) as error:
+        raise NoForm(f"its padded form fails: {str(error).splitlines()[0]}") from error
+    expected = node.meta.get("val")
+    if isinstance(result, Tensor) and isinstance(expected, Tensor) and result.dtype != expected.dtype:
+        return result.to(expected.dtype)
+    return result
+
+
+def _argument(trace: Trace, value: Any, kind: str) -> Any:
+    if isinstance(value, Node) and is_unknown_number(value):
+        expr = value.meta["val"].node.expr
+        if kind == "Tensor" or "number" in kind:
+            return trace.count(expr)
+        return trace.physical(value.meta["val"])
+    if isinstance(value, (list, tuple)):
+        return [_argument(trace, one, "int") for one in value]
+    return given_values(trace, value)
+
+
+def _check_shapes(trace: Trace, node: Node, result: Any) -> None:
+    """A defence: the padded result is as large as PyTorch's shape says."""
+    pairs = [(result, node.meta.get("val"))]
+    if isinstance(result, (tuple, list)):
+        pairs = list(zip(result, node.meta["val"], strict=True))
+    for made, expected in pairs:
+        if isinstance(made, Tensor) and isinstance(expected, Tensor):
+            sizes = zip(made.shape, trace.shape(expected), strict=False)
+            if made.ndim != expected.ndim or any(
+                isinstance(x, int) and isinstance(y, int) and x != y for x, y in sizes
+            ):
+                raise NoForm(f"its padded result has the shape {list(made.shape)}")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLAIN = _names("""
+    alias clone detach lift_fresh_copy expand permute squeeze t transpose unsqueeze tril triu
+    cummax cummin cumprod cumsum logcumsumexp empty_like full_like ones_like zeros_like
+    bernoulli rand_like randn_like
+""")
+_BY_ROWS = _names("""
+    convolution avg_pool2d max_pool2d_with_indices _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d
+    _native_batch_norm_legit_no_training pixel_shuffle grid_sampler_2d
+""")
+"""Each row of the result depends on the same row of the first operand, and on whole other operands."""
+
+
+def _is_plain(node: Node, name: str) -> bool:
+    if torch.Tag.pointwise in node.target.tags or name in _PLAIN:  # type: ignore[union-attr]
+        return True
+    if name not in _BY_ROWS:
+        return False
+    first, *others = node.all_input_nodes
+    values = [node.meta["val"]] if isinstance(node.meta["val"], Tensor) else node.meta["val"]
+    by_rows = all(_rows_only(value) for value in (first.meta["val"], *values))
+    return by_rows and not any(_is_padded(one.meta.get("val")) for one in others)
+
+
+def _is_padded(value: Any) -> bool:
+    return isinstance(value, Tensor) and any(is_unknown_size(size) for size in value.shape)
+
+
+def _rows_only(value: Any) -> bool:
+    return isinstance(value, Tensor) and not any(map(is_unknown_size, value.shape[1:]))
+
+
+@rule("native_layer_norm")
+def layer_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    value = given["input"].meta["val"]
+    if max(trace.dims(given["input"]), default=-1) >= value.ndim - len(given["normalized_shape"]):
+        raise NoForm("it normalizes over a size that depends on values")
+    return called(trace, node)

@@ -1,0 +1,152 @@
+"""Rules for what takes elements together: reductions, orders, products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ...torch_internals.operators import schema_of
+from .calls import called, is_operator, rule
+from .sizes import NoForm, Trace
+
+Tensor = torch.Tensor
+
+
+def least(dtype: torch.dtype) -> Any:
+    if dtype == torch.bool:
+        return False
+    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def greatest(dtype: torch.dtype) -> Any:
+    if dtype == torch.bool:
+        return True
+    return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def last(dtype: torch.dtype) -> Any:
+    """What a stable sort in ascending order puts behind all elements."""
+    return math.nan if dtype.is_floating_point else greatest(dtype)
+
+
+_IDENTITIES: Mapping[str, Any] = {
+    "sum": 0, "nansum": 0, "prod": 1, "any": False, "all": True, "count_nonzero": 0,
+    "amax": least, "max": least, "argmax": least, "logsumexp": least,
+    "amin": greatest, "min": greatest, "argmin": greatest,
+}  # fmt: skip
+_OF_SOMETHING = ("amax", "max", "argmax", "amin", "min", "argmin")
+
+
+def reduced(given: Mapping[str, Any], rank: int) -> list[int]:
+    dims = given.get("dim")
+    if dims is None or dims == []:
+        return list(range(rank))
+    return [dim % rank if rank else 0 for dim in (dims if isinstance(dims, (list, tuple)) else [dims])]
+
+
+def _many(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
+    """How many real elements a reduction over ``dims`` takes together."""
+    value, padded = source.meta["val"], trace.dims(source)
+    number = torch.scalar_tensor(1, dtype=torch.int64)
+    for dim in dims:
+        number = number * (trace.count(padded[dim]) if dim in padded else trace.physical(value.shape[dim]))
+    return number
+
+
+@rule(" ".join(_IDENTITIES))
+def reduction(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    name, source = schema_of(node.target).name.removeprefix("aten::"), given["self"]
+    if isinstance(given.get("other"), Node):  # max and min of two tensors
+        return called(trace, node)
+    dims = reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    dtype = source.meta["val"].dtype
+    if dtype.is_complex and name not in ("sum", "prod"):
+        raise NoForm(f"it is of {dtype}")
+    if name in ("argmax", "argmin") and given["dim"] is None and max(trace.dims(source)) > 0:
+        raise NoForm("it numbers elements that padding lies between")
+    fill = _IDENTITIES[name]
+    if name in _OF_SOMETHING:
+        trace.require(node, _many(trace, source, dims) > 0, "it is of at least one element")
+    return called(trace, node, self=trace.filled(source, fill(dtype) if callable(fill) else fill, dims))
+
+
+@rule("mean")
+def mean(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source, value = given["self"], node.meta["val"]
+    dims = reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    wide = torch.promote_types(value.dtype, torch.float32)
+    total = trace.filled(source, 0, dims).to(wide).sum(dims, keepdim=given.get("keepdim", False))
+    return (total / _many(trace, source, dims)).to(value.dtype)
+
+
+@rule("var std")
+def var(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source, value = given["self"], node.meta["val"]
+    dims = reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    if value.dtype.is_complex or source.meta["val"].dtype.is_complex or "correction" not in given:
+        raise NoForm("its form is not known")
+    wide = torch.promote_types(value.dtype, torch.float32)
+    number = _many(trace, source, dims)
+    tensor = trace.filled(source, 0, dims).to(wide)
+    far = tensor - tensor.sum(dims, keepdim=True) / number
+    far = torch.where(trace.real(source, dims), far, torch.scalar_tensor(0, dtype=wide))  # type: ignore[arg-type]
+    correction = 1 if given["correction"] is None else given["correction"]
+    found = (far * far).sum(dims, keepdim=given["keepdim"]) / (number - correction).clamp(min=0)
+    return (found.sqrt() if is_operator(node, "std") else found).to(value.dtype)
+
+
+@rule("_softmax _log_softmax")
+def softmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    value = given["self"].meta["val"]
+    return called(
+        trace, node, self=trace.filled(given["self"], least(value.dtype), reduced(given, value.ndim))
+    )
+
+
+@rule("sort")
+def sort(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    dtype, dims = given["self"].meta["val"].dtype, reduced(given, given["self"].meta["val"].ndim)
+    if not trace.dims(given["self"]).keys() & set(dims):
+        return called(trace, node)
+    fill = least(dtype) if given["descending"] else last(dtype)
+    return torch.sort(
+        trace.filled(given["self"], fill, dims), dim=given["dim"], descending=given["descending"], stable=True
+    )
+
+
+@rule("topk")
+def topk(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source = given["self"]
+    dtype, dims = source.meta["val"].dtype, reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    if isinstance(given["k"], Node):
+        raise NoForm("it takes a number of elements that depends on values")
+    trace.require(node, _many(trace, source, dims) >= given["k"], f"there are at least {given['k']} elements")
+    fill = least(dtype) if given["largest"] else last(dtype)
+    # A stable order: padding comes behind elements that equal it.
+    found = torch.sort(
+        trace.filled(source, fill, dims), dim=given["dim"], descending=given["largest"], stable=True
+    )
+    return found[0].narrow(given["dim"], 0, given["k"]), found[1].narrow(given["dim"], 0, given["k"])
+
+
+@rule("mm bmm mv dot addmm baddbmm addmv matmul linear einsum")
+def product(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    def filled(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [filled(one) for one in value]
+        return trace.filled(value, 0) if isinstance(value, Node) else value
+
+    of_tensors = (name for name, value in given.items() if name == "tensors" or trace.dims(value))
+    return called(trace, node, **{name: filled(given[name]) for name in of_tensors})

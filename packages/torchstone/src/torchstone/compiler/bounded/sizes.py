@@ -1,0 +1,237 @@
+"""What a graph on padded tensors knows: the tensors, the sizes that depend on values, and their bounds."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ...torch_internals.operators import HigherOrderOperator, OpOverload
+from ...torch_internals.tracing import free_unbacked_symbols
+from ..checks import Check
+from ..graphs import location_text
+
+Tensor = torch.Tensor
+
+
+class NoForm(Exception):
+    """Why an operator cannot be called on padded tensors."""
+
+
+_MANY = 1 << 40
+"""More elements than any bound means: PyTorch says ``sys.maxsize`` where it knows none."""
+
+
+class Trace:
+    """A graph that is traced again on padded tensors: what stands for each of its nodes and symbols."""
+
+    def __init__(self, exported: ExportedProgram) -> None:
+        self.ranges = exported.range_constraints
+        self.values: dict[Node, Any] = {}
+        self.counts: dict[sympy.Symbol, Tensor] = {}
+        self.bounds: dict[sympy.Symbol, Any] = {}
+        """How large a size may become; None where nothing says it."""
+        self.naturals: dict[sympy.Symbol, Any] = {}
+        """How large an operator's result may become by itself; no entry for numbers that are read."""
+        self.sizes: dict[sympy.Symbol, Any] = {}
+        """The sizes of inputs, by their symbols."""
+        self.origins: dict[sympy.Symbol, str] = {}
+        """The call that each of them comes from."""
+        self.checks: list[Check] = []
+        self.answers: list[Tensor] = []
+
+    def dims(self, node: Any) -> dict[int, sympy.Expr]:
+        """The dimensions of a node's tensor that have padding, with their sizes."""
+        value = node.meta.get("val") if isinstance(node, Node) else None
+        if not isinstance(value, Tensor):
+            return {}
+        sizes: list[Any] = list(value.shape)
+        return {dim: size.node.expr for dim, size in enumerate(sizes) if is_unknown_size(size)}
+
+    def define(self, node: Node, value: Any, count: Tensor, natural: Any = None) -> Any:
+        """Say what the new symbol in ``value``, a result of ``node``, is; returns how large it may become.
+
+        ``natural`` is what the operator itself says about that.
+        """
+        found = unknown_in(value)
+        new = found - self.counts.keys()
+        if not new and len(found) == 1:  # PyTorch knows that the same mask selects as many
+            return self.bounds[found.pop()]
+        if len(new) != 1:
+            raise NoForm("its sizes depend on values in more than one way")
+        (symbol,) = new
+        allowed = self.ranges.get(symbol)
+        declared = int(allowed.upper) if allowed is not None and allowed.upper.is_Integer else None
+        declared = None if declared is None or declared > _MANY else declared
+        if natural is not None:
+            self.naturals[symbol] = natural
+        bound = natural
+        if declared is not None and (natural is None or not isinstance(natural, int) or declared < natural):
+            bound = declared
+        self.counts[symbol], self.bounds[symbol] = count.to(torch.int64), bound
+        self.origins[symbol] = _place(node)
+        return bound
+
+    def physical(self, size: Any) -> Any:
+        """How long a padded dimension is whose size PyTorch has as ``size``."""
+        if not isinstance(size, torch.SymInt):
+            return size
+        expr = size.node.expr
+        unknown = free_unbacked_symbols(size)
+        if not unknown:
+            return evaluated(expr, self.sizes)
+        for symbol in unknown:
+            if self.bounds.get(symbol) is None:
+                raise NoForm(f"nothing says how large {symbol} may become")
+        largest = evaluated(expr, {**self.sizes, **{u: self.bounds[u] for u in unknown}})
+        smallest = evaluated(expr, {**self.sizes, **dict.fromkeys(unknown, 0)})
+        if isinstance(largest, int) and isinstance(smallest, int):
+            return max(largest, smallest)
+        return largest
+
+    def shape(self, value: Tensor) -> list[Any]:
+        """The shape of the padded tensor for ``value``."""
+        return [self.physical(size) for size in value.shape]
+
+    def count(self, expr: sympy.Expr) -> Tensor:
+        """A size, a number made of sizes, or a condition on them as a tensor without dimensions."""
+        symbols: dict[sympy.Symbol, Any] = {**self.sizes, **self.counts}
+        found = evaluated(expr, symbols)
+        return found if isinstance(found, Tensor) else torch.scalar_tensor(found, dtype=torch.int64)
+
+    def number(self, given: Any) -> Any:
+        """A number or size of a call as it is, or as a tensor where it is symbolic."""
+        value = given.meta["val"] if isinstance(given, Node) else given
+        return self.count(value.node.expr) if isinstance(value, torch.SymInt) else value
+
+    def real(self, node: Node, dims: Sequence[int] | None = None) -> Tensor | None:
+        """Where the elements along ``dims`` (all) are real, to be broadcast; None if all are."""
+        found: Tensor | None = None
+        value = node.meta["val"]
+        for dim, expr in self.dims(node).items():
+            if dims is not None and dim not in dims:
+                continue
+            inside = torch.arange(self.physical(value.shape[dim])) < self.count(expr)
+            inside = inside.reshape([-1 if at == dim else 1 for at in range(value.ndim)])
+            found = inside if found is None else found & inside
+        return found
+
+    def filled(self, node: Any, fill: Any, dims: Sequence[int] | None = None) -> Any:
+        """The tensor of a node with ``fill`` as its padding along those dimensions (all)."""
+        tensor = self.values[node] if isinstance(node, Node) else node
+        inside = self.real(node, dims) if isinstance(node, Node) else None
+        return (
+            tensor
+            if inside is None
+            else torch.where(inside, tensor, torch.scalar_tensor(fill, dtype=tensor.dtype))
+        )
+
+    def require(self, node: Node, holds: Tensor, says: str) -> None:
+        """Check ``holds`` in each call of the program; ``says`` is what has to hold."""
+        what = _place(node)
+        self.checks.append(Check("size_check", f"{what}: {says}"))
+        self.answers.append(holds.reshape(()))
+
+
+def _place(node: Node) -> str:
+    line = location_text(node)
+    return f"{node.target} at {line}" if line else f"{node.target}"
+
+
+def unknown_in(value: Any) -> set[sympy.Symbol]:
+    """The symbols in a node's value that depend on values."""
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(unknown_in, value))
+    if isinstance(value, Tensor):  # where a view begins in memory is no matter here
+        return set().union(
+            *(free_unbacked_symbols(size) for size in value.shape if not isinstance(size, int))
+        )
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set(free_unbacked_symbols(value))
+    return set()
+
+
+def evaluated(expr: Any, symbols: Mapping[Any, Any]) -> Any:
+    """A SymPy expression of sizes, for numbers, symbolic numbers or tensors without dimensions."""
+    if isinstance(expr, (int, bool)) or expr.is_Integer:
+        return int(expr)
+    if expr in (sympy.true, sympy.false):
+        return bool(expr)
+    if expr.is_Symbol:
+        if expr not in symbols:
+            raise NoForm(f"{expr} is not known")
+        return symbols[expr]
+    form = _FORMS.get(type(expr).__name__)
+    if form is None:
+        raise NoForm(f"its size is {expr}")
+    return form([evaluated(one, symbols) for one in expr.args])
+
+
+def _pick(least: bool, values: Sequence[Any]) -> Any:
+    found = values[0]
+    for one in values[1:]:
+        if isinstance(found, Tensor) or isinstance(one, Tensor):
+            both = [
+                x if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=torch.int64)
+                for x in (found, one)
+            ]
+            found = torch.minimum(*both) if least else torch.maximum(*both)
+        else:
+            found = torch.sym_min(found, one) if least else torch.sym_max(found, one)
+    return found
+
+
+_FORMS: Mapping[str, Any] = {
+    "Add": sum,
+    "Mul": math.prod,
+    "Max": lambda values: _pick(False, values),
+    "Min": lambda values: _pick(True, values),
+    "FloorDiv": lambda values: values[0] // values[1],
+    "CleanDiv": lambda values: values[0] // values[1],
+    "Mod": lambda values: values[0] % values[1],
+    "PythonMod": lambda values: values[0] % values[1],
+    "Equality": lambda values: values[0] == values[1],
+    "Unequality": lambda values: values[0] != values[1],
+    "LessThan": lambda values: values[0] <= values[1],
+    "StrictLessThan": lambda values: values[0] < values[1],
+    "GreaterThan": lambda values: values[0] >= values[1],
+    "StrictGreaterThan": lambda values: values[0] > values[1],
+    "And": lambda values: functools.reduce(operator.and_, values),
+    "Or": lambda values: functools.reduce(operator.or_, values),
+    "Not": lambda values: ~values[0],
+    "ToFloat": lambda values: values[0] * 1.0,
+    "IntTrueDiv": lambda values: values[0] / values[1],
+    "FloatTrueDiv": lambda values: values[0] / values[1],
+}
+
+
+def given_values(trace: Trace, given: Any) -> Any:
+    """Arguments with the padded tensors of nodes, and numbers that follow from sizes of inputs."""
+
+    def value_of(node: Node) -> Any:
+        if node in trace.values:
+            return trace.values[node]
+        number = node.meta.get("val")
+        if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return evaluated(number.node.expr, trace.sizes)
+        return number
+
+    return map_arg(given, value_of)
+
+
+def is_unknown_size(size: Any) -> bool:
+    """Whether a size depends on values."""
+    return isinstance(size, torch.SymInt) and bool(free_unbacked_symbols(size))
+
+
+def is_plain_call(node: Node) -> bool:
+    """Whether the node calls an operator of tensors."""
+    return isinstance(node.target, OpOverload) and not isinstance(node.target, HigherOrderOperator)

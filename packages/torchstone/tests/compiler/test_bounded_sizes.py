@@ -1,0 +1,244 @@
+"""Sizes that depend on values: programs return what eager PyTorch does, for every number of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchstone
+from torchstone.errors import CaptureError, InvalidValue, UnsupportedOperators
+from torchstone.torch_internals import pytree
+
+Tensor = torch.Tensor
+X = torch.arange(12.0).view(3, 4)
+MASK = torch.tensor([True, False, True, True])
+INPUTS = [
+    (X, MASK),
+    (X, torch.zeros(4, dtype=torch.bool)),
+    (X, torch.ones(4, dtype=torch.bool)),
+    (torch.full((3, 4), 5.0), MASK),
+    (torch.zeros(3, 4), torch.tensor([False, False, True, False])),
+    (torch.tensor([[4.0, -1, 9, 3.5], [7, 0, 0, 12], [3, 5, 5, -8]]), ~MASK | (X[2] > 9)),
+]  # fmt: skip
+
+
+def number(mask: Tensor) -> int:
+    found: Any = mask.sum().item()
+    torch._check(found >= 0)
+    torch._check(found <= 4)
+    return found
+
+
+def repeated(x: Tensor, m: Tensor) -> Tensor:
+    found = x[0].repeat_interleave(m.long() * 2)
+    torch._check(found.shape[0] <= 8)
+    return found
+
+
+def counted(x: Tensor, m: Tensor) -> Tensor:
+    found = (x[0].abs().long() % 5 + m.long()).bincount(minlength=3)
+    torch._check(found.shape[0] <= 9)
+    return found
+
+
+def convolved_graph(x: Tensor, m: Tensor) -> Tensor:
+    """A graph convolution with self-loops instead of the edges that a mask leaves out."""
+    edges = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])[:, m]
+    edges = torch.cat([edges, torch.arange(3).repeat(2, 1)], 1)
+    degree = torch.zeros(3).scatter_add(0, edges[1], torch.ones(edges.shape[1]))
+    weight = degree[edges[0]].rsqrt() * degree[edges[1]].rsqrt()
+    return torch.zeros(3, 4).index_add(0, edges[1], x[edges[0]] * weight[:, None])
+
+
+def experts(x: Tensor, m: Tensor) -> Tensor:
+    """Rows that each of two experts has, computed apart and added where they came from."""
+    chosen = (x.sum(1) > 20).long()
+    result = torch.zeros_like(x)
+    for expert in range(2):
+        (rows,) = torch.where(chosen == expert)
+        result = result.index_add(0, rows, F.gelu(x[rows] @ torch.full((4, 4), 0.1 + expert)))
+    return result
+
+
+MODELS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "mask": lambda x, m: x[x > 3],
+    "mask of columns": lambda x, m: x[:, m],
+    "mask of rows": lambda x, m: x[m[:3]],
+    "mask twice": lambda x, m: x[x > 3][x[x > 3] < 8],
+    "masked_select": lambda x, m: x.masked_select(m),
+    "nonzero": lambda x, m: (x.nonzero(), x.nonzero().shape[0]),
+    "where": lambda x, m: torch.where(x > 3),
+    "argwhere": lambda x, m: torch.argwhere(x[:, m]),
+    "unique": lambda x, m: (x % 3).unique(return_inverse=True, return_counts=True),
+    "unique of a mask": lambda x, m: x[x > 3].unique(return_counts=True),
+    "unique_consecutive": lambda x, m: torch.unique_consecutive(
+        x // 4, return_inverse=True, return_counts=True
+    ),
+    "repeat_interleave": repeated,
+    "bincount": counted,
+    "number": lambda x, m: (x + m.sum().item(), m.sum().item()),
+    "slice": lambda x, m: (x[:, : number(m)], x[:, number(m) :]),
+    "row": lambda x, m: x.t()[number(m) - 4],
+    "range": lambda x, m: (torch.arange(number(m)), torch.full((number(m), 2), 3.0)),
+    "parts": lambda x, m: x.split([number(m), 4 - number(m)], 1),
+    "sum": lambda x, m: x[x > 3].sum(),
+    "mean": lambda x, m: (x[x > 3].mean(), x[:, m].mean(1)),
+    "deviation": lambda x, m: (x[x > 3].std(), x[:, m].var(1, correction=0)),
+    "product": lambda x, m: x[:, m].prod(1),
+    "any": lambda x, m: ((x[:, m] > 5).any(1), (x[:, m] > 5).all(1)),
+    "largest of rows": lambda x, m: x[m[:3]].amax(1),
+    "softmax": lambda x, m: (x[:, m].softmax(1), x[:, m].log_softmax(0)),
+    "cumsum": lambda x, m: x[x > 3].cumsum(0),
+    "sort": lambda x, m: (x[x > 3].sort().values, x[x > 3].sort(descending=True, stable=True)),
+    "matrix product": lambda x, m: (x[:, m] @ x[:, m].t(), x[:, m].t() @ x, x[:, m] @ x.t()[m]),
+    "einsum": lambda x, m: torch.einsum("ij,kj->ik", x[:, m], x[:, m]),
+    "linear": lambda x, m: F.linear(x[m[:3]], torch.ones(2, 4), torch.ones(2)),
+    "layer norm": lambda x, m: F.layer_norm(x[m[:3]], (4,)),
+    "convolution": lambda x, m: F.conv1d(x[m[:3]].unsqueeze(1), torch.ones(2, 1, 3)),
+    "flatten": lambda x, m: (x[m[:3]].flatten(), x[m[:3]].view(-1, 2, 2), x[:, m].reshape(1, 3, 1, -1)),
+    "end": lambda x, m: (x[:, m][:, -2:], x[-2:, m], x[x > 3][:-1], x[x > 3][:2], x[x > 3][::2]),
+    "largest places": lambda x, m: x[m[:3]].argmax(1),
+    "transpose": lambda x, m: x[:, m].t().unsqueeze(1).expand(-1, 2, -1),
+    "elements": lambda x, m: x[x > 3] * 2 + x[x > 3].exp(),
+    "size": lambda x, m: x[x > 3] * x[x > 3].shape[0] + x.nonzero().shape[0] / 2,
+    "pad": lambda x, m: F.pad(x[x > 3], (1, 2), value=-5.0),
+    "flip": lambda x, m: x[x > 3].flip(0),
+    "cat": lambda x, m: torch.cat([x[x > 3], x[x < 2], x[0]]),
+    "tail": lambda x, m: x[:, m][:, 1:],
+    "embedding": lambda x, m: F.embedding(m.nonzero()[:, 0] % 3, x),
+    "index_select": lambda x, m: x.index_select(1, m.nonzero().squeeze(1)),
+    "gather": lambda x, m: x.gather(1, m.nonzero().t() % 4),
+    "scatter": lambda x, m: torch.zeros(1, 4).scatter(1, m.nonzero().t(), x[:1, m]),
+    "write": lambda x, m: x.index_put((m[:3],), x[m[:3]] * 2),
+    "write by places": lambda x, m: x.index_put(tuple(x.nonzero().t()), torch.tensor(1.0), accumulate=True),
+    "write from the end": lambda x, m: x.index_put((m.nonzero()[:, 0] % 3 - 3,), torch.tensor(1.0)),
+    "graph": convolved_graph,
+    "experts": experts,
+}
+
+
+def agrees(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected) or isinstance(expected, tuple)
+    pairs = (
+        zip(pytree.tree_leaves(tuple(found)), pytree.tree_leaves(tuple(expected)), strict=True)
+        if isinstance(expected, (tuple, list))
+        else [(found, expected)]
+    )
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, equal_nan=True)
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("name", MODELS)
+def test_results_are_eagers(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]
+    program = torchstone.export(model, (X, MASK))
+    loaded = torchstone.load(program.save(tmp_path / "program.stone"))
+    for given in INPUTS:
+        expected = model(*given)
+        agrees(program(*given), expected)
+        agrees(loaded(*given), expected)
+
+
+@pytest.mark.parametrize("name", ["largest", "largest of columns", "topk", "last", "first"])
+def test_what_has_no_elements_is_refused(name: str) -> None:
+    model: Callable[[Tensor], Any] = {
+        "largest": lambda x: x[x > 3].amax(),
+        "largest of columns": lambda x: x[:, x[0] > 3].max(1),
+        "topk": lambda x: x[x > 3].topk(1).values,
+        "last": lambda x: x[x > 3][-1],
+        "first": lambda x: x[x > 3][0],
+    }[name]
+    program = torchstone.export(model, (X,))
+    given = X.flip(1) + 1
+    agrees(program(given), model(given))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.zeros(3, 4))
+    with pytest.raises(InvalidValue, match=r"cannot take these values: aten.* at .*test_bounded_sizes\.py"):
+        program(torch.zeros(3, 4))
+
+
+def test_dynamic_sizes() -> None:
+    """The bound is an expression of the sizes of inputs."""
+
+    def model(x: Tensor) -> Any:
+        rows = x[x.sum(1) > 0]
+        ones = torch.ones(x.shape[0], 4).expand(2, -1, -1)
+        return x[x > 0] * 2, x.nonzero().shape[0] + x.shape[0], rows * 2, ones * x, rows.sum(0) / x.shape[0]
+
+    program = torchstone.export(model, (X,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    for rows in (2, 5, 3):
+        given = torch.randn(rows, 4)
+        agrees(program(given), model(given))
+
+
+def test_numpy_arrays() -> None:
+    program = torchstone.export(lambda x: x[x > 3], (X,))
+    found = program(X.numpy())
+    assert isinstance(found, numpy.ndarray)
+    assert found.tolist() == X[X > 3].tolist()
+    found[0] = 7  # it has memory of its own
+
+
+def test_a_bound_holds() -> None:
+    """What ``torch._check`` says is checked in every call, and memory is as large as it says."""
+
+    def model(x: Tensor) -> Tensor:
+        found = x[x > 3]
+        torch._check(found.shape[0] <= 9)
+        return found
+
+    program = torchstone.export(model, (X,))
+    assert program.signature.bounds == {"u0": 9}
+    assert "-> (tensor<9xf32>" in program.mlir_text()
+    agrees(program(X), model(X))
+    with pytest.raises(InvalidValue, match=r"u0 <= 9, where u0 comes from aten\.index\.Tensor at .*\.py:\d+"):
+        program(X + 4)
+
+
+def test_buffers_follow() -> None:
+    class Kept(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            chosen = x[x > 3]
+            self.total += chosen.sum()
+            return chosen
+
+    program, model = torchstone.export(Kept(), (X,)), Kept()
+    for given in (X, X * 0, -X, X + 1):
+        agrees(program(given), model(given))
+    torch.testing.assert_close(torch.from_numpy(program.state()["total"].copy()), model.total)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (lambda x: x[x > 3].median(), r"aten\.median"),
+        (lambda x: x[:, x[0] > 0].argmax(), "numbers elements that padding lies between"),
+        (lambda x: x[:, x[0] > 0].flatten(), "joins a size that depends on values with one before it"),
+        (lambda x: x.repeat_interleave(x[0, :3].long(), 0), r"call torch\._check\(result\.shape\[0\] <= …\)"),
+        (lambda x: x * x.sum().item(), "value into a Python number"),
+    ],
+    ids=["an operator", "numbers", "a shape", "no bound", "a float"],
+)
+def test_what_is_refused(model: Callable[[Tensor], Any], told: str) -> None:
+    with pytest.raises(UnsupportedOperators, match=told) as caught:
+        torchstone.export(model, (X,))
+    assert "test_bounded_sizes.py" in str(caught.value)
+
+
+def test_a_branch_on_a_size_is_named() -> None:
+    with pytest.raises(
+        CaptureError, match=r"only a call knows: .*u0.* at .*test_bounded_sizes\.py:\d+"
+    ) as caught:
+        torchstone.export(lambda x: x[x > 3] * 2 if x[x > 3].shape[0] % 3 == 1 else x, (X,))
+    assert len(str(caught.value)) < 500
