@@ -160,13 +160,11 @@ def draws(node: Node, registry: Registry) -> bool:
 def _makes_unknown_size(node: Node) -> bool:
     """True if a size of the node's result is a symbol that no input has: it depends on data."""
     unknown = _unbacked([node.meta.get("val")])
-    return bool(unknown - _unbacked(n.meta.get("val") for n in node.all_input_nodes))
+    return bool(unknown) and bool(unknown - _unbacked(n.meta.get("val") for n in node.all_input_nodes))
 
 
 def _unbacked(values: Iterable[Any]) -> set[Any]:
-    return {
-        symbol
-        for tensor in _tensors(values)
-        if not all(type(size) is int for size in tensor.shape)  # of most graphs, no tensor
-        for symbol in tracing.free_unbacked_symbols(tensor)
-    }
+    given = list(values)
+    sizes = [size for tensor in _tensors(given) for size in tensor.shape if type(size) is not int]
+    numbers = [value for value in given if isinstance(value, torch.SymInt)]
+    return {symbol for one in (*sizes, *numbers) for symbol in tracing.free_unbacked_symbols(one)}

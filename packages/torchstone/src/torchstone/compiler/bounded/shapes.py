@@ -167,7 +167,7 @@ def constant_pad(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return called(trace, node, self=trace.filled(given["self"], given["value"] or 0, sorted(wanted)))
 
 
-@rule("full zeros ones empty scalar_tensor rand randn")
+@rule("full zeros ones empty new_full new_zeros new_ones new_empty scalar_tensor rand randn")
 def new(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     value = node.meta["val"]
     number = given.get("fill_value", given.get("s"))
