@@ -154,10 +154,13 @@ def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
     return {name: _describe_form(form) for name, form in weights.items()}
 
 
+_SIZED = ("size", "size_check")
+
+
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
     """Format 2 brought meshes, 3 weights that are the same as another, 4 relations of sizes, 5 ranks,
     6 sizes that depend on values."""
-    if signature.bounds:
+    if any(spec.kind in _SIZED for spec in signature.outputs):
         return 6
     if signature.ranks is not None:
         return 5
@@ -220,7 +223,9 @@ def parse_json(content: bytes) -> dict[str, Any]:
     require(version > 2 or not shared, f"format version {version} has no weights that are the same")
     require(version > 3 or "relations" not in description, f"format version {version} has no relations")
     require(version > 4 or "ranks" not in description, f"format version {version} has no ranks")
-    require(version > 5 or "bounds" not in description, f"format version {version} has no bounds of sizes")
+    kinds = [one.get("kind") for one in get(description, "outputs", list) if isinstance(one, dict)]
+    sized = "bounds" in description or any(kind in _SIZED for kind in kinds)
+    require(version > 5 or not sized, f"format version {version} has no sizes that depend on values")
     return description
 
 
@@ -253,10 +258,9 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
     require(reasons.keys() <= set(relations), "reasons of what is not a relation")
     bounds = get(description, "bounds", dict) if "bounds" in description else {}
     require(bounds.keys() <= symbols.keys(), "bounds of unknown symbols")
-    shape_of(
-        [one for one in bounds.values() if one is not None],
-        {name: one for name, one in symbols.items() if name not in bounds},
-    )
+    others = {name: one for name, one in symbols.items() if name not in bounds}
+    for one in bounds.values():
+        shape_of([0 if one is None else one], others)
     told = [one for one in outputs if one.kind == "size"]
     require(sorted(str(one.target) for one in told) == sorted(bounds), "the results that say sizes")
     require(all((one.shape, one.dtype) == ((), dtypes.INT64) for one in told), "a result that says a size")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,21 @@ def test_a_bound_holds() -> None:
     agrees(program(X), model(X))
     with pytest.raises(InvalidValue, match=r"u0 <= 9, where u0 comes from aten\.index\.Tensor at .*\.py:\d+"):
         program(X + 4)
+
+
+def test_a_program_for_a_mesh() -> None:
+    mesh = torchstone.Mesh({"data": 1})
+    program = torchstone.export(MODELS["nonzero"], (X, MASK), mesh=mesh, shardings={"args_0": "data"})
+    agrees(program(X, MASK), MODELS["nonzero"](X, MASK))
+
+
+def test_checks_alone_need_the_format(tmp_path: Path) -> None:
+    """Readers of older formats would take no notice of them."""
+    path = torchstone.export(lambda x: x[x > 3].amax(), (X,)).save(tmp_path / "program.stone")
+    with zipfile.ZipFile(path) as archive:
+        described = json.loads(archive.read("signature.json"))
+    assert described["format_version"] == 6
+    assert {one["kind"] for one in described["outputs"]} == {"output", "size_check"}
 
 
 def test_buffers_follow() -> None:

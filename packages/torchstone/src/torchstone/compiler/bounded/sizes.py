@@ -137,8 +137,10 @@ class Trace:
     def require(self, node: Node, holds: Tensor, says: str) -> None:
         """Check ``holds`` in each call of the program; ``says`` is what has to hold."""
         what = _place(node)
-        self.checks.append(Check("size_check", f"{what}: {says}"))
-        self.answers.append(holds.reshape(()))
+        check = Check("size_check", f"{what}: {says}")
+        if check not in self.checks:  # PyTorch says some things twice
+            self.checks.append(check)
+            self.answers.append(holds.reshape(()))
 
 
 def _place(node: Node) -> str:
