@@ -169,7 +169,8 @@ class Program:
 
         Raises :class:`InputMismatch` where an argument differs from the signature, and
         :class:`IndexOutOfRange` and :class:`InvalidValue` if the program was exported with
-        ``config.check_indices`` and ``config.check_values``.
+        ``config.check_indices`` and ``config.check_values``. :class:`InvalidValue` also says that a size
+        which depends on values is out of its bounds.
         """
         given, shapes, symbols = self._bound(args, kwargs)
         executable = self._executable(shapes, symbols)
@@ -204,6 +205,8 @@ class Program:
 
     def _sizes(self, symbols: Mapping[str, int], results: Sequence[Buffer]) -> dict[str, int]:
         """``symbols`` with the sizes that depend on values, as this call has them."""
+        if not self.signature.bounds:
+            return dict(symbols)
         made = zip(self.signature.outputs, results, strict=True)
         found = {str(spec.target): int(buffer.to_numpy()) for spec, buffer in made if spec.kind == "size"}
         return {**symbols, **found}
