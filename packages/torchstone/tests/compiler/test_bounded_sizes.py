@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import random
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +148,63 @@ def test_results_are_eagers(name: str, tmp_path: Path) -> None:
         expected = model(*given)
         agrees(program(*given), expected)
         agrees(loaded(*given), expected)
+
+
+STEPS: list[Callable[[Tensor], Tensor]] = [
+    lambda t: -t,
+    lambda t: t + t.abs(),
+    lambda t: (t > 1).float(),
+    lambda t: t.transpose(0, -1),
+    lambda t: t.unsqueeze(0),
+    lambda t: t.flatten(),
+    lambda t: t.sum(0),
+    lambda t: t.mean(-1, keepdim=True),
+    lambda t: t.var(-1, correction=0),
+    lambda t: t.prod(0),
+    lambda t: (t > 0).any(-1).float(),
+    lambda t: t.cumsum(-1),
+    lambda t: t.sort(-1).values,
+    lambda t: t.sort(0, descending=True).values,
+    lambda t: t.softmax(-1),
+    lambda t: t.flip(-1),
+    lambda t: t[..., 1:],
+    lambda t: t[..., -2:],
+    lambda t: t[..., ::2],
+    lambda t: torch.cat([t, t * 2], 0),
+    lambda t: torch.stack([t, t + 1], -1),
+    lambda t: F.pad(t, (1, 1), value=2.0),
+    lambda t: t @ t.transpose(-1, -2) if t.ndim > 1 else t,
+    lambda t: t.flatten()[:, None] * t.flatten(),
+    lambda t: t[t > 0],
+    lambda t: t.nonzero().float(),
+    lambda t: t.unique(),
+    lambda t: t * t.shape[0],
+    lambda t: torch.zeros(5).index_add(0, t.flatten().abs().long() % 5, t.flatten()),
+    lambda t: t.gather(-1, torch.zeros_like(t, dtype=torch.long)),
+]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", range(60))
+def test_steps_in_any_order(seed: int) -> None:
+    """Selections and up to five steps behind them: the program agrees with eager PyTorch if there is one."""
+    choose = random.Random(seed)
+    steps = [choose.choice(STEPS) for _ in range(choose.randint(1, 5))]
+    select = choose.choice([MODELS["mask"], MODELS["mask of columns"], MODELS["mask of rows"]])
+
+    def model(x: Tensor, m: Tensor) -> Tensor:
+        return functools.reduce(lambda found, step: step(found), steps, select(x, m))
+
+    try:
+        program = torchstone.export(model, (X, MASK))
+    except (CaptureError, UnsupportedOperators) as refused:
+        pytest.skip(f"refused: {refused.message.splitlines()[-1]}")
+    for given in INPUTS:
+        try:
+            expected = model(*given)
+        except (IndexError, RuntimeError):
+            continue
+        agrees(program(*given), expected)
 
 
 @pytest.mark.parametrize("name", ["largest", "largest of columns", "topk", "last", "first"])
