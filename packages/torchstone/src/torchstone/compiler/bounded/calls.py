@@ -123,7 +123,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _PLAIN = _names("""
-    alias clone detach lift_fresh_copy expand permute squeeze t transpose unsqueeze tril triu
+    _to_copy alias clone detach lift_fresh_copy expand permute squeeze stack t transpose unsqueeze tril triu
     cummax cummin cumprod cumsum logcumsumexp empty_like full_like ones_like zeros_like
     bernoulli rand_like randn_like
 """)

@@ -10,6 +10,7 @@ import sympy
 import torch
 from torch.fx import Node
 
+from ..operators.implicit import selected_rows
 from .calls import called, rule
 from .sizes import NoForm, Trace, is_unknown_size
 
@@ -19,13 +20,33 @@ aten = torch.ops.aten
 
 @rule("view reshape _unsafe_view _reshape_copy")
 def view(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    value = node.meta["val"]
-    _check_in_one_piece(given["self"].meta["val"].shape, value.shape, trace.counts.keys())
-    return trace.values[given["self"]].reshape(trace.shape(value))
+    source, value = given["self"], node.meta["val"]
+    if not trace.dims(source):
+        return called(trace, node)
+    if _is_in_one_piece(source.meta["val"].shape, value.shape, trace.counts.keys()):
+        return trace.values[source].reshape(trace.shape(value))
+    return _spread(trace, value, _packed(trace, source))
 
 
-def _check_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Set[Any]) -> None:
-    """Raise where dimensions are joined or split so that padding would come between elements."""
+def _packed(trace: Trace, source: Node) -> Tensor:
+    """The real elements of a tensor in their order, then padding."""
+    tensor, inside = trace.values[source], trace.real(source)
+    assert inside is not None
+    return selected_rows(tensor.flatten(), inside.expand(tensor.shape).flatten(), tensor.numel())
+
+
+def _spread(trace: Trace, value: Tensor, packed: Tensor) -> Tensor:
+    """The elements of ``packed`` in the shape of ``value``, padded."""
+    place, stride = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.int64)
+    for dim in reversed(range(value.ndim)):
+        along = torch.arange(trace.physical(value.shape[dim]))
+        place = place + (along * stride).reshape([-1 if at == dim else 1 for at in range(value.ndim)])
+        stride = stride * trace.number(value.shape[dim])
+    return packed[place.expand(trace.shape(value)).clamp(max=packed.shape[0] - 1)]
+
+
+def _is_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Set[Any]) -> bool:
+    """Whether no dimensions are joined or split so that padding would come between elements."""
 
     def expression(size: Any) -> Any:
         return size.node.expr if isinstance(size, torch.SymInt) else size
@@ -36,7 +57,7 @@ def _check_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Se
         old, new = old[1:], new[1:]
         while math.prod(left) != math.prod(right):
             if not old and not new:
-                raise NoForm("its shape depends on values in a way that is not understood")
+                return False
             longer = _is_larger(math.prod(left), math.prod(right))
             if new and (longer or not old):
                 right.append(new.pop(0))
@@ -44,11 +65,10 @@ def _check_in_one_piece(before: Sequence[Any], after: Sequence[Any], unknown: Se
                 left.append(old.pop(0))
         for side in (left, right):
             large = [size for size in side if size != 1]
-            if (
-                any(unknown & getattr(size, "free_symbols", set()) for size in large[1:])
-                and len(left) + len(right) > 2
-            ):
-                raise NoForm("it joins a size that depends on values with one before it")
+            inner = any(unknown & getattr(size, "free_symbols", set()) for size in large[1:])
+            if inner and len(left) + len(right) > 2:
+                return False
+    return True
 
 
 def _is_larger(one: Any, other: Any) -> bool:
