@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from ..errors import CaptureError
 from ..torch_internals.dispatch import without_function_modes, without_modes
+from .refusals import LooksAtValue
 
 
 class Expression:
@@ -66,10 +66,7 @@ class Guards:
     def see(self, expression: Expression | None) -> Any:
         """The value of ``expression``, on which the program depends from now on."""
         if expression is None:
-            raise CaptureError(
-                "code of the step looks at the value of a tensor while the step is traced",
-                hint="compute with tensors: torch.where in place of if, torch.maximum in place of max",
-            )
+            raise LooksAtValue
         self._seen[id(expression)] = expression
         return expression.value
 

@@ -25,7 +25,7 @@ from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from ..compiler.provenance import Provenance
 from ..config import config
-from ..errors import CaptureError, TorchstoneError, TrainingError
+from ..errors import TorchstoneError, TrainingError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import enable_python_dispatcher
 from ..torch_internals.dynamo import aot_autograd
@@ -39,6 +39,7 @@ from .attributes import Change
 from .numbers import STAND_INS, Expression, Guards, Number, number
 from .overlay import Overlay, as_it_was, overlaid, roots_of
 from .recipe import Recipe
+from .refusals import refusal
 from .state import Entry, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .tracing import Numbers, Substitution
@@ -163,11 +164,7 @@ def _graph(
         except TorchstoneError:
             raise
         except Exception as error:
-            raise CaptureError(
-                f"the step cannot be traced: {type(error).__name__}: {error}",
-                hint="run it in eager PyTorch with the same batch first: if that works, keep the model in "
-                "torch.compile(model, backend='torchstone') and call loss.backward() and optimizer.step()",
-            ) from error
+            raise refusal(error, _Trace.run.__code__) from error
     _erase_profiling(traced)
     traced.graph.eliminate_dead_code()
     refuse_strays_among_constants(traced, step.state)
@@ -256,7 +253,7 @@ class _Trace:
             if one.dim() == 0 and entry.kind in ("optimizer", "average"):
                 mode.know(one, guards.leaf(("state", place), entry.tensor.detach().clone()))
         modules = [module for root in roots_of(self.recipe) for module in root.modules()]
-        with overlaid(modules, traced) as self.shown, self.provenance, Substitution(traced), mode:
+        with overlaid(modules, traced) as self.shown, self.provenance, Substitution(traced, mode), mode:
             made = [
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)

@@ -1,9 +1,15 @@
-"""The modes under which a step is traced: numbers and state of the trace in place of the real ones."""
+"""The modes under which a step is traced: numbers and state of the trace in place of the real ones.
+
+The arguments of a step are fake tensors in its trace. What the step makes without them is real:
+``torch.arange(3)`` has its values, and code may look at them. ``torch.rand(3)``, and ``torch.zeros(3)``
+into which an argument was written, are real too, with values that belong to no step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from operator import ge, gt, le, lt
 from typing import Any
 
 import torch
@@ -14,26 +20,43 @@ from ..compiler.operators.lists import calls_of_single_tensors
 from ..errors import CaptureError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode, without_modes
-from ..torch_internals.fake import FakeTensor
+from ..torch_internals.fake import DynamicOutputShapeException, FakeTensor
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
+from .refusals import LooksAtValue, SizedByValues
 
 aten = namespace("aten")
 
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _MAKERS = (torch.tensor, torch.as_tensor, torch.scalar_tensor)
+_READERS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
+_SELECTIONS = (
+    aten.index.Tensor,
+    aten.index_put.default,
+    aten.index_put_.default,
+    aten._index_put_impl_.default,
+)
+_FRACTIONS = (aten.rand.default, aten.rand.generator)
+_COMPARISONS = {
+    aten.lt.Scalar: lt,
+    aten.le.Scalar: le,
+    aten.gt.Scalar: gt,
+    aten.ge.Scalar: ge,
+}
+_LARGEST_FRACTION = 1 - 2**-53
 
 
 class Substitution(TorchFunctionMode):
     """Puts the tensors of the trace in place of the model's own, wherever code uses these.
 
-    ``traced`` has them by the identity of the real ones.
+    ``traced`` has them by the identity of the real ones; ``numbers`` knows which values the
+    others have, for functions that look at values past the operators.
     """
 
-    def __init__(self, traced: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, traced: Mapping[int, torch.Tensor], numbers: Numbers | None = None) -> None:
         super().__init__()
-        self._traced = traced
+        self._traced, self._numbers = traced, numbers
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in _MAKERS and args and isinstance(args[0], torch.SymFloat):
@@ -42,6 +65,8 @@ class Substitution(TorchFunctionMode):
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._own, (args, kwargs or {}))
         if function == _SET_DATA:  # the trace would not see it; memory is of no account in a step
             return _write(*args)
+        if function in _READERS and self._numbers is not None and not isinstance(args[0], FakeTensor):
+            self._numbers.look(args[0])
         result = function(*args, **kwargs)
         return Number(result.node) if type(result) is torch.SymFloat else result  # what item() made
 
@@ -72,11 +97,27 @@ class Numbers(TorchDispatchMode):
         super().__init__()
         self._guards = guards
         self._known: dict[int, tuple[Any, Expression | None]] = {}
+        self._fractions: dict[int, Any] = {}
+        """Storages of random numbers from 0 to 1, without 1."""
 
     def know(self, tensor: torch.Tensor, expression: Expression | None) -> None:
-        """Note what is known of a tensor; None for nothing, not even of a constant that was written."""
+        """Note what is known of a tensor; None for nothing, not even where it is real."""
         storage = tensor.untyped_storage()
         self._known[storage_identity(storage)] = storage, expression  # the storage keeps its identity
+        self._fractions.pop(storage_identity(storage), None)
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor`` is real, with the values that it has in every step."""
+        if isinstance(tensor, FakeTensor):
+            return False
+        if tensor.layout is not torch.strided:
+            return True
+        return storage_identity(tensor.untyped_storage()) not in self._known
+
+    def look(self, tensor: torch.Tensor) -> None:
+        """Raise :class:`LooksAtValue` where the values of ``tensor`` are no constants."""
+        if not self.has(tensor):
+            raise LooksAtValue
 
     def _expression(self, value: Any) -> Any:
         """What is known of an argument; None for nothing."""
@@ -84,7 +125,7 @@ class Numbers(TorchDispatchMode):
             if value.dim() > 0:
                 return None
             found = self._known.get(storage_identity(value.untyped_storage()))
-            if found is None and not isinstance(value, FakeTensor):  # a constant that nothing has written
+            if found is None and not isinstance(value, FakeTensor):  # a constant
                 with without_modes():
                     return value.detach().clone()
             return None if found is None else found[1]
@@ -98,20 +139,83 @@ class Numbers(TorchDispatchMode):
         if calls is not None:
             made = [self.__torch_dispatch__(single, types, *one) for single, *one in calls]
             return None if schema_of(operator).is_mutable else made
+        if operator in _SELECTIONS:
+            args = self._without_masks(*args)
         expression = self._followed(operator, args, kwargs) if isinstance(operator, OpOverload) else None
         leaves = pytree.tree_leaves((args, kwargs))
+        constant = self._is_constant(operator, leaves)
         if any(isinstance(leaf, torch.SymFloat) for leaf in leaves):
             result = with_tensors(operator, args, kwargs, _tensor)
+            constant &= result is NotImplemented
         else:
             result = NotImplemented
         if result is NotImplemented:  # numbers' values become part of the program
             args, kwargs = pytree.tree_map_only(torch.SymFloat, float, (args, dict(kwargs)))
-            result = operator(*args, **kwargs)
-        if isinstance(operator, OpOverload) and schema_of(operator).is_mutable and leaves:
-            self._forget(operator, args)
-        if expression is not None and isinstance(result, torch.Tensor) and result.dim() == 0:
+            result = self._call(operator, args, kwargs, constant)
+        self._note(operator, args, result, constant)
+        if expression is not None and not constant and isinstance(result, torch.Tensor) and not result.dim():
             self.know(result, expression)
+            if schema_of(operator).is_mutable and _is_alone(args[0]):  # a real tensor is not the fake result
+                self.know(args[0], expression)
         return result
+
+    def _call(self, operator: Any, args: Any, kwargs: Any, constant: bool) -> Any:
+        """The result of an operator; of a constant it is one, where it is as large as values say."""
+        if isinstance(operator, OpOverload):
+            looks = torch.Tag.data_dependent_output in operator.tags
+            if constant and (looks or _is_sized_by_values(operator, args)):
+                with without_modes():
+                    return operator(*args, **kwargs)
+            if looks:
+                raise LooksAtValue
+            if _is_sized_by_values(operator, args):
+                raise SizedByValues(operator)
+        try:
+            return operator(*args, **kwargs)
+        except DynamicOutputShapeException.get() as error:
+            raise SizedByValues(operator if isinstance(operator, OpOverload) else error.func) from error
+
+    def _is_constant(self, operator: Any, leaves: Sequence[Any]) -> bool:
+        """Whether the results of a call are the same in every step, as far as it is no matter of numbers."""
+        if isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags:
+            return False
+        return all(self.has(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+    def _note(self, operator: Any, args: Sequence[Any], result: Any, constant: bool) -> None:
+        """Note that nothing is known of what a call wrote and made, unless it is ``constant``."""
+        written: list[Any] = []
+        if isinstance(operator, OpOverload) and schema_of(operator).is_mutable:
+            written = [
+                value
+                for argument, value in zip(schema_of(operator).arguments, args, strict=False)
+                if argument.alias_info is not None and argument.alias_info.is_write
+            ]
+        for tensor in pytree.tree_leaves(written):
+            if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+                continue
+            if constant:
+                self._known.pop(storage_identity(tensor.untyped_storage()), None)
+            else:
+                self.know(tensor, None)
+        for tensor in () if constant else pytree.tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and self.has(tensor) and tensor.layout is torch.strided:
+                self.know(tensor, None)
+        if operator in _FRACTIONS:
+            storage = result.untyped_storage()
+            self._fractions[storage_identity(storage)] = storage
+
+    def _without_masks(self, tensor: Any, indices: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
+        """Arguments of an operator that selects elements, with their places where a mask is a constant."""
+        if rest and rest[0].numel() == 1:  # elements that get one value need no places
+            return tensor, indices, *rest
+        found: list[Any] = []
+        for index in indices:
+            if isinstance(index, torch.Tensor) and index.dtype == torch.bool and self.has(index):
+                with without_modes():
+                    found += index.nonzero().unbind(1)
+            else:
+                found.append(index)
+        return tensor, found, *rest
 
     def _item(self, tensor: torch.Tensor) -> Any:
         known = self._guards.call(torch.Tensor.item, self._expression(tensor))
@@ -127,18 +231,38 @@ class Numbers(TorchDispatchMode):
             return None  # it has dimensions, as a rule
         if torch.Tag.nondeterministic_seeded in operator.tags:
             return None
+        if operator in _COMPARISONS:
+            decided = self._decided(_COMPARISONS[operator], *args)
+            if decided is not None:
+                return self._guards.call(torch.tensor, decided)
         known = [self._expression(one) for one in args]
         return self._guards.call(_on_copy(operator, tuple(kwargs.items())), *known)
 
-    def _forget(self, operator: Any, args: Sequence[Any]) -> None:
-        written = [
-            value
-            for argument, value in zip(schema_of(operator).arguments, args, strict=False)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        ]
-        for tensor in pytree.tree_leaves(written):
-            if isinstance(tensor, torch.Tensor):
-                self.know(tensor, None)
+    def _decided(self, compare: Callable[[float, float], bool], tensor: torch.Tensor, bound: Any) -> Any:
+        """The result of comparing a random number with ``bound`` if it is always the same, else None.
+
+        Models that may leave out layers draw ``torch.rand([]) < 0.0`` where they leave out none.
+        """
+        if isinstance(bound, torch.SymFloat) or isinstance(tensor, FakeTensor):
+            return None
+        if storage_identity(tensor.untyped_storage()) not in self._fractions:
+            return None
+        smallest, largest = compare(0.0, bound), compare(_LARGEST_FRACTION, bound)
+        return smallest if smallest == largest else None
+
+
+def _is_alone(tensor: torch.Tensor) -> bool:
+    """Whether a 0-d tensor is no view of a larger one."""
+    return tensor.untyped_storage().nbytes() == tensor.element_size()
+
+
+def _is_sized_by_values(operator: OpOverload, args: Sequence[Any]) -> bool:
+    """Whether the size of the result is a matter of values, for tensors that are real."""
+    if torch.Tag.dynamic_output_shape not in operator.tags:
+        return False
+    return operator is not aten.index.Tensor or any(
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    )
 
 
 @cache
