@@ -42,6 +42,20 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("tests_implementations::rows_before", mutates_args=())
+def rows_before(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros_like(x)
+    for end in ends.tolist():
+        if end > 0:
+            made[:end] += x[:end]
+    return made
+
+
+@rows_before.register_fake
+def _(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
 @pytest.fixture(scope="module")
 def library() -> Iterator[Any]:
     made = torch.library.Library("tests_implementations_lib", "DEF")
@@ -90,6 +104,12 @@ def test_an_implementation_that_looks_at_values_is_named() -> None:
     message = r"through_numpy.default[^|]*\n *why: .*its Python code is not traced"
     with pytest.raises(UnsupportedOperators, match=message):
         torchstone.export(lambda x: through_numpy(x) + 1, (torch.randn(3),))
+
+
+def test_an_implementation_that_makes_sizes_of_values_is_named() -> None:
+    message = r"rows_before.default[^|]*\n *why: .*its Python code is not traced"
+    with pytest.raises(UnsupportedOperators, match=message):
+        torchstone.export(lambda x, ends: rows_before(x, ends) + 1, (torch.randn(3), torch.tensor([1, 3])))
 
 
 def test_the_setting_keeps_operators_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "VaryingRows",
     "detect_fake_mode",
     "fake_rules",
+    "forgetting_sizes",
     "placed_rules",
     "rules",
 ]
@@ -37,6 +39,10 @@ DynamicOutputShapeException = Internal(
 )
 _SYMBOLS = "buckets of training steps"
 _ShapeEnv = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv", _SYMBOLS)
+_forgetting = Internal(
+    "torch.fx.experimental.symbolic_shapes.ShapeEnv.ignore_fresh_unbacked_symbols",
+    "trying the Python code of custom operators",
+)
 _SymbolicContext = Internal("torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext", _SYMBOLS)
 _DimDynamic = Internal("torch.fx.experimental.symbolic_shapes.DimDynamic", _SYMBOLS)
 _rules = Internal("torch._subclasses.fake_impls.op_implementations_dict", "rules for fake tensors")
@@ -54,6 +60,13 @@ class PartialRule:
 
     concerns: Callable[..., bool]
     rule: Callable[..., Any]
+
+
+def forgetting_sizes(mode: FakeTensorMode) -> AbstractContextManager[None]:
+    """Inside, sizes and numbers that values decide belong to no graph; PyTorch asks for those that do."""
+    sizes: Any = mode.shape_env
+    found: AbstractContextManager[None] = nullcontext() if sizes is None else _forgetting(sizes)
+    return found
 
 
 class VaryingRows:

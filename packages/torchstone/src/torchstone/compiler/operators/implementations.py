@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from ...config import config
 from ...lowering import load
 from ...torch_internals.dispatch import TorchDispatchMode
-from ...torch_internals.fake import detect_fake_mode
+from ...torch_internals.fake import detect_fake_mode, forgetting_sizes
 from ...torch_internals.operators import OpOverload, OpOverloadPacket, python_implementation, schema_of
 
 
@@ -68,7 +68,7 @@ def _traces(implementation: Callable[..., Any], node: Node) -> bool:
     if mode is None:
         return False
     try:
-        with mode, _Functional():
+        with mode, forgetting_sizes(mode), _Functional():
             implementation(*args, **kwargs)
     except Exception:  # noqa: BLE001  # it may do anything with tensors that hold no values
         return False
