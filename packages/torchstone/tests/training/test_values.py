@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,35 @@ LOOKS: dict[str, Loss] = {
 }
 
 
+def under_a_seed(model: Model, x: Tensor) -> Tensor:
+    torch.manual_seed(0)
+    return F.dropout(model(rows(x))).sum()
+
+
+def drawn_twice(model: Model, x: Tensor) -> Tensor:
+    state = torch.get_rng_state()
+    first = F.dropout(model(rows(x)))
+    torch.set_rng_state(state)
+    return (first - F.dropout(model(rows(x)))).sum()
+
+
+GENERATOR = torch.Generator()
+OTHER_DRAWS: dict[str, tuple[Loss, str]] = {
+    "random": (lambda model, x: model(rows(x)).sum() * random.random(), "draws with random.random"),
+    "shuffle": (
+        lambda model, x: random.shuffle([1, 2]) or model(rows(x)).sum(),
+        "draws with random.shuffle",
+    ),
+    "numpy": (lambda model, x: model(rows(x)).sum() * np.random.beta(1, 1), "draws with numpy.random.beta"),
+    "generator": (
+        lambda model, x: (model(rows(x)) * torch.rand(3, generator=GENERATOR)).sum(),
+        "draws from a generator of its own",
+    ),
+    "a seed": (under_a_seed, "calls torch.manual_seed"),
+    "a state": (drawn_twice, "calls torch.set_rng_state"),
+}
+
+
 def step_of(loss: Loss) -> tuple[Any, torch.nn.Linear]:
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 3)
@@ -104,6 +134,25 @@ def test_a_value_that_is_another_in_the_next_step_is_refused(name: str) -> None:
     with pytest.raises(CaptureError, match="looks at the value of a tensor") as found:
         step(torch.tensor([0, 1, 1, 5]))
     assert f"test_values.py:{inspect.getsourcelines(LOOKS[name])[1]}: " in str(found.value)
+
+
+@pytest.mark.parametrize("name", OTHER_DRAWS)
+def test_random_numbers_past_the_default_generator_are_refused(name: str) -> None:
+    loss, message = OTHER_DRAWS[name]
+    step, _ = step_of(loss)
+    before = random.getstate(), np.random.get_state()[2]
+    with pytest.raises(CaptureError, match=rf"{message}.*test_values\.py:\d+: ") as found:
+        step(torch.tensor([0, 1, 1, 5]))
+    assert "next: " in str(found.value)
+    assert (random.getstate(), np.random.get_state()[2]) == before
+    random.random()
+    np.random.beta(1, 1)
+
+
+def seeded(model: Model, x: Tensor) -> Tensor:
+    np.random.seed(3)
+    random.seed(3)
+    return model(rows(x)).square().sum() * np.random.rand() * random.random()
 
 
 def off_diagonal(model: Model, x: Tensor) -> Tensor:
@@ -133,6 +182,7 @@ CONSTANTS: dict[str, Loss] = {
     "off the diagonal": off_diagonal,
     "a mask that is written through": filled,
     "a table": constant_table,
+    "numbers under a seed": seeded,
     "no layers left out": lambda model, x: model(rows(x)).square().sum() * (1 if torch.rand([]) < 0.0 else 2),
     "all layers left out": lambda model, x: model(rows(x)).square().sum() * (1 if torch.rand(()) < 1 else 2),
     "none left out": lambda model, x: model(rows(x)).square().sum() * (1 if torch.rand([]) >= 0.0 else 2),

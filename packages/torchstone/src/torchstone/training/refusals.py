@@ -18,37 +18,46 @@ _ELSEWHERE = (
 )
 
 
-class LooksAtValue(Exception):
+class Refused(Exception):
+    """Code of a step does ``what``, which its trace does not allow; ``hint`` is the next step."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.what, self.hint = what, hint
+
+
+class LooksAtValue(Refused):
     """Code of a step looks at a value that is known only when the step runs."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "code of the step looks at the value of a tensor while the step is traced",
+            "compute with tensors: torch.where in place of if, torch.maximum in place of max; "
+            f"or {_ELSEWHERE}",
+        )
 
-class SizedByValues(Exception):
+
+class SizedByValues(Refused):
     """The result of ``operator`` in a step is as large as values say that are known only when it runs."""
 
     def __init__(self, operator: Any) -> None:
-        super().__init__(operator)
-        self.operator = operator
+        super().__init__(
+            f"the result of {operator} is as large as values say, which are not known while the step is "
+            "traced",
+            f"compute with a mask (torch.where, masked_fill) in place of selecting elements; or {_ELSEWHERE}",
+        )
 
 
 def refusal(error: Exception, outermost: CodeType) -> CaptureError:
     """``error`` of a step's code in the user's words, with the line; ``outermost`` calls that code."""
     place = _users_line(error.__traceback__, outermost)
-    if isinstance(error, LooksAtValue):
-        return CaptureError(
-            f"code of the step looks at the value of a tensor while the step is traced{_with_code(place)}",
-            hint="compute with tensors: torch.where in place of if, torch.maximum in place of max; "
-            f"or {_ELSEWHERE}",
-        )
-    if isinstance(error, SizedByValues):
-        return CaptureError(
-            f"the result of {error.operator} is as large as values say, which are not known "
-            f"while the step is traced{_with_code(place)}",
-            hint="compute with a mask (torch.where, masked_fill) in place of selecting elements; "
-            f"or {_ELSEWHERE}",
-        )
-    where = "" if place is None else f" at {place[0]}:{place[1]}"
+    where = "" if place is None else f"{place[0]}:{place[1]}"
+    if isinstance(error, Refused):
+        code = "" if place is None else shorten(linecache.getline(*place), _LONGEST_LINE)
+        what = f"{error.what}, at {where}" if where else error.what
+        return CaptureError(f"{what}: {code}" if code else what, hint=error.hint)
     return CaptureError(
-        f"the step cannot be traced{where}: {type(error).__name__}: {error}",
+        f"the step cannot be traced{where and f' at {where}'}: {type(error).__name__}: {error}",
         hint=f"run it in eager PyTorch with the same batch first; if that works, {_ELSEWHERE}",
     )
 
@@ -61,10 +70,3 @@ def _users_line(trace: TracebackType | None, outermost: CodeType) -> tuple[str, 
         if inside and is_users_file(frame.f_code.co_filename):
             found = frame.f_code.co_filename, line
     return found
-
-
-def _with_code(place: tuple[str, int] | None) -> str:
-    if place is None:
-        return ""
-    code = shorten(linecache.getline(*place), _LONGEST_LINE)
-    return f", at {place[0]}:{place[1]}{f': {code}' if code else ''}"

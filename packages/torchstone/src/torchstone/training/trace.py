@@ -38,6 +38,7 @@ from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulat
 from .attributes import Change
 from .numbers import STAND_INS, Expression, Guards, Number, number
 from .overlay import Overlay, as_it_was, overlaid, roots_of
+from .randomness import without_foreign_randomness
 from .recipe import Recipe
 from .refusals import refusal
 from .state import Entry, State, refuse_changed_attributes
@@ -154,7 +155,9 @@ def _graph(
 
     with (
         as_it_was(recipe),
-        patched(*_optimizer_modules(recipe.optimizer), *without_checkpointing()),
+        patched(
+            *_optimizer_modules(recipe.optimizer), *without_checkpointing(), *without_foreign_randomness()
+        ),
         torch.enable_grad(),
     ):
         try:

@@ -24,6 +24,7 @@ from ..torch_internals.fake import DynamicOutputShapeException, FakeTensor
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
+from .randomness import refuse_generator
 from .refusals import LooksAtValue, SizedByValues
 
 aten = namespace("aten")
@@ -143,6 +144,7 @@ class Numbers(TorchDispatchMode):
             args = self._without_masks(*args)
         expression = self._followed(operator, args, kwargs) if isinstance(operator, OpOverload) else None
         leaves = pytree.tree_leaves((args, kwargs))
+        refuse_generator(leaves)
         constant = self._is_constant(operator, leaves)
         if any(isinstance(leaf, torch.SymFloat) for leaf in leaves):
             result = with_tensors(operator, args, kwargs, _tensor)
