@@ -136,6 +136,18 @@ def test_a_value_that_is_another_in_the_next_step_is_refused(name: str) -> None:
     assert f"test_values.py:{inspect.getsourcelines(LOOKS[name])[1]}: " in str(found.value)
 
 
+def conditional(model: Model, x: Tensor) -> Tensor:
+    found: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (model(rows(x)),))
+    return found.sum()
+
+
+def test_control_flow_is_refused() -> None:
+    step, _ = step_of(conditional)
+    with pytest.raises(CaptureError, match=r"calls cond, and .*test_values\.py:\d+: found") as found:
+        step(torch.tensor([0, 1, 1, 5]))
+    assert "next: compute both sides of a condition (torch.where)" in str(found.value)
+
+
 @pytest.mark.parametrize("name", OTHER_DRAWS)
 def test_random_numbers_past_the_default_generator_are_refused(name: str) -> None:
     loss, message = OTHER_DRAWS[name]

@@ -48,6 +48,16 @@ class SizedByValues(Refused):
         )
 
 
+class HigherOrder(Refused):
+    """Code of a step calls an operator that takes functions."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__(
+            f"code of the step calls {operator}, and a step has no operators that take functions",
+            f"compute both sides of a condition (torch.where), and write loops in Python; or {_ELSEWHERE}",
+        )
+
+
 def refusal(error: Exception, outermost: CodeType) -> CaptureError:
     """``error`` of a step's code in the user's words, with the line; ``outermost`` calls that code."""
     place = _users_line(error.__traceback__, outermost)
@@ -66,7 +76,10 @@ def _users_line(trace: TracebackType | None, outermost: CodeType) -> tuple[str, 
     """File and line of the innermost frame of the user's code inside of ``outermost``."""
     found, inside = None, False
     for frame, line in walk_tb(trace):
+        file = frame.f_code.co_filename
         inside |= frame.f_code is outermost
-        if inside and is_users_file(frame.f_code.co_filename):
-            found = frame.f_code.co_filename, line
+        if (
+            inside and is_users_file(file) and linecache.getline(file, line)
+        ):  # PyTorch's own code may be a string
+            found = file, line
     return found

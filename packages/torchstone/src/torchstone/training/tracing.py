@@ -21,11 +21,11 @@ from ..errors import CaptureError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode, without_modes
 from ..torch_internals.fake import DynamicOutputShapeException, FakeTensor
-from ..torch_internals.operators import OpOverload, namespace, schema_of
+from ..torch_internals.operators import HigherOrderOperator, OpOverload, namespace, schema_of
 from ..torch_internals.tensors import storage_identity
 from .numbers import Expression, Guards, Number, number
 from .randomness import refuse_generator
-from .refusals import LooksAtValue, SizedByValues
+from .refusals import HigherOrder, LooksAtValue, SizedByValues
 
 aten = namespace("aten")
 
@@ -94,6 +94,8 @@ class Numbers(TorchDispatchMode):
     is kept beside it, so that code can branch on it.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, guards: Guards) -> None:
         super().__init__()
         self._guards = guards
@@ -134,6 +136,8 @@ class Numbers(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(operator, HigherOrderOperator):
+            raise HigherOrder(operator)
         if operator is aten._local_scalar_dense.default:
             return self._item(args[0])
         calls = calls_of_single_tensors(operator, args, kwargs)
