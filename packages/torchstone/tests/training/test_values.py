@@ -187,7 +187,15 @@ def constant_table(model: Model, x: Tensor) -> Tensor:
     return model(rows(x)).square().sum() * sum(table.tolist()) * int(table.max()) * int(table[2])
 
 
+def of_sequences(model: Model, x: Tensor) -> Tensor:
+    """Losses whose operator has results of sizes that values bound."""
+    scores = model(rows(x)).log_softmax(-1)
+    of_lists = F.ctc_loss(scores, torch.tensor([1, 2]), (6,), (2,))
+    return of_lists + F.ctc_loss(scores[:, None], x[None].abs() % 2 + 1, torch.tensor([6]), x[:1] * 0 + 2)
+
+
 CONSTANTS: dict[str, Loss] = {
+    "lengths": of_sequences,
     "nonzero": lambda model, x: model(rows(x))[(torch.arange(6) > 2).nonzero().view(-1)].square().sum(),
     "a mask": lambda model, x: model(rows(x))[torch.arange(6) > 2].square().sum(),
     "a mask among indices": lambda model, x: model(rows(x))[:, torch.arange(3) != 1].square().sum(),

@@ -174,8 +174,9 @@ class Numbers(TorchDispatchMode):
                     return operator(*args, **kwargs)
             if looks:
                 raise LooksAtValue
-            if _is_sized_by_values(operator, args):
-                raise SizedByValues(operator)
+            fake = any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs)))
+            if not fake and _is_sized_by_values(operator, args):
+                raise SizedByValues(operator)  # where a tensor is fake, the fake mode knows whether it can be
         try:
             return operator(*args, **kwargs)
         except DynamicOutputShapeException.get() as error:
