@@ -1,4 +1,4 @@
-"""What ends the trace of a step: a look at a value, a result as large as values say, an error of its code."""
+"""What ends the trace of a step: a look at a value, a size that depends on values, an error of its code."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class LooksAtValue(Refused):
 
 
 class SizedByValues(Refused):
-    """The result of ``operator`` in a step is as large as values say that are known only when it runs."""
+    """The size of the result of ``operator`` depends on values that are known only when the step runs."""
 
     def __init__(self, operator: Any) -> None:
         super().__init__(
-            f"the result of {operator} is as large as values say, which are not known while the step is "
+            f"the size of the result of {operator} depends on values, which are not known while the step is "
             "traced",
             f"compute with a mask (torch.where, masked_fill) in place of selecting elements; or {_ELSEWHERE}",
         )

@@ -166,7 +166,7 @@ class Numbers(TorchDispatchMode):
         return result
 
     def _call(self, operator: Any, args: Any, kwargs: Any, constant: bool) -> Any:
-        """The result of an operator; of a constant it is one, where it is as large as values say."""
+        """The result of an operator; of a constant it is one, also where its size depends on values."""
         if isinstance(operator, OpOverload):
             looks = torch.Tag.data_dependent_output in operator.tags
             if constant and (looks or _is_sized_by_values(operator, args)):
