@@ -23,7 +23,6 @@ from export_maker import CONTROL, ExportedProgram, make_exported
 from program_maker import HEAD, Program, make
 from program_templates import EXPRESSIONS
 
-from torchstone import api
 from torchstone.backend import outputs, part, passes, region
 from torchstone.compiler import signature as signature_reader
 from torchstone.lowering import load
@@ -257,7 +256,7 @@ def exported(*statements: str, result: str, **options: Any) -> ExportedProgram:
             "values",
         ),
         (
-            lambda: patch.object(api, "save_artifact", refuse),
+            lambda: patch("torchstone.program.save_artifact", refuse),
             exported("t0 = a + 1", "t1 = b * n", result="(t1, t0)", sizes="named"),
             "raises KeyError",
         ),

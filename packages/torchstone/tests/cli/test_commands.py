@@ -294,6 +294,7 @@ PASSES = [
     "check-aliasing",
     "check-arguments",
     "decompose",
+    "bound-sizes",
     "survey",
     "require-lowerings",
     "read-signature",

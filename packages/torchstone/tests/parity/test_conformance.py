@@ -87,7 +87,7 @@ def test_a_driver_without_its_engine_cannot_be_set_up() -> None:
 
 def test_what_does_not_lower_is_unsupported() -> None:
     case = sample("relu")
-    odd = replace(case.descriptor, tags=frozenset({"torch:torch.unique"}))
+    odd = replace(case.descriptor, tags=frozenset({"torch:torch.Tensor.tolist"}))
     result = run_case(ArtifactDriver(), replace(case, descriptor=odd))
     assert result.status is Status.UNSUPPORTED
     assert result.reason

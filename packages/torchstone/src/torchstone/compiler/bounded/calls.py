@@ -41,19 +41,17 @@ def call(trace: Trace, node: Node) -> Any:
     if node.target is operator.getitem:
         return trace.values[node.args[0]][node.args[1]]  # type: ignore[index]
     if not is_plain_call(node):
-        raise NoForm("nothing is known of what it does with such sizes")
+        raise NoForm("it has no form for sizes that depend on values")
     target: Any = node.target
     name = schema_of(target).name.removeprefix("aten::")
     if name in RULES:
         result = RULES[name](trace, node, bind_schema(target, node.args, node.kwargs))
-    elif any(trace.dims(one) for one in (*node.all_input_nodes, node)) or any(
-        map(is_unknown_number, node.all_input_nodes)
-    ):
-        if not _is_plain(node, name):
-            raise NoForm("it takes no tensor whose size depends on values")
+    elif not any(unknown_in(one.meta.get("val")) for one in (node, *node.all_input_nodes)):
+        return called(trace, node)
+    elif _is_plain(node, name):
         result = called(trace, node)
     else:
-        return called(trace, node)
+        raise NoForm("it has no form for sizes that depend on values")
     _check_shapes(trace, node, result)
     return result
 
@@ -95,10 +93,9 @@ def called(trace: Trace, node: Node, **replaced: Any) -> Any:
 
 def _argument(trace: Trace, value: Any, kind: str) -> Any:
     if isinstance(value, Node) and is_unknown_number(value):
-        expr = value.meta["val"].node.expr
-        if kind == "Tensor" or "number" in kind:
-            return trace.count(expr)
-        return trace.physical(value.meta["val"])
+        if kind != "Tensor" and "number" not in kind:
+            raise NoForm("it takes a number that depends on values")
+        return trace.number(value)
     if isinstance(value, (list, tuple)):
         return [_argument(trace, one, "int") for one in value]
     return given_values(trace, value)

@@ -193,7 +193,7 @@ def new(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     number = given.get("fill_value", given.get("s"))
     if _depends_on_values(number):
         return trace.number(number).to(value.dtype).expand(trace.shape(value)).clone()
-    return called(trace, node)
+    return called(trace, node, **({"size": trace.shape(value)} if "size" in given else {}))
 
 
 @rule("arange")

@@ -110,7 +110,7 @@ class Trace:
     def number(self, given: Any) -> Any:
         """A number or size of a call as it is, or as a tensor where it is symbolic."""
         value = given.meta["val"] if isinstance(given, Node) else given
-        return self.count(value.node.expr) if isinstance(value, torch.SymInt) else value
+        return self.count(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
 
     def real(self, node: Node, dims: Sequence[int] | None = None) -> Tensor | None:
         """Where the elements along ``dims`` (all) are real, to be broadcast; None if all are."""
@@ -191,9 +191,16 @@ def _pick(least: bool, values: Sequence[Any]) -> Any:
     return found
 
 
+def _real(value: Any) -> Any:
+    """A number as Python's float, which has 64 bits."""
+    return value.to(torch.float64) if isinstance(value, Tensor) else torch.sym_float(value)
+
+
 _FORMS: Mapping[str, Any] = {
     "Add": sum,
     "Mul": math.prod,
+    "Pow": lambda values: values[0] ** values[1],
+    "PowByNatural": lambda values: values[0] ** values[1],
     "Max": lambda values: _pick(False, values),
     "Min": lambda values: _pick(True, values),
     "FloorDiv": lambda values: values[0] // values[1],
@@ -209,8 +216,8 @@ _FORMS: Mapping[str, Any] = {
     "And": lambda values: functools.reduce(operator.and_, values),
     "Or": lambda values: functools.reduce(operator.or_, values),
     "Not": lambda values: ~values[0],
-    "ToFloat": lambda values: values[0] * 1.0,
-    "IntTrueDiv": lambda values: values[0] / values[1],
+    "ToFloat": lambda values: _real(values[0]),
+    "IntTrueDiv": lambda values: _real(values[0]) / _real(values[1]),
     "FloatTrueDiv": lambda values: values[0] / values[1],
 }
 
