@@ -6,6 +6,7 @@ What is wrong with a description is a :class:`Damage`, which the reader of a fil
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -88,12 +89,13 @@ class Signature:
 
     def padded(self, dim: int | str, symbols: Mapping[str, int]) -> int:
         """How long a dimension of the module is where ``symbols`` are the sizes of the inputs."""
-        sizes = {name: bound for name, bound in self.bounds.items() if bound is not None}
-        if not sizes:
-            return evaluate(dim, symbols)
-        most = {name: evaluate(bound, symbols) for name, bound in sizes.items()}
-        none = dict.fromkeys(sizes, 0)
-        return max(evaluate(dim, {**symbols, **some}) for some in (most, none))
+        inside = names_in(str(dim)) if self.bounds else set()
+        ends = [
+            [(name, end) for end in (evaluate(bound, symbols), 0)]
+            for name, bound in self.bounds.items()
+            if name in inside and bound is not None
+        ]
+        return max(evaluate(dim, {**symbols, **dict(one)}) for one in itertools.product(*ends))
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,20 @@ def test_dynamic_sizes() -> None:
         agrees(program(given), model(given))
 
 
+def test_what_is_left_of_a_dynamic_size() -> None:
+    """A size that shrinks as the number grows is longest for the smallest number."""
+
+    def model(x: Tensor, m: Tensor) -> Any:
+        n = number(m)
+        return x[n:], x[n:].sum(0), torch.cat([x[:n], x[n:]])
+
+    rows = torch.export.Dim("rows", min=4)
+    program = torchstone.export(model, (torch.ones(6, 2), MASK), dynamic_shapes=({0: rows}, None))
+    for size, mask in ((6, MASK), (5, MASK & False), (9, MASK | True)):
+        given = torch.randn(size, 2), mask
+        agrees(program(*given), model(*given))
+
+
 def test_numpy_arrays() -> None:
     program = torchstone.export(lambda x: x[x > 3], (X,))
     found = program(X.numpy())
@@ -310,10 +324,11 @@ def test_buffers_follow() -> None:
         (lambda x: x[x > 3].median(), r"aten\.median"),
         (lambda x: x[:, x[0] > 0].argmax(), "numbers elements that padding lies between"),
         (lambda x: x.repeat_interleave(x[0, :3].long(), 0), r"call torch\._check\(result\.shape\[0\] <= …\)"),
+        (lambda x: torch.zeros(x.nonzero().shape[0] % 3), r"its size is Mod\(u0, 3\)|its size is PythonMod"),
         (lambda x: x.unique(dim=0), r"aten\.unique_dim.* no form for sizes that depend on values"),
         (lambda x: x * x.sum().item(), "value into a Python number"),
     ],
-    ids=["an operator", "numbers", "no bound", "slices", "a float"],
+    ids=["an operator", "numbers", "no bound", "a remainder", "slices", "a float"],
 )
 def test_what_is_refused(model: Callable[[Tensor], Any], told: str) -> None:
     with pytest.raises(UnsupportedOperators, match=re.compile(told, re.DOTALL)) as caught:

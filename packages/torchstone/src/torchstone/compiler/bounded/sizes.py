@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -85,17 +86,14 @@ class Trace:
         if not isinstance(size, torch.SymInt):
             return size
         expr = size.node.expr
-        unknown = free_unbacked_symbols(size)
-        if not unknown:
-            return evaluated(expr, self.sizes)
+        unknown = sorted(free_unbacked_symbols(size), key=str)
         for symbol in unknown:
             if self.bounds.get(symbol) is None:
                 raise NoForm(f"nothing says how large {symbol} may become")
-        largest = evaluated(expr, {**self.sizes, **{u: self.bounds[u] for u in unknown}})
-        smallest = evaluated(expr, {**self.sizes, **dict.fromkeys(unknown, 0)})
-        if isinstance(largest, int) and isinstance(smallest, int):
-            return max(largest, smallest)
-        return largest
+            _direction(expr, symbol)
+        ends = itertools.product(*((self.bounds[symbol], 0) for symbol in unknown))
+        sizes = [evaluated(expr, {**self.sizes, **dict(zip(unknown, end, strict=True))}) for end in ends]
+        return functools.reduce(torch.sym_max, sizes)
 
     def shape(self, value: Tensor) -> list[Any]:
         """The shape of the padded tensor for ``value``."""
@@ -175,6 +173,41 @@ def evaluated(expr: Any, symbols: Mapping[Any, Any]) -> Any:
     if form is None:
         raise NoForm(f"its size is {expr}")
     return form([evaluated(one, symbols) for one in expr.args])
+
+
+def _direction(expr: Any, symbol: Any) -> int:
+    """Whether ``expr`` grows with ``symbol`` (1), shrinks (-1), or has nothing to do with it (0).
+
+    Raises where it may do both: its largest value would not be at an end of the symbol's range.
+    """
+    if symbol not in expr.free_symbols:
+        return 0
+    if expr.is_Symbol:
+        return 1
+    form, sign = type(expr).__name__, 1
+    parts = [one for one in expr.args if symbol in one.free_symbols]
+    others = [one for one in expr.args if symbol not in one.free_symbols]
+    if form == "Mul" and all(one.is_Integer or one.is_Symbol for one in others):
+        sign = math.prod(-1 if one.is_Integer and one < 0 else 1 for one in others)
+    elif form in ("FloorDiv", "CleanDiv", "Pow", "PowByNatural"):
+        parts = parts if parts == [expr.args[0]] and all(one.is_nonnegative for one in others) else []
+    elif form == "Add":
+        parts = _without_choices(expr, parts)
+    elif form not in ("Max", "Min"):
+        parts = []
+    directions = {sign * _direction(one, symbol) for one in parts} - ({0} if form == "Add" else set())
+    if len(directions) > 1 or not parts:
+        raise NoForm(f"its size is {expr}")
+    return directions.pop() if directions else 0
+
+
+def _without_choices(total: Any, terms: list[Any]) -> list[Any]:
+    """The terms of a sum, or what it may be where one is ``Max`` or ``Min``, as in ``x - Max(0, x - 2)``."""
+    for term in terms:
+        sign, choice = (-1, -term) if type(-term).__name__ in ("Max", "Min") else (1, term)
+        if type(choice).__name__ in ("Max", "Min"):
+            return [total - term + sign * one for one in choice.args]
+    return terms
 
 
 def _pick(least: bool, values: Sequence[Any]) -> Any:
