@@ -89,7 +89,7 @@ class Trace:
         unknown = sorted(free_unbacked_symbols(size), key=str)
         for symbol in unknown:
             if self.bounds.get(symbol) is None:
-                raise NoForm(f"nothing says how large {symbol} may become")
+                raise NoForm(f"nothing says how large {symbol} may become: call torch._check(number <= …)")
             _direction(expr, symbol)
         ends = itertools.product(*((self.bounds[symbol], 0) for symbol in unknown))
         sizes = [evaluated(expr, {**self.sizes, **dict(zip(unknown, end, strict=True))}) for end in ends]
