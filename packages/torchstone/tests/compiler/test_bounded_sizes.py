@@ -124,6 +124,7 @@ MODELS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "cat": lambda x, m: torch.cat([x[x > 3], x[x < 2], x[0]]),
     "tail": lambda x, m: x[:, m][:, 1:],
     "embedding": lambda x, m: F.embedding(m.nonzero()[:, 0] % 3, x),
+    "one_hot": lambda x, m: F.one_hot(m.nonzero()[:, 0], 4).sum(0),
     "index_select": lambda x, m: x.index_select(1, m.nonzero().squeeze(1)),
     "gather": lambda x, m: x.gather(1, m.nonzero().t() % 4),
     "scatter": lambda x, m: torch.zeros(1, 4).scatter(1, m.nonzero().t(), x[:1, m]),

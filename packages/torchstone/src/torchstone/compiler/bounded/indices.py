@@ -49,6 +49,11 @@ def read(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return called(trace, node, **{name: places_in(trace, of, dim, given[name])})
 
 
+@rule("one_hot")
+def one_hot(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    return called(trace, node, self=trace.filled(given["self"], 0))
+
+
 @rule("scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce")
 def write(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     target, index = given["self"], given["index"]
