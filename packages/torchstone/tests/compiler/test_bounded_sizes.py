@@ -343,3 +343,13 @@ def test_a_branch_on_a_size_is_named() -> None:
     ) as caught:
         torchstone.export(lambda x: x[x > 3] * 2 if x[x > 3].shape[0] % 3 == 1 else x, (X,))
     assert len(str(caught.value)) < 500
+
+
+def test_a_decomposition_that_needs_a_size_is_one_sentence() -> None:
+    def model(x: Tensor) -> Tensor:
+        labels = x[x > 3].long() % 4
+        return F.cross_entropy(x[:1].expand(labels.shape[0], -1), labels)
+
+    with pytest.raises(CaptureError, match=r"decomposes an operator only if it knows a size .*u0") as caught:
+        torchstone.export(model, (X,))
+    assert len(str(caught.value)) < 400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 import traceback
 import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
-from .dynamic_sizes import Sizes
+from .dynamic_sizes import Sizes, unknown_expression
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
@@ -129,12 +128,12 @@ def capture(
         told = sizes.error(name, error) if refused is None else None
         if told is not None:
             raise told from error
-        unknown = _UNKNOWN.search(str(error)) if refused is None else None
+        unknown = unknown_expression(error) if refused is None else None
         if unknown is not None:
             frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
             where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
             raise CaptureError(
-                f"{name} needs a size or number now that only a call knows: {unknown[1]}{where}",
+                f"{name} needs a size or number now that only a call knows: {unknown}{where}",
                 hint="say what holds of it with torch._check(…), branch with torch.cond, choose values with "
                 "torch.where, and do not make a Python number of it with int()",
             ) from error
@@ -144,9 +143,6 @@ def capture(
         raise CaptureError(
             f"torch.export cannot capture {name}: {type(error).__name__}: {error}", hint=hint
         ) from refused or error
-
-
-_UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
 
 
 def _distinct(

@@ -58,6 +58,15 @@ class Sizes:
         )
 
 
+def unknown_expression(error: Exception) -> str | None:
+    """What PyTorch needed to know of a size or number that depends on values, as ``Eq(u0, 1)``; else None."""
+    found = _UNKNOWN.search(str(error))
+    return None if found is None else found[1]
+
+
+_UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
+
+
 def _told(assumption: Assumption) -> str:
     assert assumption.place is not None
     file, line = assumption.place

@@ -31,6 +31,7 @@ from ..torch_internals.export import (
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
+from .dynamic_sizes import unknown_expression
 from .graphs import is_inplace_view, location_text, widen_strided_reads
 from .operators.implementations import implementations_in
 from .operators.lists import list_decompositions
@@ -110,6 +111,12 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     except TorchstoneError:
         raise
     except Exception as error:
+        unknown = unknown_expression(error)
+        if unknown is not None:
+            raise CaptureError(
+                f"PyTorch decomposes an operator only if it knows a size that depends on values: {unknown}",
+                hint="say what holds of the size with torch._check(…), or write that operator with others",
+            ) from error
         raise CaptureError(
             f"PyTorch finds no functional form of this program: {type(error).__name__}: {error}",
             hint="run it in eager with the same inputs first",
