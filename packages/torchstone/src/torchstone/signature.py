@@ -157,6 +157,8 @@ def describe_weights(weights: Mapping[str, StoredForm]) -> dict[str, Any]:
 
 
 _SIZED = ("size", "size_check")
+MOST_UNKNOWN = 6
+"""Sizes that depend on values in one dimension: its length is sought at both ends of all of them."""
 
 
 def _oldest_format(signature: Signature, weights: Mapping[str, StoredForm]) -> int:
@@ -263,6 +265,9 @@ def parse_signature(description: Mapping[str, Any]) -> Signature:
     others = {name: one for name, one in symbols.items() if name not in bounds}
     for one in bounds.values():
         shape_of([0 if one is None else one], others)
+    dims = [dim for spec in inputs for dim in spec.shape] + [dim for spec in outputs for dim in spec.shape]
+    for dim in dims:
+        require(len(names_in(str(dim)) & bounds.keys()) <= MOST_UNKNOWN, f"the dimension {str(dim)[:80]!r}")
     told = [one for one in outputs if one.kind == "size"]
     require(sorted(str(one.target) for one in told) == sorted(bounds), "the results that say sizes")
     require(all((one.shape, one.dtype) == ((), dtypes.INT64) for one in told), "a result that says a size")

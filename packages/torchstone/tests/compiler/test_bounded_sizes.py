@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 import torchstone
-from torchstone.errors import CaptureError, InvalidValue, UnsupportedOperators
+from torchstone.errors import ArtifactError, CaptureError, InvalidValue, UnsupportedOperators
 from torchstone.torch_internals import pytree
 
 Tensor = torch.Tensor
@@ -131,6 +131,7 @@ MODELS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "write": lambda x, m: x.index_put((m[:3],), x[m[:3]] * 2),
     "write by places": lambda x, m: x.index_put(tuple(x.nonzero().t()), torch.tensor(1.0), accumulate=True),
     "write from the end": lambda x, m: x.index_put((m.nonzero()[:, 0] % 3 - 3,), torch.tensor(1.0)),
+    "fill from the end": lambda x, m: x.index_fill(1, m.nonzero()[:, 0] - 4, 7.0),
     "graph": convolved_graph,
     "experts": experts,
 }
@@ -300,6 +301,25 @@ def test_checks_alone_need_the_format(tmp_path: Path) -> None:
         described = json.loads(archive.read("signature.json"))
     assert described["format_version"] == 6
     assert {one["kind"] for one in described["outputs"]} == {"output", "size_check"}
+
+
+def test_a_dimension_of_too_many_sizes_is_damage(tmp_path: Path) -> None:
+    """Its length would be sought at both ends of each of them."""
+    path = torchstone.export(MODELS["mask"], (X, MASK)).save(tmp_path / "program.stone")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    described = json.loads(members["signature.json"])
+    names = [f"u{i}" for i in range(40)]
+    (size,) = (one for one in described["outputs"] if one["kind"] == "size")
+    described["outputs"][0]["shape"] = [" + ".join(names)]
+    described["outputs"] += [{**size, "name": f"size_{name}", "target": name} for name in names[1:]]
+    described |= {"symbols": {name: [0, None] for name in names}, "bounds": dict.fromkeys(names, 1)}
+    members["signature.json"] = json.dumps(described).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ArtifactError, match=r"the dimension 'u0 \+ u1"):
+        torchstone.load(path)
 
 
 def test_buffers_follow() -> None:

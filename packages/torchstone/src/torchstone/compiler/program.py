@@ -179,7 +179,7 @@ def bound_sizes(export: Export) -> None:
         reason, node = error.args
         node.meta[NO_FORM] = reason
     else:
-        export.module, export.checks = export.bounded.module, export.bounded.checks
+        export.module, export.checks = export.bounded.module, list(export.bounded.checks)
 
 
 @compiler_pass("read-signature", needs=["functional", "metadata"], guarantees=["signature"])

@@ -118,7 +118,7 @@ class Numbers(TorchDispatchMode):
         return storage_identity(tensor.untyped_storage()) not in self._known
 
     def look(self, tensor: torch.Tensor) -> None:
-        """Raise :class:`LooksAtValue` where the values of ``tensor`` are no constants."""
+        """Raise :class:`LooksAtValue` where the values of ``tensor`` are not constants."""
         if not self.has(tensor):
             raise LooksAtValue
 
@@ -183,7 +183,7 @@ class Numbers(TorchDispatchMode):
             raise SizedByValues(operator if isinstance(operator, OpOverload) else error.func) from error
 
     def _is_constant(self, operator: Any, leaves: Sequence[Any]) -> bool:
-        """Whether the results of a call are the same in every step, as far as it is no matter of numbers."""
+        """Whether the results of a call are the same in every step, apart from numbers that change."""
         if isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags:
             return False
         return all(self.has(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -259,7 +259,7 @@ class Numbers(TorchDispatchMode):
 
 
 def _is_alone(tensor: torch.Tensor) -> bool:
-    """Whether a 0-d tensor is no view of a larger one."""
+    """Whether a 0-d tensor is all of its memory, not a view of a larger one."""
     return tensor.untyped_storage().nbytes() == tensor.element_size()
 
 

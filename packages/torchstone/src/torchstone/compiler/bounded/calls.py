@@ -148,11 +148,3 @@ def _is_padded(value: Any) -> bool:
 
 def _rows_only(value: Any) -> bool:
     return isinstance(value, Tensor) and not any(map(is_unknown_size, value.shape[1:]))
-
-
-@rule("native_layer_norm")
-def layer_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    value = given["input"].meta["val"]
-    if max(trace.dims(given["input"]), default=-1) >= value.ndim - len(given["normalized_shape"]):
-        raise NoForm("it normalizes over a size that depends on values")
-    return called(trace, node)

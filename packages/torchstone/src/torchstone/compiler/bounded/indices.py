@@ -65,6 +65,7 @@ def write(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         return called(trace, node, index=places)
     # Padding is written into one more row, which is cut off.
     size = tensor.shape[dim]
+    places = torch.where(places < 0, places + size, places)
     longer = torch.cat([tensor, _row_of_zeros(tensor, dim)], dim)
     return called(trace, node, self=longer, index=torch.where(inside, places, size)).narrow(dim, 0, size)
 

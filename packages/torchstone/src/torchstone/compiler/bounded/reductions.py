@@ -17,12 +17,14 @@ Tensor = torch.Tensor
 
 
 def least(dtype: torch.dtype) -> Any:
+    """The smallest value of a real dtype."""
     if dtype == torch.bool:
         return False
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
 def greatest(dtype: torch.dtype) -> Any:
+    """The largest value of a real dtype."""
     if dtype == torch.bool:
         return True
     return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
@@ -42,6 +44,7 @@ _OF_SOMETHING = ("amax", "max", "argmax", "amin", "min", "argmin")
 
 
 def reduced(given: Mapping[str, Any], rank: int) -> list[int]:
+    """The dimensions that the argument ``dim`` of a call names; all where it names none."""
     dims = given.get("dim")
     if dims is None or dims == []:
         return list(range(rank))
@@ -111,6 +114,14 @@ def softmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return called(
         trace, node, self=trace.filled(given["self"], least(value.dtype), reduced(given, value.ndim))
     )
+
+
+@rule("native_layer_norm")
+def layer_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    value = given["input"].meta["val"]
+    if max(trace.dims(given["input"]), default=-1) >= value.ndim - len(given["normalized_shape"]):
+        raise NoForm("it normalizes over a size that depends on values")
+    return called(trace, node)
 
 
 @rule("sort")

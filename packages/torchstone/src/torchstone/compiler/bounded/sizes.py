@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from ...signature import MOST_UNKNOWN
 from ...torch_internals.operators import HigherOrderOperator, OpOverload
 from ...torch_internals.tracing import free_unbacked_symbols
 from ..checks import Check
@@ -87,6 +88,8 @@ class Trace:
             return size
         expr = size.node.expr
         unknown = sorted(free_unbacked_symbols(size), key=str)
+        if len(unknown) > MOST_UNKNOWN:
+            raise NoForm(f"its size depends on {len(unknown)} sizes of values")
         for symbol in unknown:
             if self.bounds.get(symbol) is None:
                 raise NoForm(f"nothing says how large {symbol} may become: call torch._check(number <= …)")
@@ -150,7 +153,7 @@ def unknown_in(value: Any) -> set[sympy.Symbol]:
     """The symbols in a node's value that depend on values."""
     if isinstance(value, (tuple, list)):
         return set().union(*map(unknown_in, value))
-    if isinstance(value, Tensor):  # where a view begins in memory is no matter here
+    if isinstance(value, Tensor):  # where a view begins in memory does not count
         return set().union(
             *(free_unbacked_symbols(size) for size in value.shape if not isinstance(size, int))
         )
