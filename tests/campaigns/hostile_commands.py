@@ -136,6 +136,8 @@ _NEVER = {
     "torchstone parity": {"inventory"},
     "torchstone gaps snapshot": {"everything", "branches"},
 }
+_READS_ALL_BELOW = {"usage"}
+"""Options that read every file below a folder: a whole disk takes as long as it takes."""
 _SLOW = ("torchstone gaps", "torchstone demo", "torchstone faults", "torchstone redirect", "optest faults")
 VARIABLES = (
     "TORCHSTONE_CACHE", "TORCHSTONE_CACHE_DIR", "TORCHSTONE_CACHE_MAX_BYTES", "TORCHSTONE_DEVICE", "HOME",
@@ -239,7 +241,8 @@ class Tries:
             ("", "", ">/dev/full", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full", "2>/dev/full")
         )
         names = rng.sample(VARIABLES, rng.choice((0, 1, 1, 2)))
-        return Made(program, words, {name: rng.choice(_VALUES) for name in names}, shell)
+        values = {name: rng.choice(_OWN_VALUES.get(name, _VALUES)) for name in names}
+        return Made(program, words, values, shell)
 
     def attempt(self, made: Made) -> tuple[str, str]:
         """How it ended, and what is wrong with that."""
@@ -321,6 +324,11 @@ def _some_words(rng: random.Random, full: str, command: click.Command) -> list[s
 
 def _some_value(rng: random.Random, parameter: click.Parameter) -> str:
     """A value for it, mostly of a kind that it looks at."""
+    value = _any_value(rng, parameter)
+    return "dir" if value == "/" and parameter.name in _READS_ALL_BELOW else value
+
+
+def _any_value(rng: random.Random, parameter: click.Parameter) -> str:
     kind = parameter.type
     if rng.random() < 0.08:
         return rng.choice(rng.choice((NUMBERS, PATHS, TEXTS)))
@@ -338,6 +346,9 @@ _VALUES = (
     *(one for one in PATHS if len(one) < 100),
     *("stub", "prints", "leaves", "model", "ascii", "C"),
 )
+
+_OWN_VALUES = {"PYTHONIOENCODING": ("ascii", "latin-1", "utf-16", "utf-8:strict", ":replace", "cp037", "")}
+"""Values of variables that Python itself reads: with any other, it ends before it runs a line of ours."""
 
 
 def _problems(made: Made, code: int, out: str, err: str, raised: str, sandbox: Path) -> Iterator[str]:

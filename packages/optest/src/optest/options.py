@@ -16,6 +16,8 @@ MOST_SECONDS = 1_000_000
 """Twelve days; the system's own waits end at 24."""
 MOST_WORKERS = 10_000
 MOST_RETRIES = 1000
+MOST_REPEATS = 10_000
+"""Calls or training steps that one command measures: what it notes of each is kept until the end."""
 
 
 class Number(click.FloatRange):
@@ -34,3 +36,5 @@ TOLERANCE = Number(0)
 SHARE = Number(0, 1)
 WORKERS = click.IntRange(1, MOST_WORKERS)
 RETRIES = click.IntRange(0, MOST_RETRIES)
+REPEATS = click.IntRange(1, MOST_REPEATS)
+REPEATS_OR_NONE = click.IntRange(0, MOST_REPEATS)

@@ -52,6 +52,13 @@ def test_a_model_that_cannot_be_had(torchstone: Torchstone, models: Path, model:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(("command", "option"), [("profile", "--calls"), ("parity", "--steps")])
+def test_numbers_of_calls_have_a_bound(torchstone: Torchstone, command: str, option: str) -> None:
+    done = torchstone(command, option, "9" * 25, "mlp")
+    assert done.code == 2
+    assert "<=x<=10000." in done.stderr
+
+
 def test_a_file_with_a_syntax_error(torchstone: Torchstone, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("def f(:\n")

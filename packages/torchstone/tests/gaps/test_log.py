@@ -193,7 +193,9 @@ def test_uses_are_counted_in_real_code(tmp_path: Path) -> None:
         "x = torch.zeros(3).cuda()\nwait()\nwait()\ntorch.cuda.empty_cache()\nx.cuda()\n"
     )
     (tmp_path / "old.py").write_text("print 'python 2'\n")
-    found = scan_usage([tmp_path])
+    said: list[str] = []
+    found = scan_usage([tmp_path], said.append)
+    assert said[0] == f"counting uses below {tmp_path}: 0 files"
     assert (found.files, found.unreadable) == (1, 1)
     assert found.of("torch.cuda.empty_cache") == 1
     assert found.of("torch.cuda.synchronize") == 3

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from optest.console import FAILURES, OK, echo, print_json, print_table
+from optest.options import REPEATS_OR_NONE
 
 from .command import command, placed, precision, settings
 from .output import progress, write_whole
@@ -18,9 +19,7 @@ from .output import progress, write_whole
 @click.option("--quick", is_flag=True, help="Two small models in place of the suite.")
 @click.option("--inventory", is_flag=True, help="The models of the inventory too.")
 @precision
-@click.option(
-    "--steps", type=click.IntRange(min=0), default=3, show_default=True, help="Training steps; 0: none."
-)
+@click.option("--steps", type=REPEATS_OR_NONE, default=3, show_default=True, help="Training steps; 0: none.")
 @click.option("--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True)
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Also write this report.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write this page.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from optest.console import OK, echo, print_json, print_table
+from optest.options import REPEATS
 
 from .command import MODEL, command, placed, settings
 from .output import progress
@@ -15,9 +16,7 @@ from .output import progress
 @command("profile")
 @MODEL
 @click.option("--train", is_flag=True, help="Profile whole training steps in place of inference.")
-@click.option(
-    "--calls", type=click.IntRange(min=1), default=10, show_default=True, help="Calls that are timed."
-)
+@click.option("--calls", type=REPEATS, default=10, show_default=True, help="Calls that are timed.")
 @click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of each table.")
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Also write a Chrome trace.")
 @click.option("--roofline/--no-roofline", default=True, help="Measure the machine's peaks first (default).")

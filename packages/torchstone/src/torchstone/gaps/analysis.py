@@ -35,7 +35,7 @@ def analyze(
     decided = shipped_decisions(provider) if decisions is None else load_decisions(decisions)
     known = load_entries(previous) if previous else None
     stage("counting uses")
-    used = scan_usage(usage) if usage else Usage()
+    used = scan_usage(usage, stage) if usage else Usage()
     stage("reading PyTorch's public names")
     surface = read_surface(namespaces or chosen.scope)
     apis = without_aliases(surface.apis.values())

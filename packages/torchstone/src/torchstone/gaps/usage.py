@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from ..redirect.sources import SiteKind, python_files, scan_file
 
 _BY_LEAF = ("torch.Tensor", "torch.nn.Module")
 """Where a method of an object of unknown type is looked for."""
+_SAID_EVERY = 100
+"""Files between two reports of how far the scan is."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,10 @@ class Usage:
         return self.names.get(api, 0) + by_leaf
 
 
-def scan_usage(paths: Iterable[Path]) -> Usage:
+def scan_usage(paths: Iterable[Path], stage: Callable[[str], None] = lambda text: None) -> Usage:
     """Counts over all Python files below ``paths``; one that is not Python 3 is counted as unreadable.
 
+    ``stage`` is told now and then how many files are read.
     Raises :class:`GapsError` where a path does not exist.
     """
     names: Counter[str] = Counter()
@@ -42,6 +45,8 @@ def scan_usage(paths: Iterable[Path]) -> Usage:
                 f"there is no {root} to count uses in", hint="give a folder or a file of Python code"
             )
         for path in python_files(root):
+            if (read + unreadable) % _SAID_EVERY == 0:
+                stage(f"counting uses below {root}: {read + unreadable:,} files")
             try:
                 sites = scan_file(path)
             except ScriptError:
