@@ -91,6 +91,13 @@ def test_dropout_of_everything(dtype: torch.dtype) -> None:
     assert found.signbit().tolist()[1:] == expected.signbit().tolist()[1:]
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_dropout_of_everything_keeps_the_dtype(dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, 1]).to(dtype)
+    found, expected = compiled(F.dropout)(x, 1.0), F.dropout(x, 1.0)
+    assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
 def test_positions_in_a_constant() -> None:
     """Their number is known, at symbolic numbers as well."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,12 +83,17 @@ def _linear(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 3, 5), make(1, 5), make(1)), note="one feature")
 
 
+def _times_nothing(make: Make) -> dict[str, Any]:
+    """Scales of a product of no elements: even an infinite one adds nothing."""
+    return scales(make, 2.0, math.inf if make.is_float else 3.0)
+
+
 @samples(aten.addmm.default)
 def _addmm(make: Make) -> Iterator[Sample]:
     yield Sample((make(4), make(3, 5), make(5, 4)))
     yield Sample((make(3, 4), make(3, 5), make(5, 4)), scales(make, 0.5, -2.25))
     yield Sample((make.edges()[-1], make(3, 5), make(5, 4)), {"beta": 0}, note="NaN does not count")
-    yield Sample((make(3, 4), make(3, 0), make(0, 4)), scales(make, 2.0, 3.0), note="empty inner dimension")
+    yield Sample((make(3, 4), make(3, 0), make(0, 4)), _times_nothing(make), note="empty inner dimension")
     yield Sample((make(3, 1), make(3, 5), make.transposed(5, 4)), scales(make, 3.0, 0.0), note="alpha 0")
     yield Sample((make(), make(3, 5), make(5, 4)), note="0-d")
 
@@ -97,7 +103,7 @@ def _baddbmm(make: Make) -> Iterator[Sample]:
     yield Sample((make(2, 3, 4), make(2, 3, 5), make(2, 5, 4)))
     yield Sample((make(3, 1), make(2, 3, 5), make(2, 5, 4)), scales(make, 0.5, -2.25))
     yield Sample((make.edges()[-1].expand(2, 3, 4), make(2, 3, 5), make(2, 5, 4)), {"beta": 0})
-    yield Sample((make(2, 3, 4), make(2, 3, 0), make(2, 0, 4)), scales(make, 2.0, 3.0), note="empty sums")
+    yield Sample((make(2, 3, 4), make(2, 3, 0), make(2, 0, 4)), _times_nothing(make), note="empty sums")
 
 
 @samples(aten.addbmm.default)
@@ -105,7 +111,7 @@ def _addbmm(make: Make) -> Iterator[Sample]:
     yield Sample((make(3, 4), make(2, 3, 5), make(2, 5, 4)))
     yield Sample((make(4), make(2, 3, 5), make(2, 5, 4)), scales(make, 0.5, -2.25))
     yield Sample((make.edges()[-1].expand(3, 4), make(2, 3, 5), make(2, 5, 4)), {"beta": 0})
-    yield Sample((make(3, 4), make(0, 3, 5), make(0, 5, 4)), scales(make, 2.0, 3.0), note="no batch")
+    yield Sample((make(3, 4), make(0, 3, 5), make(0, 5, 4)), _times_nothing(make), note="no batch")
 
 
 @samples(aten.addmv.default)
@@ -113,7 +119,7 @@ def _addmv(make: Make) -> Iterator[Sample]:
     yield Sample((make(3), make(3, 5), make(5)))
     yield Sample((make(1), make.transposed(3, 5), make(5)), scales(make, 0.5, -2.25))
     yield Sample((make.edges()[-1].expand(3), make(3, 5), make(5)), {"beta": 0})
-    yield Sample((make(3), make(3, 0), make(0)), scales(make, 2.0, 3.0), note="empty inner dimension")
+    yield Sample((make(3), make(3, 0), make(0)), _times_nothing(make), note="empty inner dimension")
 
 
 @samples(aten.addr.default)

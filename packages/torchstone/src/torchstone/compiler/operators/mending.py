@@ -88,7 +88,7 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if not train or p == 0 or empty:
         return input
     if p == 1:
-        return input * 0
+        return input * input.new_zeros(())
     dropped: Tensor = aten.native_dropout(input, p, train)[0]
     return dropped
 

@@ -53,6 +53,11 @@ def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Val
     return cast(result, out.dtype)
 
 
+def _factor(alpha: Any, factor: Value) -> Any:
+    """``alpha``, unless there is nothing to multiply: eager then adds nothing, even where alpha is NaN."""
+    return 0 if is_empty(factor.shape) else alpha
+
+
 # Plain products --------------------------------------------------------------------
 
 
@@ -124,13 +129,13 @@ def _with_batch(x: Value, batch: hlo.Shape) -> Value:
 @lowers(aten.addmm.default, dtypes=DTYPES)
 def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat1 @ mat2``."""
-    return combined(self, product(mat1, mat2), beta, alpha, out)
+    return combined(self, product(mat1, mat2), beta, _factor(alpha, mat1), out)
 
 
 @lowers(aten.baddbmm.default, dtypes=DTYPES)
 def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * batch1 @ batch2`` for each matrix of the batch."""
-    return combined(self, product(batch1, batch2), beta, alpha, out)
+    return combined(self, product(batch1, batch2), beta, _factor(alpha, batch1), out)
 
 
 @lowers(
@@ -141,13 +146,13 @@ def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: 
 def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * sum``, where ``sum`` adds ``batch1 @ batch2`` over the batch."""
     total = contracted(batch1, batch2, ([0, 2], [0, 1]))
-    return combined(self, total, beta, alpha, out)
+    return combined(self, total, beta, _factor(alpha, batch1), out)
 
 
 @lowers(aten.addmv.default, dtypes=DTYPES)
 def addmv(self: Value, mat: Value, vec: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat @ vec``."""
-    return combined(self, _mv(mat, vec), beta, alpha, out)
+    return combined(self, _mv(mat, vec), beta, _factor(alpha, mat), out)
 
 
 @lowers(aten.addr.default, dtypes=DTYPES)
