@@ -98,6 +98,27 @@ def test_dropout_of_everything_keeps_the_dtype(dtype: torch.dtype) -> None:
     assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
 
 
+@pytest.mark.filterwarnings("ignore::torchstone.errors.FallbackWarning")
+@pytest.mark.parametrize("change", [lambda x: x, lambda x: x + 1], ids=["a view", "values"])
+def test_memory_behind_an_empty_tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return change(x.as_strided((2, 2), (1, 2)))
+
+    x = torch.arange(20.0)[4:4]
+    torch.testing.assert_close(torch.compile(function, backend="torchstone")(x), function(x))
+
+
+@pytest.mark.parametrize("invert", [False, True])
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.int64, torch.float32)])
+def test_infinity_is_found_beside_nan(dtypes: tuple[torch.dtype, torch.dtype], invert: bool) -> None:
+    function = compiled(lambda x, y: torch.isin(x, y, invert=invert))
+    for count in (3, 50, 60, 70):
+        x, y = (torch.randint(0, 90, (count,)).to(dtype) for dtype in dtypes)
+        for floats in (one for one in (x, y) if one.is_floating_point()):
+            floats[:3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+        assert function(x, y).tolist() == torch.isin(x, y, invert=invert).tolist()
+
+
 def test_positions_in_a_constant() -> None:
     """Their number is known, at symbolic numbers as well."""
 

@@ -51,8 +51,11 @@ _SELDOM_TAKEN = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64}
 """Dtypes for which many kernels are missing."""
 _NAMESPACES = frozenset({"aten", "torch_nn", "quantized_decomposed", "torchstone"})
 """Of operators that run no code of a user."""
-_UNREHEARSED = frozenset(registry.table("eager"))
-"""Operators whose kernels take results of other kernels, which cannot be made up."""
+_UNREHEARSED = frozenset(registry.table("eager")) | {
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_copy.default,
+}
+"""Operators whose kernels take what cannot be made up: other kernels' results, or memory behind a tensor."""
 _SIZES = ("size", "steps")
 """Parameters that only say how large a new tensor is."""
 _MOST_ELEMENTS = 1 << 16

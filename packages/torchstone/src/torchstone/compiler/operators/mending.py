@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from ...lowering import decomposes
 from ...torch_internals.dispatch import call_compiled, python_kernels
@@ -77,6 +78,25 @@ declare(_MARGIN, mended=partial(kept_whole, _MARGIN), shapes=PartialRule(_one_ma
 _MULTI_MARGIN = aten.multi_margin_loss.default
 # PyTorch's takes an unknown reduction for none.
 declare(_MULTI_MARGIN, mended=partial(kept_whole, _MULTI_MARGIN))
+
+
+@decomposes(aten.isin.Tensor_Tensor)
+def _isin(elements: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is one of ``among``: in a sorted list PyTorch's search loses its way at NaN.
+
+    Few values are compared with each element, as PyTorch does it.
+    """
+    dtype = torch.promote_types(elements.dtype, among.dtype)
+    wanted, values = elements.to(dtype), among.to(dtype).flatten()
+    if guard_or_false(among.numel() < 10 * elements.numel() ** 0.145):
+        found = (wanted.unsqueeze(-1) == values).any(-1)
+    else:
+        ordered = values = values.sort().values
+        if dtype.is_floating_point:  # NaN is last, and no element is equal to it
+            ordered = torch.where(values.isnan(), torch.inf, values)
+        place = torch.searchsorted(ordered, wanted).clamp(max=values.numel() - 1)
+        found = values[place] == wanted
+    return ~found if invert else found
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
