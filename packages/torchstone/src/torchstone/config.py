@@ -99,6 +99,11 @@ class Config:
         "Let the C library keep up to 1 GiB of freed memory for the next call of a program on the CPU. "
         "Read once, when the CPU engine starts; holds for the whole process.",
     )
+    save_memory: bool = _setting(
+        False,
+        "Compile programs for the CPU so that few of their values are in memory at once: operations that "
+        "could run side by side then run one after the other.",
+    )
     pause_openmp: bool = _setting(
         True,
         "End PyTorch's waiting OpenMP threads before a program of a millisecond or more runs on the CPU. "

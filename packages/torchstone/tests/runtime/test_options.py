@@ -53,6 +53,28 @@ def test_a_default_that_this_xla_lacks_is_dropped(monkeypatch: pytest.MonkeyPatc
         engine.compile(MAXIMUM, options=CompileOptions(xla={"xla_cpu_of_the_past": ""}))
 
 
+def test_saving_memory_keeps_fewer_values() -> None:
+    """Sorted sums that do not depend on each other, of each of which a column is left: one is enough."""
+    square, column, sums = "tensor<256x256xf32>", "tensor<256x1xf32>", range(8)
+    arguments = ", ".join(f"%y{i}: {square}" for i in sums)
+    lines = "".join(
+        f"""%x{i} = stablehlo.add %x, %y{i} : {square}
+        %s{i} = "stablehlo.sort"(%x{i}) <{{dimension = 1 : i64}}> ({{
+          ^body(%a: tensor<f32>, %b: tensor<f32>):
+            %less = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+            stablehlo.return %less : tensor<i1>
+        }}) : ({square}) -> {square}
+        %c{i} = stablehlo.slice %s{i} [0:256, 0:1] : ({square}) -> {column}
+        """
+        for i in sums
+    )
+    columns, types = ", ".join(f"%c{i}" for i in sums), ", ".join(column for _ in sums)
+    text = f"func.func @main(%x: {square}, {arguments}) -> ({types}) {{ {lines} return {columns} : {types} }}"
+    fast = PjrtEngine().compile(text).compiled.memory["intermediate"]
+    with override(save_memory=True):
+        assert PjrtEngine().compile(text).compiled.memory["intermediate"] < fast / 2
+
+
 def test_products_and_reductions_go_to_ynn_and_convolutions_do_not() -> None:
     """A product with a transposed weight, a sum and a convolution are all far slower elsewhere."""
     text = """func.func @main(%x: tensor<64x64xf32>, %w: tensor<32x64xf32>, %i: tensor<1x8x8x4xf32>,

@@ -20,9 +20,6 @@ OPTIONS: Mapping[str, XlaValue] = {
     "xla_cpu_experimental_ynn_fusion_type": ",".join(
         f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "INDIVIDUAL_DOT", "REDUCE")
     ),
-    # XLA's own order of operations lets many run at once and keeps all of their values. In the order that
-    # keeps the fewest, steps of the benchmark models take as long and up to 57 % less memory for values.
-    "xla_cpu_enable_concurrency_optimized_scheduler": False,
 }
 """XLA options of every program on the embedded CPU, unless overridden.
 
@@ -30,6 +27,14 @@ XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
 bfloat16 and float16 are rounded after each operation. But it contracts a
 multiplication and an addition, folds constants across additions, and flushes
 subnormal results to zero.
+"""
+SAVING_OPTIONS: Mapping[str, XlaValue] = {
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,  # its name in earlier versions
+}
+"""Further ones where the setting ``save_memory`` asks for them.
+
+XLA's own order of operations lets many run at once, and keeps all of their values.
 """
 
 

@@ -50,7 +50,7 @@ class PjrtEngine:
         forks.threads_start()
         self._client, self.device = open_device(device, plugin)
         self.platform = self.device.platform
-        self._defaults = dict(cpu.OPTIONS if self.device.shares_host_memory else {})
+        self._unknown: set[str] = set()
         self.channels_last = self.device.shares_host_memory
         if self.device.shares_host_memory:
             host.keep_freed_memory()
@@ -212,20 +212,27 @@ class PjrtEngine:
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
                 unknown = _jaxlib.unknown_option(error)
-                if unknown in self._defaults and unknown not in options.xla:
-                    del self._defaults[unknown]
+                if unknown in self._defaults() and unknown not in options.xla:
+                    self._unknown.add(unknown)
                     continue
                 raise EngineError(
                     f"XLA cannot compile the program for {self.device.name}: {error}"
                 ) from error
 
     def _xla(self, options: CompileOptions) -> dict[str, XlaValue]:
-        return {**self._defaults, **options.xla}
+        return {**self._defaults(), **options.xla}
+
+    def _defaults(self) -> dict[str, XlaValue]:
+        """The options of every program, without those that this jaxlib was found not to know."""
+        if not self.device.shares_host_memory:
+            return {}
+        chosen = {**cpu.OPTIONS, **(cpu.SAVING_OPTIONS if config.save_memory else {})}
+        return {name: value for name, value in chosen.items() if name not in self._unknown}
 
     def _key(self, program: bytes, options: CompileOptions) -> str:
         """Everything that decides what the compiler makes and where its result can run."""
         setting = {
-            "defaults": self._defaults,
+            "defaults": self._defaults(),
             "module": modules.VERSION,
             "rewritten": cpu.VERSION,
             "workarounds": workarounds.VERSION,
