@@ -19,7 +19,13 @@ _ValueRanges = Internal("torch.utils._sympy.value_ranges.ValueRanges", _SYMBOLS)
 _ToFloat = Internal("torch.utils._sympy.functions.ToFloat", _SYMBOLS)
 _ShapeEnv = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv", _SYMBOLS)
 _locate = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv._get_sloc", _SYMBOLS)
+_guard_or_false = Internal("torch.fx.experimental.symbolic_shapes.guard_or_false", _SYMBOLS)
 _infinity = Internal("torch.utils._sympy.numbers.int_oo", _SYMBOLS)
+
+
+def is_known(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds, which is then assumed; False if a size depends on values."""
+    return bool(_guard_or_false(condition))
 
 
 def assumed_of(

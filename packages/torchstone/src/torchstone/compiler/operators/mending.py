@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from ...lowering import decomposes
 from ...torch_internals.dispatch import call_compiled, python_kernels
 from ...torch_internals.fake import PartialRule
 from ...torch_internals.operators import namespace
+from ...torch_internals.symbols import is_known
 from ...torch_internals.tracing import derivative_in_progress
 from .declaring import AUTOGRAD, COMPOSITE, declare
 
@@ -88,7 +88,7 @@ def _isin(elements: Tensor, among: Tensor, *, assume_unique: bool = False, inver
     """
     dtype = torch.promote_types(elements.dtype, among.dtype)
     wanted, values = elements.to(dtype), among.to(dtype).flatten()
-    if guard_or_false(among.numel() < 10 * elements.numel() ** 0.145):
+    if is_known(among.numel() < 10 * elements.numel() ** 0.145):
         found = (wanted.unsqueeze(-1) == values).any(-1)
     else:
         ordered = values = values.sort().values
