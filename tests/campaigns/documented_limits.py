@@ -14,6 +14,8 @@ from torchstone.torch_internals import pytree
 
 NOT_RESIZABLE = "Trying to resize storage that is not resizable"
 """What PyTorch says where a result is to grow."""
+ZERO_DIVISOR = "ZeroDivisionError"
+"""What PyTorch says where an integer is divided by zero; programs do so under ``config.check_values``."""
 _CASTS = ("_to_copy", "copy", "copy_", "_copy_from")
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
