@@ -119,6 +119,24 @@ def test_infinity_is_found_beside_nan(dtypes: tuple[torch.dtype, torch.dtype], i
         assert function(x, y).tolist() == torch.isin(x, y, invert=invert).tolist()
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_result_beside_itself_detached(gradients: bool) -> None:
+    """Both are views of the product's own result, and the second is made from the first."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        result = torch.einsum("ij,kj->ik", x, x)
+        return result, result.detach()
+
+    x = torch.randn(4, 3, requires_grad=gradients)
+    found, expected = compiled(function)(x), function(x)
+    torch.testing.assert_close(found, expected)
+    assert [one.requires_grad for one in found] == [one.requires_grad for one in expected]
+    assert found[0].data_ptr() == found[1].data_ptr()
+    if gradients:
+        (gradient,) = torch.autograd.grad(found[0].sum(), x)
+        torch.testing.assert_close(gradient, torch.autograd.grad(expected[0].sum(), x)[0])
+
+
 def test_positions_in_a_constant() -> None:
     """Their number is known, at symbolic numbers as well."""
 

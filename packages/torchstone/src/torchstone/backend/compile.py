@@ -138,5 +138,7 @@ def _aliasing(metadata: Any) -> Aliasing:
                 remade[place] = Remade(False, first + metadata.num_outputs + base)
             case kinds.alias_of_intermediate_base_is_user_output:
                 remade[place] = Remade(False, first + base)
+    for position in {one.position for one in remade.values() if not one.of_input}:
+        remade.pop(position, None)  # AOTAutograd makes another output from it as it is
     written = enumerate(metadata.mutated_inp_runtime_indices, start=tokens)
     return Aliasing(remade, {tokens + position: output for output, position in written})
