@@ -122,8 +122,18 @@ class Tries:
 
 def compared(program: Program, backend: str = "torchstone") -> tuple[Difference | None, set[str]]:
     """The first difference, and what else is worth a note."""
-    names, notes = load(program), set[str]()
+    names = load(program)
     torch._dynamo.reset()
+    try:
+        return _first_difference(program, names, backend)
+    finally:
+        names.clear()  # Dynamo keeps the globals of what it compiled, and with them every executable
+
+
+def _first_difference(
+    program: Program, names: dict[str, Any], backend: str
+) -> tuple[Difference | None, set[str]]:
+    notes = set[str]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         compiled = torch.compile(names["program"], backend=backend)
