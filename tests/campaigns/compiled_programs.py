@@ -127,7 +127,8 @@ def compared(program: Program, backend: str = "torchstone") -> tuple[Difference 
     try:
         return _first_difference(program, names, backend)
     finally:
-        names.clear()  # Dynamo keeps the globals of what it compiled, and with them every executable
+        # Dynamo keeps the globals, and they every executable. It deletes the names itself, at its time.
+        names.update(dict.fromkeys(names))
 
 
 def _first_difference(
