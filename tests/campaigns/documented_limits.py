@@ -16,8 +16,10 @@ NOT_RESIZABLE = "Trying to resize storage that is not resizable"
 """What PyTorch says where a result is to grow."""
 ZERO_DIVISOR = "ZeroDivisionError"
 """What PyTorch says where an integer is divided by zero; programs do so under ``config.check_values``."""
-_CASTS = ("_to_copy", "copy", "copy_", "_copy_from")
+_CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "copy_": 1}
+"""Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
+_CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -32,11 +34,11 @@ class Limits(TorchDispatchMode):
         made = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if name in _CASTS and isinstance(made, torch.Tensor) and not _holds(made.dtype, given[-1]):
+        if name in _CASTS and isinstance(made, torch.Tensor) and not _holds(made.dtype, given[_CASTS[name]]):
             self.found.add("a float beyond an integer dtype")
         if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
             self.found.add("squares of deviations overflow")
-        if name == "convolution" and any(args[4]) and not _finite(given[1]):
+        if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
             self.found.add("padding times an infinite weight")
         return made
 
@@ -55,6 +57,10 @@ def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:
 def _squares_overflow(values: torch.Tensor) -> bool:
     finite = values.detach().double().nan_to_num(0.0, 0.0, 0.0)
     return bool(finite.numel() and finite.abs().max() ** 2 > torch.finfo(torch.float32).max)
+
+
+def _pads(padding: Any) -> bool:
+    return padding == "same" or (isinstance(padding, (list, tuple)) and any(padding))
 
 
 def _finite(values: torch.Tensor) -> bool:
