@@ -101,8 +101,8 @@ class Config:
     )
     save_memory: bool = _setting(
         False,
-        "Compile programs for the CPU so that few of their values are in memory at once: operations that "
-        "could run side by side then run one after the other.",
+        "Compile programs for the CPU so that few of their values are in memory at once; fewer operations "
+        "then run side by side.",
     )
     pause_openmp: bool = _setting(
         True,
