@@ -245,9 +245,7 @@ def test_layer_norm_backward_of_another_shape() -> None:
 @pytest.mark.parametrize("shape", [(), (48,), (1, 2, 2, 3, 4), (1, 2, 3, 4)], ids=str)
 def test_masked_softmax_backward_of_another_shape(shape: tuple[int, ...]) -> None:
     grad, output = torch.randn(2, 2, 3, 4), torch.rand(shape)
-    with pytest.raises(
-        UnsupportedOperators, match=r"a gradient of shape \[2, 2, 3, 4\] is not for an output"
-    ):
+    with pytest.raises(UnsupportedOperators, match=r"grad_output has shape \[2, 2, 3, 4\]; expected"):
         torchstone.export(
             lambda grad, y: aten._masked_softmax_backward(grad, y, grad > 0, -1), (grad, output)
         )
@@ -577,11 +575,18 @@ MEANINGLESS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: aten.repeat_interleave.Tensor(torch.ones(0, dtype=torch.int64), output_size=3),
         "allocated size does not match",
     ),
+    "dequantize_per_token": (
+        lambda: torch.ops.quantized_decomposed.dequantize_per_token(
+            *(torch.zeros(1, 3, 4).to(torch.uint8), torch.ones(2, 3, 1), torch.zeros(2, 3, 1).long()),
+            *(0, 255, torch.uint8, torch.float32),
+        ),
+        r"scales of shape \[2, 3, 1\] do not broadcast to the input's \[1, 3, 4\]",
+    ),
     "quantize_per_token": (
         lambda: torch.ops.quantized_decomposed.quantize_per_token(
             torch.ones(2, 3), torch.ones(2, 1), torch.ones(1, 2, 1), -128, 127, torch.int8
         ),
-        "zero_points has 3 dimensions, and the input 2",
+        r"zero_points of shape \[1, 2, 1\] do not broadcast to the input's \[2, 3\]",
     ),
     "dequantize to integers": (
         lambda: torch.ops.quantized_decomposed.dequantize_per_tensor(
@@ -670,3 +675,133 @@ def test_simulated_quantization_by_tensors_of_any_dtype(
         torch.tensor([zero_point]),
         torch.tensor([enabled]),
     )
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 1), (1, 2), (1, 1), (2, 2)], ids=str)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda grad: aten.select_backward(grad, [2, 2, 3], 2, 1),
+        lambda grad: aten.slice_backward(grad, [2, 5], 1, 1, 3, 1),
+        lambda grad: aten.slice_backward(grad, [2, 5], -1, 0, 9, 3),
+        lambda grad: aten.diagonal_backward(grad, [2, 4, 3], 1, 1, 2),
+        lambda grad: aten.diagonal_backward(grad, [4, 2, 2], -2, 0, 2),
+    ],
+    ids=["select", "slice", "steps", "diagonal", "lower diagonal"],
+)
+def test_gradients_of_views_broadcast(
+    call: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]
+) -> None:
+    agrees(call, torch.randn(shape))
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("weight", [torch.nan, torch.inf])
+def test_weights_of_margin_losses_count_only_where_the_margin_is_broken(p: int, weight: float) -> None:
+    x, target = torch.tensor([[3.0, 1.0, 2.5], [0.0, 5.0, 1.0]]), torch.tensor([0, 1])
+    weights = torch.full((3,), weight)
+    agrees(lambda x: aten.multi_margin_loss(x, target, p, 1.0, weights, 0), x)
+    agrees(lambda x: aten.multi_margin_loss_backward(torch.ones(2), x, target, p, 1.0, weights, 0), x)
+
+
+def test_mean_embedding_bag_backward_with_bags_of_size_zero() -> None:
+    agrees(
+        lambda grad, indices, bags, sizes: aten._embedding_bag_dense_backward(
+            grad, indices, bags, sizes, sizes, 5, True, 1, None, 1
+        ),
+        torch.randn(4, 3),
+        torch.tensor([4, 1, 4, 0, 3, 2]),
+        torch.tensor([0, 0, 2, 2, 2, 3]),
+        torch.tensor([1, 3, 0, 1]),
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 1)], ids=str)
+def test_pseudo_inverses_of_one_matrix_with_several_tolerances(shape: tuple[int, ...]) -> None:
+    matrix = torch.randn(3, 2, dtype=torch.float64)
+    agrees(lambda a, atol: torch.linalg.pinv(a, atol=atol), matrix, torch.rand(shape, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.qint8, torch.quint8, torch.qint32], ids=str)
+@pytest.mark.parametrize("zero", [0, 3, 65])
+def test_quantized_ties(zero: int, dtype: torch.dtype) -> None:
+    """Each kernel rounds in its own order: bytes once, 32 bits before the zero point is added and after."""
+    x = torch.arange(-303, 303) * 0.025
+    agrees(lambda x: torch.quantize_per_tensor(x, 0.05, zero, dtype).int_repr(), x)
+
+
+WEIGHTS = torch.ones(3)
+BATCH = torch.randn(2, 3, 4)
+INT4 = (torch.randn(2, 64).bfloat16(), torch.zeros(16, 32, dtype=torch.uint8))
+MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
+    "groups": (
+        lambda: aten._weight_int4pack_mm_for_cpu(*INT4, 32, torch.ones(1, 16, 2).bfloat16()),
+        r"qScaleAndZeros has shape \[1, 16, 2\]; expected \[2, 16, 2\]",
+    ),
+    "saved statistics": (
+        lambda: aten.native_batch_norm_backward(
+            BATCH, BATCH, WEIGHTS, None, None, WEIGHTS, WEIGHTS[:1], True, 1e-5, [True, True, True]
+        ),
+        r"save_invstd has shape \[1\]; expected \[3\]",
+    ),
+    "running statistics": (
+        lambda: aten._native_batch_norm_legit_no_training(BATCH, None, None, WEIGHTS, WEIGHTS[:1], 0.1, 1e-5),
+        "running_var has 1 elements, and the input 3 channels",
+    ),
+    "gradient of another batch": (
+        lambda: aten.batch_norm_backward(
+            BATCH[:1], BATCH, WEIGHTS, None, None, WEIGHTS, WEIGHTS, True, 1e-5, [True] * 3, WEIGHTS[:0]
+        ),
+        r"grad_out has shape \[1, 3, 4\]; expected \[2, 3, 4\]",
+    ),
+    "padded rows": (
+        lambda: aten.replication_pad1d_backward(torch.ones(3, 7), torch.ones(2, 4), [1, 2]),
+        r"grad_output has shape \[3, 7\]; expected \[2, 7\]",
+    ),
+    "matrices": (
+        lambda: torch.ops.torchstone.sparse_sampled_mm(torch.zeros(2, 1).long(), BATCH, MATRIX.mT),
+        "mat1 and mat2 have 3 and 2 dimensions; expected 2",
+    ),
+    "log_softmax": (
+        lambda: aten._log_softmax_backward_data(torch.ones(1), torch.ones(()), 0, torch.float32),
+        r"grad_output has shape \[1\]; expected \[\]",
+    ),
+    "pairs": (
+        lambda: aten._pdist_backward(torch.ones(6), torch.ones(4, 3), 2.0, torch.ones(())),
+        r"pdist has shape \[\]; expected \[6\]",
+    ),
+    "dtypes": (
+        lambda: aten.native_layer_norm_backward(
+            *(torch.ones(0, 4), torch.ones(0, 4).int(), [4], torch.ones(0, 1), torch.ones(0, 1)),
+            *(torch.ones(4), torch.ones(4), [True] * 3),
+        ),
+        r"its arguments differ in dtype \(grad_out torch\.float32, input torch\.int32\)",
+    ),
+    "sizes of bags": (
+        lambda: aten._embedding_bag_dense_backward(
+            torch.ones(4, 3), *[torch.zeros(6).long()] * 2, *[torch.ones(1).long()] * 2, 5, False, 1, None
+        ),
+        r"bag_size has shape \[1\]; expected a size of each of 4 bags",
+    ),
+    "reduced": (
+        lambda: aten.multi_margin_loss_backward(WEIGHTS[:2], MATRIX[:2], torch.tensor([0, 1]), 1, 1.0),
+        r"grad_output has shape \[2\], and a reduced loss is one number",
+    ),
+    "unsigned": (
+        lambda: aten.soft_margin_loss(WEIGHTS, WEIGHTS.to(torch.uint8)),
+        r"target of torch\.uint8 has no negative",
+    ),
+    "target": (
+        lambda: aten.binary_cross_entropy(WEIGHTS[0], WEIGHTS),
+        "do not broadcast to the shape of self without axes of size 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_tensors_that_do_not_fit_together(name: str) -> None:
+    """Eager PyTorch takes them, and reads beyond the smaller ones."""
+    call, told = MISFITS[name]
+    with pytest.raises(UnsupportedOperators, match=told):
+        torchstone.export(lambda x: (x, call()), (MATRIX,))

@@ -33,7 +33,7 @@ def _quantize(make: Make) -> Iterator[Sample]:
         return
     for dtype, zero in ((torch.uint8, 64), (torch.int8, 3), (torch.int32, -7)):
         yield Sample((make(50, low=-20, high=20), [0.05], [zero], -1, dtype), note=f"{dtype}")
-    for dtype, zero in ((torch.uint8, 65), (torch.int8, 3), (torch.int8, 0)):
+    for dtype, zero in ((torch.uint8, 65), (torch.int8, 3), (torch.int8, 0), (torch.int32, 65)):
         yield Sample((ties(0.05), [0.05], [zero], -1, dtype), note=f"ties, {dtype}")
     x = torch.stack([ties(scale) for scale in SCALES])
     yield Sample((x, SCALES, ZEROS, 0, torch.int8), note="per channel, ties")

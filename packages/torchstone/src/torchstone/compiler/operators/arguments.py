@@ -6,13 +6,13 @@ check says what PyTorch says, or None.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from ...dtypes import scalar_type
+from ...lowering.misfits import broadcasts, other_shape
 from ...lowering.own import STAND_INS, own
 from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
@@ -58,17 +58,7 @@ def _bernoulli(given: Arguments) -> str | None:
 
 def _whole_gradient(given: Arguments) -> str | None:
     """Not in PyTorch, whose kernels read past the end of a smaller gradient."""
-    return _differs("grad_out", given["grad_out"].shape, given["input"].shape)
-
-
-def _differs(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str | None:
-    """That symbolic sizes are equal becomes an assumption of the trace."""
-    try:
-        if len(shape) == len(wanted) and all(map(operator.eq, shape, wanted)):
-            return None
-    except RuntimeError:  # sizes that depend on values
-        return None
-    return f"{name} has shape {list(shape)}; expected {list(wanted)}"
+    return other_shape("grad_out", given["grad_out"].shape, given["input"].shape)
 
 
 def _boundaries(given: Arguments) -> str | None:
@@ -139,15 +129,15 @@ def _padded_gradient(given: Arguments) -> str | None:
     amounts = given["padding"]
     for place in range(len(amounts) // 2):
         padded[-1 - place] += amounts[2 * place] + amounts[2 * place + 1]
-    return _differs("grad_output", given["grad_output"].shape, padded)
+    return other_shape("grad_output", given["grad_output"].shape, padded)
 
 
 def _parameters_of_tokens(given: Arguments) -> str | None:
-    """Not in PyTorch, which broadcasts a tensor of more dimensions to a result of more dimensions."""
-    rank = given["input"].dim()
+    """Not in PyTorch, where larger tensors make a larger result than its shape function says."""
+    shape = given["input"].shape
     for name in ("scales", "zero_points"):
-        if given[name].dim() > rank:
-            return f"{name} has {given[name].dim()} dimensions, and the input {rank}"
+        if not broadcasts(given[name].shape, shape):
+            return f"{name} of shape {list(given[name].shape)} do not broadcast to the input's {list(shape)}"
     return None
 
 
@@ -167,7 +157,7 @@ def _places_of_matrix(given: Arguments) -> str | None:
 
 
 def _places_of_values(given: Arguments) -> str | None:
-    return _differs("places", given["places"].shape, given["values"].shape)
+    return other_shape("places", given["places"].shape, given["values"].shape)
 
 
 def _weights(given: Arguments) -> str | None:
@@ -230,10 +220,13 @@ def _written(view: Any, source: str, *names: str) -> Callable[[Arguments], str |
         if not all(isinstance(size, int) for size in (*whole.shape, *options)):
             return None
         try:
-            given[source].expand(view(whole, *options).shape)
+            shape = view(whole, *options).shape
         except (IndexError, RuntimeError) as error:
             return str(error)
-        return None
+        written = given[source].shape
+        if broadcasts(written, shape):
+            return None
+        return f"{source} of shape {list(written)} does not broadcast to the view's shape {list(shape)}"
 
     return check
 

@@ -10,7 +10,6 @@ floats in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from ... import hlo
@@ -19,6 +18,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
 from ..factories import lowers_unary
+from ..misfits import other_dtypes
 from ..precise import expm1
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
@@ -51,12 +51,7 @@ def threshold(self: Value, threshold: Any, value: Any, out: Spec) -> Value:
     return _done(hlo.select(x <= threshold, hlo.full_like(x, value), x), out)
 
 
-def _refuses_mixed(arguments: Mapping[str, Any]) -> str | None:
-    grad, x = arguments["grad_output"].dtype, arguments["self"].dtype
-    return None if grad == x else f"its arguments differ in dtype, {grad} and {x}: convert one of them"
-
-
-@lowers(aten.threshold_backward.default, dtypes=REAL, refuses=_refuses_mixed)
+@lowers(aten.threshold_backward.default, dtypes=REAL, refuses=other_dtypes("grad_output", "self"))
 def threshold_backward(grad_output: Value, self: Value, threshold: Any, out: Spec) -> Value:
     """``grad_output`` where ``self`` is greater than ``threshold`` (or NaN), else 0."""
     grad, x = _wide(out, grad_output, self)

@@ -22,6 +22,7 @@ from ...torch_internals.operators import namespace
 from ..checks import Arguments
 from ..common import restore
 from ..composites import Expand, Optional, Specs, composed, expanded
+from ..misfits import broadcasts
 from ..own import own
 from ..registry import Spec, lowers
 
@@ -133,13 +134,9 @@ def _refuses_misfits(arguments: Arguments) -> str | None:
 
 
 def _mask_misfit(mask: torch.Tensor | None, scores: Sequence[int | torch.SymInt]) -> str | None:
-    if mask is None:
+    if mask is None or broadcasts(mask.shape, scores):
         return None
-    try:
-        mask.expand(scores)
-    except RuntimeError:
-        return f"attn_mask {list(mask.shape)} does not broadcast to the scores' shape {list(scores)}"
-    return None
+    return f"attn_mask {list(mask.shape)} does not broadcast to the scores' shape {list(scores)}"
 
 
 @lowers(aten.scaled_dot_product_attention.default, dtypes=FLOATING, refuses=_refuses_misfits)

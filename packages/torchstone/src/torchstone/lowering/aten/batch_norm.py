@@ -17,6 +17,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, flatten, restore
 from ..composites import Optional, Specs, composed
+from ..misfits import Arguments, other_shape
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .normalization import affine
@@ -86,7 +87,16 @@ def _empty(spec: Spec) -> Value:
     return hlo.full(spec.shape, 0, spec.dtype)
 
 
-@lowers(aten._native_batch_norm_legit_functional.default, dtypes=FLOATING)
+def _refuses_other_channels(given: Arguments) -> str | None:
+    """Kernels read a number for each channel, whether there are so many or not."""
+    x = given["input"]
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        if given.get(name) is not None and x.dim() > 1 and given[name].numel() != x.shape[1]:
+            return f"{name} has {given[name].numel()} elements, and the input {x.shape[1]} channels"
+    return None
+
+
+@lowers(aten._native_batch_norm_legit_functional.default, dtypes=FLOATING, refuses=_refuses_other_channels)
 def batch_norm_functional(
     input: Value,
     weight: Optional,
@@ -116,7 +126,12 @@ def _specs(out: Specs) -> list[Spec]:
     return [spec for spec in out if spec is not None]
 
 
-@lowers(aten._native_batch_norm_legit_no_training.default, dtypes=FLOATING, ignores=("momentum",))
+@lowers(
+    aten._native_batch_norm_legit_no_training.default,
+    dtypes=FLOATING,
+    ignores=("momentum",),
+    refuses=_refuses_other_channels,
+)
 def batch_norm_no_training(
     input: Value,
     weight: Optional,
@@ -132,7 +147,12 @@ def batch_norm_no_training(
     return [result, _empty(mean), _empty(invstd)]
 
 
-@lowers(aten._native_batch_norm_legit.no_stats, dtypes=FLOATING, ignores=("training", "momentum"))
+@lowers(
+    aten._native_batch_norm_legit.no_stats,
+    dtypes=FLOATING,
+    ignores=("training", "momentum"),
+    refuses=_refuses_other_channels,
+)
 def batch_norm_no_stats(
     input: Value, weight: Optional, bias: Optional, eps: float, out: Specs
 ) -> list[Optional]:
@@ -140,7 +160,7 @@ def batch_norm_no_stats(
     return _training(input, weight, bias, None, None, 0.0, eps, out)
 
 
-@lowers(aten._batch_norm_with_update_functional.default, dtypes=FLOATING)
+@lowers(aten._batch_norm_with_update_functional.default, dtypes=FLOATING, refuses=_refuses_other_channels)
 def batch_norm_with_update(
     input: Value,
     weight: Optional,
@@ -179,11 +199,29 @@ def _gradient(
     return composed("batch_norm_backward", inputs, kernel, out, {"training": train})
 
 
+def _refuses_misfits(given: Arguments) -> str | None:
+    """Kernels read as many elements as the input and its channels have, whether there are so many or not."""
+    x = given["input"].shape
+    if given.get("train", given.get("update")):
+        used = ["save_mean", "save_invstd" if "save_invstd" in given else "save_var"]
+    else:
+        used = ["running_mean", "running_var"]
+    wanted = {"grad_out": x} | dict.fromkeys(["weight", *used], x[1:2])
+    given_shapes = {name: given[name].shape for name in wanted if given[name] is not None}
+    said = (other_shape(name, shape, wanted[name]) for name, shape in given_shapes.items())
+    return next((one for one in said if one), None)
+
+
 def _running_invstd(var: Value, eps: float) -> Value:
     return hlo.rsqrt(hlo.convert(var, opmath(var.dtype)) + eps)
 
 
-@lowers(aten.native_batch_norm_backward.default, dtypes=FLOATING, ignores=("output_mask",))
+@lowers(
+    aten.native_batch_norm_backward.default,
+    dtypes=FLOATING,
+    ignores=("output_mask",),
+    refuses=_refuses_misfits,
+)
 def native_batch_norm_backward(
     grad_out: Value,
     input: Value,
@@ -206,7 +244,12 @@ def native_batch_norm_backward(
     return _gradient(grad_out, input, weight, mean, invstd, train, out)
 
 
-@lowers(aten.batch_norm_backward.default, dtypes=FLOATING, ignores=("output_mask", "reserve"))
+@lowers(
+    aten.batch_norm_backward.default,
+    dtypes=FLOATING,
+    ignores=("output_mask", "reserve"),
+    refuses=_refuses_misfits,
+)
 def batch_norm_backward(
     grad_out: Value,
     input: Value,

@@ -14,6 +14,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty, restore
 from ..composites import Optional, composed
+from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 from .reduction import norm_of_magnitudes
 
@@ -105,7 +106,18 @@ def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
     return composed("pdist", [self], kernel, out, {"p": p})
 
 
-@lowers(aten._pdist_backward.default, dtypes=WIDE, renamed={"grad": "grad_output"})
+def _refuses_other_pairs(given: Arguments) -> str | None:
+    """The kernel reads as many elements of both."""
+    grad = "grad" if "grad" in given else "grad_output"
+    return other_shape("pdist", given["pdist"].shape, given[grad].shape)
+
+
+@lowers(
+    aten._pdist_backward.default,
+    dtypes=WIDE,
+    refuses=_refuses_other_pairs,
+    renamed={"grad": "grad_output"},
+)
 def pdist_backward(grad: Value, self: Value, p: float, pdist: Value, out: Spec) -> list[Optional]:
     """Gradient of :func:`pdist`."""
 

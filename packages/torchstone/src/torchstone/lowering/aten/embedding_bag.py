@@ -118,8 +118,20 @@ def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tupl
     return hlo.select(found, best, 0.0), hlo.select(found, chosen, 0)
 
 
+def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
+    """Where the bags of the indices are left out, each row of the gradient has an offset."""
+    bags, offsets = arguments["grad"].shape[0], arguments["offsets"].shape[0]
+    known = isinstance(bags, int) and isinstance(offsets, int)
+    if arguments["offset2bag"].shape[0] or not known or bags <= offsets:
+        return None
+    return f"offsets has {offsets} elements, and the gradient {bags} bags"
+
+
 def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
-    return "a sparse gradient is not a strided tensor; use sparse=False" if arguments["sparse"] else None
+    """A sparse gradient is not a strided tensor."""
+    if arguments["sparse"]:
+        return "a sparse gradient is not a strided tensor; use sparse=False"
+    return _refuses_few_offsets(arguments)
 
 
 # Only autograd uses sparse gradients and their scale.
@@ -190,10 +202,20 @@ def embedding_bag(
     return composed("embedding_bag", [weight, indices, offsets, per_sample_weights], kernel, out, attributes)
 
 
+def _refuses_unknown_sizes(arguments: Mapping[str, Any]) -> str | None:
+    """For means, kernels read a size of each bag, whether there are so many or not."""
+    bags, sizes = arguments["grad"].shape[0], list(arguments["bag_size"].shape)
+    known = all(isinstance(size, int) for size in (bags, *sizes))
+    if arguments["mode"] != MEAN or not known or (len(sizes) == 1 and sizes[0] >= bags):
+        return None
+    return f"bag_size has shape {sizes}; expected a size of each of {bags} bags"
+
+
 @lowers(
     aten._embedding_bag_dense_backward.default,
     dtypes=FLOATING,
     gaps=dict.fromkeys(COPYABLE - FLOATING, NOTHING_TO_DO),
+    refuses=_refuses_unknown_sizes,
 )
 def embedding_bag_dense_backward(
     grad: Value,
@@ -232,7 +254,7 @@ def embedding_bag_dense_backward(
             if counts is not None:
                 rows = rows / _rowwise(hlo.take(counts, where, 0), rows)
             if mode == MEAN:
-                rows = rows / _rowwise(hlo.take(sizes, bag, 0), rows)
+                rows = rows / _rowwise(hlo.maximum(hlo.take(sizes, bag, 0), 1), rows)
             return [hlo.put(total, where, rows, 0, add)]
 
         where = hlo.select(_real(index, padding_idx), index, NOWHERE)
@@ -295,7 +317,12 @@ def _bags(grad: Value, indices: Value, offsets: Value, offset2bag: Value) -> Val
 
 
 # Only sums have per-sample weights.
-@lowers(aten._embedding_bag_per_sample_weights_backward.default, dtypes=FLOATING, ignores=("mode",))
+@lowers(
+    aten._embedding_bag_per_sample_weights_backward.default,
+    dtypes=FLOATING,
+    ignores=("mode",),
+    refuses=_refuses_few_offsets,
+)
 def embedding_bag_per_sample_weights_backward(
     grad: Value,
     weight: Value,

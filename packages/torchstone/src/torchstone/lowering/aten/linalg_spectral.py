@@ -146,7 +146,7 @@ def linalg_pinv(
 ) -> Any:
     """Moore–Penrose inverse; singular values up to max(atol, rtol · largest) count as zero."""
     default = matrices.epsilon(self.dtype) * hlo.at_least(*self.shape[-2:])
-    lead = self.shape[:-2]
+    lead = out.shape[:-2]  # tolerances of more matrices than there are repeat them
 
     def kernel(a: Value, atol: Value | None, rtol: Value | None) -> Value:
         if is_empty(a.shape):
@@ -162,7 +162,7 @@ def linalg_pinv(
             relative = usual if rtol is None else per_matrix(rtol)
             return hlo.maximum(absolute, relative * largest)
 
-        return _pseudo_inverse(matrices.batched(a), cutoff, hermitian=hermitian)
+        return _pseudo_inverse(matrices.broadcast_batch(a, lead), cutoff, hermitian=hermitian)
 
     tolerances = [None if t is None else hlo.convert(t, self.dtype.real) for t in (atol, rtol)]
     return composed("linalg_pinv", [self, *tolerances], kernel, out, {"hermitian": hermitian})

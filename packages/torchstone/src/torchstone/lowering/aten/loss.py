@@ -188,7 +188,27 @@ def _weighted(losses: Value, weight: Optional) -> Value:
     return losses if weight is None else losses * weight
 
 
-@lowers(aten.binary_cross_entropy.default, dtypes=FLOATING, values=CROSS_ENTROPY)
+def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
+    """The kernel writes a result of the input's shape, and drops axes of size 1 before it broadcasts."""
+    tensors = {name: arguments.get(name) for name in ("self", "target", "grad_output", "weight")}
+    shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
+    inner = [[size for size in shape if size != 1] for name, shape in shapes.items() if name != "weight"]
+    try:
+        kept = torch.broadcast_shapes(*shapes.values()) == shapes["self"]
+        if kept and list(torch.broadcast_shapes(*inner)) == inner[0]:
+            return None
+    except RuntimeError:  # they do not broadcast at all
+        pass
+    told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+    return f"its tensors do not broadcast to the shape of self without axes of size 1: {told}"
+
+
+@lowers(
+    aten.binary_cross_entropy.default,
+    dtypes=FLOATING,
+    values=CROSS_ENTROPY,
+    refuses=_refuses_larger_shapes,
+)
 def binary_cross_entropy(
     self: Value, target: Value, weight: Optional = None, reduction: int = 1, *, out: Spec
 ) -> list[Optional]:
@@ -204,21 +224,6 @@ def binary_cross_entropy(
 
 def _squeezed(x: Value) -> Value:
     return hlo.squeeze(x, [axis for axis, size in enumerate(x.shape) if hlo.same_dim(size, 1)])
-
-
-def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
-    """The kernel writes a result of the input's shape, and drops axes of size 1 before it broadcasts."""
-    tensors = {name: arguments[name] for name in ("self", "target", "grad_output", "weight")}
-    shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
-    inner = [[size for size in shape if size != 1] for name, shape in shapes.items() if name != "weight"]
-    try:
-        kept = torch.broadcast_shapes(*shapes.values()) == shapes["self"]
-        if kept and list(torch.broadcast_shapes(*inner)) == inner[0]:
-            return None
-    except RuntimeError:  # they do not broadcast at all
-        pass
-    told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-    return f"its tensors do not broadcast to the shape of self without axes of size 1: {told}"
 
 
 @lowers(aten.binary_cross_entropy_backward.default, dtypes=FLOATING, refuses=_refuses_larger_shapes)
@@ -268,7 +273,13 @@ def binary_cross_entropy_with_logits(
     return _loss("binary_cross_entropy_with_logits", inputs, loss, reduction, out)
 
 
-@lowers(aten.soft_margin_loss.default, dtypes=FLOATING | COMPLEX)
+def _refuses_unsigned(given: Mapping[str, Any]) -> str | None:
+    """Eager negates the target in its own dtype."""
+    dtype = given["target"].dtype
+    return None if dtype.is_signed else f"target of {dtype} has no negative: convert it to a signed dtype"
+
+
+@lowers(aten.soft_margin_loss.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_unsigned)
 def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Optional]:
     """``log(1 + exp(−target · self))``."""
     return _loss(
@@ -280,7 +291,7 @@ def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spe
     )
 
 
-@lowers(aten.soft_margin_loss_backward.default, dtypes=FLOATING | COMPLEX)
+@lowers(aten.soft_margin_loss_backward.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_unsigned)
 def soft_margin_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, out: Spec
 ) -> list[Optional]:

@@ -17,8 +17,9 @@ from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, NO_CLASS, IndexRule, classes
 from ..common import restore
 from ..composites import Optional, Specs, composed
+from ..misfits import Arguments
 from ..registry import Spec, lowers
-from .loss import reduced, reduction_name, spread
+from .loss import Reduction, reduced, reduction_name, spread
 
 aten = namespace("aten")
 
@@ -32,6 +33,14 @@ def _rows(x: Value) -> Value:
 
 def _attributes(p: Any, margin: Any, reduction: int) -> dict[str, hlo.Attribute]:
     return {"p": int(p), "margin": float(margin), "reduction": reduction_name(reduction)}
+
+
+def _refuses_surplus(given: Arguments) -> str | None:
+    """The gradient of a reduced loss is one number; kernels read the first of several."""
+    shape = given["grad_output"].shape
+    if given.get("reduction", 1) == Reduction.NONE or all(size == 1 for size in shape):
+        return None
+    return f"grad_output has shape {list(shape)}, and a reduced loss is one number"
 
 
 def _violations(scores: Value, target: Value, weight: Optional, margin: float) -> tuple[Value, Value, Value]:
@@ -60,7 +69,8 @@ def multi_margin_loss(
         scores = _rows(x)
         excess, _, factor = _violations(scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin))
         powers = excess if p == 1 else excess * excess
-        losses = hlo.reduce_sum(powers, [1]) * factor / float(scores.shape[1])
+        weighted = hlo.select(excess > 0.0, powers * restore(factor, powers.shape, [1]), 0.0)
+        losses = hlo.reduce_sum(weighted, [1]) / float(scores.shape[1])
         return reduced(losses, reduction)
 
     attributes: dict[str, hlo.Attribute] = {
@@ -71,7 +81,7 @@ def multi_margin_loss(
     return composed("multi_margin_loss", [self, target, weight], kernel, out, attributes)
 
 
-@lowers(aten.multi_margin_loss_backward.default, dtypes=WIDE)
+@lowers(aten.multi_margin_loss_backward.default, dtypes=WIDE, refuses=_refuses_surplus)
 def multi_margin_loss_backward(
     grad_output: Value,
     self: Value,
@@ -90,8 +100,9 @@ def multi_margin_loss_backward(
         excess, here, factor = _violations(
             scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin)
         )
-        slope = hlo.convert(excess > 0.0, x.dtype) if p == 1 else excess * 2.0
+        slope = hlo.full_like(excess, 1) if p == 1 else excess * 2.0
         slope = slope * restore(factor / float(scores.shape[1]), scores.shape, [1])
+        slope = hlo.select(excess > 0.0, slope, 0.0)  # a weight may be NaN
         pull = restore(hlo.reduce_sum(slope, [1]), scores.shape, [1])
         total = spread(grad, scores.shape[:1], reduction)
         return hlo.select(here, -pull, slope) * restore(total, scores.shape, [1])
@@ -155,7 +166,7 @@ def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Spec
     return composed("multilabel_margin_loss", [self, target], kernel, out, attributes)
 
 
-@lowers(aten.multilabel_margin_loss_backward.default, dtypes=WIDE)
+@lowers(aten.multilabel_margin_loss_backward.default, dtypes=WIDE, refuses=_refuses_surplus)
 def multilabel_margin_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, is_target: Value, out: Spec
 ) -> list[Optional]:

@@ -17,6 +17,7 @@ from ...dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import cast, is_empty
+from ..misfits import other_dtypes
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .arithmetic import scaled
@@ -126,13 +127,13 @@ def _with_batch(x: Value, batch: hlo.Shape) -> Value:
 # Products added to something ---------------------------------------------------------
 
 
-@lowers(aten.addmm.default, dtypes=DTYPES)
+@lowers(aten.addmm.default, dtypes=DTYPES, refuses=other_dtypes("mat1", "mat2"))
 def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat1 @ mat2``."""
     return combined(self, product(mat1, mat2), beta, _factor(alpha, mat1), out)
 
 
-@lowers(aten.baddbmm.default, dtypes=DTYPES)
+@lowers(aten.baddbmm.default, dtypes=DTYPES, refuses=other_dtypes("batch1", "batch2"))
 def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * batch1 @ batch2`` for each matrix of the batch."""
     return combined(self, product(batch1, batch2), beta, _factor(alpha, batch1), out)
@@ -142,6 +143,7 @@ def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: 
     aten.addbmm.default,
     dtypes=DTYPES - FLOAT8,
     gaps=dict.fromkeys(FLOAT8, "eager rounds the sum to float8 after every matrix of the batch"),
+    refuses=other_dtypes("batch1", "batch2"),
 )
 def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * sum``, where ``sum`` adds ``batch1 @ batch2`` over the batch."""
@@ -149,7 +151,7 @@ def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: A
     return combined(self, total, beta, _factor(alpha, batch1), out)
 
 
-@lowers(aten.addmv.default, dtypes=DTYPES)
+@lowers(aten.addmv.default, dtypes=DTYPES, refuses=other_dtypes("mat", "vec"))
 def addmv(self: Value, mat: Value, vec: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat @ vec``."""
     return combined(self, _mv(mat, vec), beta, _factor(alpha, mat), out)

@@ -20,6 +20,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
+from ..misfits import other_dtypes
 from ..promotion import broadcast
 from ..registry import lowers
 
@@ -71,7 +72,12 @@ def layer_norm(
     return composed("layer_norm", [input, weight, bias], kernel, out, {"axes": inner, "epsilon": eps})
 
 
-@lowers(aten.native_layer_norm_backward.default, dtypes=FLOATING, ignores=("bias", "output_mask"))
+@lowers(
+    aten.native_layer_norm_backward.default,
+    dtypes=FLOATING,
+    ignores=("bias", "output_mask"),
+    refuses=other_dtypes("grad_out", "input"),
+)
 def layer_norm_backward(
     grad_out: Value,
     input: Value,

@@ -17,6 +17,7 @@ from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, INT32, UINT8
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..composites import Optional, composed
+from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -101,7 +102,14 @@ def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Optional]:
     return composed("pack_int4", [self], kernel, out, layout.attributes())
 
 
-@lowers(aten._weight_int4pack_mm_for_cpu.default, dtypes=_INPUTS)
+def _refuses_other_groups(given: Arguments) -> str | None:
+    """The kernel reads a scale and a zero of each group, whether there are so many or not."""
+    rows, packed = given["mat2"].shape
+    wanted = (2 * packed // max(given["qGroupSize"], 1), rows, 2)
+    return other_shape("qScaleAndZeros", given["qScaleAndZeros"].shape, wanted)
+
+
+@lowers(aten._weight_int4pack_mm_for_cpu.default, dtypes=_INPUTS, refuses=_refuses_other_groups)
 def weight_int4pack_mm(
     self: Value, mat2: Value, qGroupSize: int, qScaleAndZeros: Value, out: Spec
 ) -> list[Optional]:

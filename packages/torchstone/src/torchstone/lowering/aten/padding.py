@@ -15,6 +15,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import NOTHING_TO_DO, is_empty
 from ..composites import Expand, composed_whole, expanded
+from ..misfits import Arguments, other_shape
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
@@ -140,6 +141,13 @@ def replication_pad(self: Value, padding: list[int], out: Spec) -> Value:
     return hlo.full(out.shape, 0, out.dtype) if is_empty(out.shape) else _each_axis(self, padding, _replicate)
 
 
+def _refuses_other_rows(given: Arguments) -> str | None:
+    """Kernels read as many rows of the gradient as the padded tensor has."""
+    kept = given["self"].shape[: -(len(given["padding"]) // 2)]
+    padded = given["grad_output"].shape[len(kept) :]
+    return other_shape("grad_output", given["grad_output"].shape, (*kept, *padded))
+
+
 # The gradient's shape and the padding determine the operand's shape.
 @lowers(
     aten.reflection_pad1d_backward.default,
@@ -148,6 +156,7 @@ def replication_pad(self: Value, padding: list[int], out: Spec) -> Value:
     dtypes=STANDARD,
     gaps=UNPADDED,
     ignores=("self",),
+    refuses=_refuses_other_rows,
 )
 def reflection_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
     """Add each gradient to the element that it mirrors."""
@@ -161,6 +170,7 @@ def reflection_pad_backward(grad_output: Value, padding: list[int], out: Spec) -
     dtypes=STANDARD,
     gaps=UNPADDED,
     ignores=("self",),
+    refuses=_refuses_other_rows,
 )
 def replication_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
     """Add each gradient to the element that it repeats."""

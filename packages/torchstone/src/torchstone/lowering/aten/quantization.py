@@ -90,11 +90,11 @@ def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, 
     def kernel(x: Value) -> Value:
         inverse = _spread(_inverse(scale), FLOAT32, x.shape, axis)
         zero = _spread([float(z) for z in zero_point], FLOAT32, x.shape, axis)
-        # The rounding of float32 decides ties: once per tensor (a fused multiply-add), twice per
-        # channel. In float64 the product is exact, so compilers have nothing to fuse.
+        # The rounding of float32 decides ties: once for bytes per tensor (a fused multiply-add), twice
+        # per channel and for int32. In float64 the product is exact, so compilers have nothing to fuse.
         scaled = hlo.convert(x, FLOAT64) * hlo.convert(inverse, FLOAT64)
-        if axis >= 0:
-            scaled = hlo.convert(hlo.convert(scaled, FLOAT32), FLOAT64)
+        if axis >= 0 or out.dtype is INT32:
+            scaled = hlo.reduce_precision(scaled, 8, 23)  # XLA leaves out conversions there and back
         near = hlo.convert(scaled + hlo.convert(zero, FLOAT64), FLOAT32)
         return _clamped(hlo.round_nearest_even(near), out.dtype)
 

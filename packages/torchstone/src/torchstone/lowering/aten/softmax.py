@@ -7,8 +7,7 @@ Each is a composite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ... import hlo
 from ...dtypes import FLOATING
@@ -16,6 +15,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axes_of, restore
 from ..composites import Optional, composed
+from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -70,10 +70,18 @@ def log_softmax(self: Value, dim: int, out: Spec) -> list[Optional]:
     return _along("log_softmax", [self], dim, out, _log_softmax_over)
 
 
-def _refuses_other_inputs(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels write into memory of ``input_dtype`` whatever it is, as numbers of the gradient's dtype."""
-    dtype = arguments["input_dtype"]
-    return None if dtype.is_floating_point else f"input_dtype={dtype} is not a floating-point dtype"
+def _refuses_another_shape(given: Arguments) -> str | None:
+    """Kernels read as many elements of both."""
+    return other_shape("grad_output", given["grad_output"].shape, given["output"].shape)
+
+
+def _refuses_other_inputs(given: Arguments) -> str | None:
+    """Kernels read as many elements of both, and write numbers of the gradient's dtype whatever
+    ``input_dtype`` is."""
+    dtype = given["input_dtype"]
+    if not dtype.is_floating_point:
+        return f"input_dtype={dtype} is not a floating-point dtype"
+    return _refuses_another_shape(given)
 
 
 @lowers(
@@ -115,14 +123,6 @@ def masked_softmax(
 
     attributes = {"axes": axes, "mask_type": mask_type}
     return composed("masked_softmax", [self, mask], kernel, out, attributes)
-
-
-def _refuses_another_shape(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels read as many elements of both."""
-    grad, output = (list(arguments[name].shape) for name in ("grad_output", "output"))
-    if grad == output:
-        return None
-    return f"a gradient of shape {grad} is not for an output of shape {output}"
 
 
 @lowers(aten._masked_softmax_backward.default, dtypes=FLOATING, refuses=_refuses_another_shape)

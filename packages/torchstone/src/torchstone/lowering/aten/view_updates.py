@@ -6,6 +6,8 @@ a tensor (``scattering``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ... import hlo
 from ...dtypes import COPYABLE, FLOAT8_E8M0FNU
 from ...hlo import Value
@@ -20,6 +22,21 @@ aten = namespace("aten")
 
 def _resized(shape: hlo.Shape, axis: int, size: hlo.Dim) -> list[hlo.Dim]:
     return [size if i == axis else dim for i, dim in enumerate(shape)]
+
+
+def _widened(grad: Value, shape: Sequence[hlo.Dim]) -> Value:
+    """A gradient as it is copied into a view of ``shape``: it may have fewer axes, and axes of size 1."""
+    if grad.rank == len(shape) and not any(hlo.same_dim(size, 1) for size in grad.shape):
+        return grad  # sizes of both may be spelled in two ways
+    return hlo.broadcast_to(grad, shape)
+
+
+def _count(src: Value, axis: int, size: hlo.Dim, first: hlo.Dim, end: hlo.Dim | None, step: int) -> hlo.Dim:
+    """How many elements the slice of an axis has that ``src`` replaces."""
+    if isinstance(size, int) and isinstance(first, int) and (end is None or isinstance(end, int)):
+        limit = size if end is None else first_index(end, size)
+        return max(limit - first + step - 1, 0) // step
+    return src.shape[axis]  # the end of such a slice may lie beyond the axis
 
 
 def _spread(x: Value, axis: int, first: hlo.Dim, step: int, size: hlo.Dim) -> Value:
@@ -43,14 +60,10 @@ def slice_scatter(
     axis = axis_of(dim, self.rank)
     size = self.shape[axis]
     first = first_index(start, size)
-    if isinstance(size, int) and isinstance(first, int) and (end is None or isinstance(end, int)):
-        limit = size if end is None else first_index(end, size)
-        if limit <= first:
-            return self
-        count = (limit - first + step - 1) // step
-    else:  # the end of such a slice may lie beyond the axis, and what replaces it has its size
-        count = src.shape[axis]
-        limit = first + extent(count, step)
+    count = _count(src, axis, size, first, end, step)
+    if hlo.same_dim(count, 0):
+        return self
+    limit = first + extent(count, step)
     update = hlo.broadcast_to(cast(src, self.dtype), _resized(self.shape, axis, count))
     if step == 1:
         before, after = hlo.slice_axis(self, axis, 0, first), hlo.slice_axis(self, axis, limit, size)
@@ -60,18 +73,19 @@ def slice_scatter(
     return hlo.select(inside, _spread(update, axis, first, step, size), self)
 
 
-# The size of the gradient determines where the slice ended.
-@lowers(aten.slice_backward.default, dtypes=COPYABLE, ignores=("end",))
+@lowers(aten.slice_backward.default, dtypes=COPYABLE)
 def slice_backward(
-    grad_output: Value, input_sizes: list[hlo.Dim], dim: int, start: hlo.Dim, step: int
+    grad_output: Value, input_sizes: list[hlo.Dim], dim: int, start: hlo.Dim, end: hlo.Dim, step: int
 ) -> Value:
     """Place the gradient of a slice in zeros of ``input_sizes``."""
-    if is_empty(grad_output.shape):
-        return hlo.full(input_sizes, 0, grad_output.dtype)
-    axis = axis_of(dim, grad_output.rank)
+    axis = axis_of(dim, len(input_sizes))
     size = input_sizes[axis]
     first = first_index(start, size)
-    return _spread(grad_output, axis, first, step, size)
+    count = _count(grad_output, axis, size, first, end, step)
+    grad = _widened(grad_output, _resized(tuple(input_sizes), axis, count))
+    if is_empty(grad.shape):
+        return hlo.full(input_sizes, 0, grad.dtype)
+    return _spread(grad, axis, first, step, size)
 
 
 @lowers(aten.select_scatter.default, dtypes=COPYABLE)
@@ -89,7 +103,8 @@ def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, in
     """Place the gradient at one index of an axis in zeros of ``input_sizes``."""
     axis = axis_of(dim, len(input_sizes))
     size = input_sizes[axis]
-    return _spread(hlo.expand_dims(grad_output, [axis]), axis, from_front(index, size), 1, size)
+    grad = _widened(grad_output, [other for place, other in enumerate(input_sizes) if place != axis])
+    return _spread(hlo.expand_dims(grad, [axis]), axis, from_front(index, size), 1, size)
 
 
 def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) -> Value:
@@ -122,7 +137,11 @@ def diagonal_backward(
 ) -> Value:
     """Place the gradient on the diagonal of two axes in zeros of ``input_sizes``."""
     zeros = hlo.full(input_sizes, 0, grad_output.dtype)
-    return _put_diagonal(zeros, grad_output, offset, dim1, dim2)
+    first, second = axis_of(dim1, zeros.rank), axis_of(dim2, zeros.rank)
+    lead = [size for axis, size in enumerate(input_sizes) if axis not in (first, second)]
+    rows, columns = input_sizes[first] + min(offset, 0), input_sizes[second] - max(offset, 0)
+    grad = _widened(grad_output, (*lead, hlo.at_least(hlo.at_most(rows, columns), 0)))
+    return _put_diagonal(zeros, grad, offset, dim1, dim2)
 
 
 @lowers(

@@ -1,0 +1,52 @@
+"""Tensors that do not fit together, although eager PyTorch takes them: what ``refuses=`` says of them.
+
+Kernels that only autograd calls compare few shapes and dtypes. What they return for others is whatever
+lies in memory, or a result that PyTorch's own shape function does not know.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_internals.pytree import tree_leaves
+
+Arguments = Mapping[str, Any]
+
+
+def other_shape(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str | None:
+    """What to say if ``shape``, that of the argument ``name``, is not ``wanted``; None if it is.
+
+    That symbolic sizes are equal becomes an assumption of the trace.
+    """
+    try:
+        if len(shape) == len(wanted) and all(map(operator.eq, shape, wanted)):
+            return None
+    except RuntimeError:  # sizes that depend on values
+        return None
+    return f"{name} has shape {list(shape)}; expected {list(wanted)}"
+
+
+def broadcasts(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether a tensor of ``shape`` can be expanded to the shape ``wanted``."""
+    try:
+        return list(torch.broadcast_shapes(shape, wanted)) == list(wanted)
+    except RuntimeError:
+        return False
+
+
+def other_dtypes(*names: str) -> Callable[[Arguments], str | None]:
+    """A refusal of calls whose arguments ``names`` (tensors or lists of them) have several dtypes."""
+
+    def refuses(given: Arguments) -> str | None:
+        """Eager PyTorch takes tensors of several dtypes for these, and a program does not."""
+        found = [(name, one.dtype) for name in names for one in tree_leaves(given[name]) if one is not None]
+        if len({dtype for _, dtype in found}) < 2:
+            return None
+        told = ", ".join(f"{name} {dtype}" for name, dtype in dict.fromkeys(found))
+        return f"its arguments differ in dtype ({told}): convert them to one"
+
+    return refuses

@@ -1,0 +1,219 @@
+"""Which calls made by hand mean something in eager PyTorch, and whose values are a yardstick.
+
+A call that is not defined is not made at all: eager reads or writes memory that is not the tensors'. One that
+is not compared may have any values, but may not end in an internal error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from torchstone.parity.operators import Sample
+from torchstone.torch_internals.operators import OpOverload, schema_of
+from torchstone.torch_internals.pytree import tree_leaves
+
+Given = Mapping[str, Any]
+
+
+def is_defined(overload: OpOverload, call: Sample) -> bool:
+    """Whether PyTorch says what the call returns, and computes it.
+
+    ``topk`` need not sort, and a float that an integer dtype cannot hold becomes any integer. The
+    polynomials read memory that nothing wrote where a number is NaN or a degree is beyond int64, and
+    resampling writes outside its result where the inverse of a scale is. A batch norm's gradient has the
+    input's even where ``output_mask`` leaves it out, says PyTorch's shape rule, and its kernel does not.
+    The same holds for the bags of each index in bags of bfloat16 rows. Resampling with antialiasing reads
+    the wrong rows where the result is one column wide. CTC's gradient and a reshaped alias read where their
+    arguments say, inside the memory or not, and a Huber loss has no delta that is not positive.
+    Large complex numbers overflow in eager's sigmoid, and infinite ones become NaN in its products.
+    An inverse Fourier transform to another size than its spectrum's writes beyond its own memory, and so does
+    the gradient of a table at an index that the table does not have. Pooling's gradient takes the places of
+    maxima to be contiguous.
+    """
+    name, values = str(overload), [*call.args, *call.kwargs.values()]
+    numbers = [one for one in values if type(one) is float]
+    tensors = [one for one in call.tensors() if one.dtype.is_floating_point or one.dtype.is_complex]
+    if overload == torch.ops.aten.topk.default:
+        return not ((len(call.args) > 4 and call.args[4] is False) or call.kwargs.get("sorted") is False)
+    if "_polynomial_" in name:
+        largest = max((one.double().abs().max().item() for one in call.tensors() if one.numel()), default=0)
+        return not any(one != one for one in (*numbers, largest)) and largest < 2**62
+    if "upsample" in name:
+        narrow = name.startswith("aten._upsample") and list(call.args[1] or ())[-1:] == [1]
+        return not narrow and not any(0 < one < 1e-9 for one in numbers)
+    if "_ctc_loss_backward" in name or overload == torch.ops.aten._reshape_alias.default:
+        return False
+    if "_fft_c2r" in name:
+        x, axes, _, size = call.args
+        return bool(axes) and -x.dim() <= axes[-1] < x.dim() and size // 2 + 1 == x.shape[axes[-1]]
+    if "embedding" in name:
+        return _in_table(overload, call)
+    if "fractional_max_pool" in name and "backward" in name:
+        return all(one.is_contiguous() for one in call.tensors())
+    if "huber_loss" in name:
+        return all(one > 0 for one in numbers)
+    if "space.default" in name:
+        return not any(isinstance(one, torch.dtype) and not one.is_floating_point for one in values) or all(
+            math.isfinite(one) for one in numbers
+        )
+    if overload == torch.ops.aten.native_batch_norm_backward.default:
+        return bool(call.args[-1][0])
+    if overload == torch.ops.aten.batch_norm_backward.default:
+        return bool(call.args[9][0])
+    if any(one.dtype.is_complex for one in tensors):
+        bound = 50 if any(cell in name for cell in ("lstm", "gru", "rnn")) else math.inf
+        return all(bool((one.to(torch.complex128).abs() < bound).all()) for one in tensors)
+    return True
+
+
+def _in_table(overload: OpOverload, call: Sample) -> bool:
+    given, name = _given(overload, call), str(overload)
+    table = given.get("weight", given.get("self"))
+    forward = "_embedding_bag." in name or "_embedding_bag_forward" in name
+    if forward and table is not None and table.dtype is torch.bfloat16:
+        return False
+    if given["indices"].is_complex():
+        return True  # eager refuses it
+    rows = given["num_weights"] if table is None else (*table.shape, 0)[0]
+    return bool(((given["indices"] >= 0) & (given["indices"] < rows)).all())
+
+
+def _given(overload: OpOverload, call: Sample) -> dict[str, Any]:
+    names = (one.name for one in schema_of(overload).arguments)
+    return {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+
+
+def is_compared(overload: OpOverload, call: Sample) -> bool:
+    """Whether there is one right value for each result of a defined call."""
+    given = _given(overload, call)
+    return all(rule(given) for words, rule in _RULES if any(word in str(overload) for word in words))
+
+
+def _regular(given: Given) -> bool:
+    """Rounding decides what comes out of matrices that are all but singular."""
+    return all(_condition(one) < _CONDITION.get(one.dtype, 0) for one in _matrices(given))
+
+
+_CONDITION = {torch.float32: 1e3, torch.complex64: 1e3, torch.float64: 1e7, torch.complex128: 1e7}
+
+
+def _matrices(given: Given) -> list[torch.Tensor]:
+    found = [one for one in given.values() if isinstance(one, torch.Tensor) and one.dim() > 1 and one.numel()]
+    return [one for one in found if one.is_floating_point() or one.is_complex()]
+
+
+def _condition(matrix: torch.Tensor) -> float:
+    exact = matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+    if not exact.isfinite().all():
+        return math.inf
+    return float(torch.linalg.cond(exact).max())
+
+
+def _triangular(given: Given) -> bool:
+    used = given["self"].triu() if given["upper"] else given["self"].tril()
+    if given.get("unitriangular"):
+        used.diagonal(dim1=-2, dim2=-1).fill_(1)
+    return _regular({"self": used})
+
+
+def _definite(given: Given) -> bool:
+    """A factorization that fails leaves whatever it has so far."""
+    (matrix,) = _matrices(given) or [torch.eye(1)]
+    low = (matrix.mH if given.get("upper") else matrix).tril()
+    whole = low + low.tril(-1).mH
+    return bool(whole.isfinite().all()) and bool((torch.linalg.eigvalsh(whole) > 0).all())
+
+
+def _factors(given: Given) -> bool:
+    """The diagonal of a Hermitian matrix's factor is real."""
+    factors = [one for one in _matrices(given) if one.is_complex() and given.get("hermitian", True)]
+    return not any(bool(one.diagonal(dim1=-2, dim2=-1).imag.any()) for one in factors)
+
+
+def _distinct(given: Given) -> bool:
+    """Of equal elements, and of NaN, any may be the one whose index is returned."""
+    x = given["self"]
+    return x.unique().numel() == x.numel() and not bool(x.isnan().any())
+
+
+def _in_range(given: Given) -> bool:
+    """The dtype holds what is clamped to ``quant_min`` and ``quant_max``."""
+    dtype = given["dtype"]
+    if dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return False
+    info = torch.iinfo(dtype)
+    return info.min <= given["quant_min"] <= given["quant_max"] <= info.max
+
+
+def _entries(given: Given) -> bool:
+    """The indices of a sparse tensor are inside it, and none occurs twice."""
+    indices, sizes = given["indices"], given.get("size")
+    if sizes is None or indices.dim() != 2 or len(sizes) != len(indices):
+        return sizes is None
+    inside = (indices >= 0) & (indices < torch.tensor(sizes)[:, None])
+    return bool(inside.all()) and indices.unique(dim=1).shape == indices.shape
+
+
+def _packed(given: Given) -> bool:
+    """Batch sizes fall, and there is a row for each of them."""
+    rows = next(given[name] for name in ("input", "gates", "data", "grad_output") if name in given)
+    sizes = given.get("batch_sizes")
+    if sizes is None:
+        return True
+    falling = sizes.dim() == 1 and bool((sizes.diff() <= 0).all()) and bool((sizes > 0).all())
+    return falling and int(sizes.sum()) == rows.shape[0]
+
+
+def _finite(given: Given) -> bool:
+    leaves = tree_leaves(dict(given))
+    numbers = all(math.isfinite(one) for one in leaves if isinstance(one, float))
+    return numbers and all(bool(one.isfinite().all()) for one in leaves if isinstance(one, torch.Tensor))
+
+
+def _without_nan(given: Given) -> bool:
+    return not bool(given["self"].isnan().any())
+
+
+def _power(given: Given) -> bool:
+    base = given.get("base", 10.0)
+    return math.isfinite(base) and base > 0
+
+
+def _scaled(given: Given) -> bool:
+    """A scale of 0 times the mask's infinity is NaN where eager scales the mask too."""
+    return given.get("scale") != 0
+
+
+def _summable(given: Given) -> bool:
+    """What is left of integers that cancel is rounding."""
+    x = given["self"]
+    return x.is_floating_point() or x.is_complex() or not x.numel() or int(x.double().abs().max()) < 2**31
+
+
+def _of_one_dtype(given: Given) -> bool:
+    """Eager rounds to the narrower dtype on the way."""
+    return len({one.dtype for one in given.values() if isinstance(one, torch.Tensor)}) < 2
+
+
+_RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
+    (("_det", "slogdet", "linalg_lu", "lu_factor", "solve_ex", "inv_ex"), _regular),
+    (("geqrf", "linalg_qr", "ldl", "lstsq"), _regular),
+    (("solve_triangular",), _triangular),
+    (("linalg_cholesky_ex",), _definite),
+    (("cholesky_inverse", "cholesky_solve", "ldl_solve"), _factors),
+    (("median.dim", "kthvalue", "mode.default", "topk"), _distinct),
+    (("quantized_decomposed.quantize_",), _in_range),
+    (("torchstone.sparse_",), _entries),
+    (("torchstone.gru_packed", "torchstone.lstm_packed", "torchstone.rnn_"), _packed),
+    (("lstsq", "torchstone.quantize", "torchstone.dequantize."), _finite),
+    (("shrink_backward",), _without_nan),
+    (("logspace",), _power),
+    (("scaled_dot_product",), _scaled),
+    (("aten.mean",), _summable),
+    (("binary_cross_entropy_with_logits",), _of_one_dtype),
+)
+"""By parts of an overload's name."""
