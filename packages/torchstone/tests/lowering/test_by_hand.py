@@ -328,8 +328,9 @@ def test_attention_with_other_heads_of_values_than_of_keys(heads: tuple[int, int
         ((2, 2, 0, 4), (2, 2, 3, 4), (2, 2, 3, 4), (5, 7), r"the scores' shape \[2, 2, 0, 3\]"),
         ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 0, 4), (3, 5), r"the scores' shape \[2, 2, 3, 0\]"),
         ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 7, 4), (3, 1), "are not of the same number of keys"),
+        ((1, 2, 3, 4), (2, 2, 5, 4), (0, 2, 5, 4), (3, 1), "are not of the same batch"),
     ],
-    ids=["empty batch", "no queries", "no keys", "values of other keys"],
+    ids=["empty batch", "no queries", "no keys", "values of other keys", "values of another batch"],
 )
 def test_attention_that_eager_does_not_check(
     query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], mask: tuple[int, ...], told: str
@@ -788,6 +789,20 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: aten.multi_margin_loss_backward(WEIGHTS[:2], MATRIX[:2], torch.tensor([0, 1]), 1, 1.0),
         r"grad_output has shape \[2\], and a reduced loss is one number",
     ),
+    "indices": (
+        lambda: aten._embedding_bag(MATRIX, torch.zeros(1, 6).long(), torch.tensor([0, 2]))[0],
+        "indices has 2 dimensions; expected 1",
+    ),
+    "offsets": (
+        lambda: aten._embedding_bag_per_sample_weights_backward(
+            torch.ones(3, 4), MATRIX, torch.zeros(6).long(), *[torch.zeros(n).long() for n in (1, 0)], 0
+        ),
+        "offsets has 1 elements, and the gradient 3 bags",
+    ),
+    "products": (
+        lambda: aten.addbmm(MATRIX.long(), torch.ones(0, 3, 2), torch.ones(0, 2, 4).long()),
+        r"its arguments differ in dtype \(batch1 torch\.float32, batch2 torch\.int64\)",
+    ),
     "unsigned": (
         lambda: aten.soft_margin_loss(WEIGHTS, WEIGHTS.to(torch.uint8)),
         r"target of torch\.uint8 has no negative",
@@ -805,3 +820,20 @@ def test_tensors_that_do_not_fit_together(name: str) -> None:
     call, told = MISFITS[name]
     with pytest.raises(UnsupportedOperators, match=told):
         torchstone.export(lambda x: (x, call()), (MATRIX,))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_zero_to_the_power_of_zero(dtype: torch.dtype) -> None:
+    zeros, exponents = torch.zeros(3, dtype=dtype), torch.tensor([0, 1j, 2], dtype=dtype)
+    agrees(lambda x, y: (x**y, 0**y, x**0), zeros, exponents)
+
+
+def test_trilinear_with_axes_from_the_end() -> None:
+    agrees(
+        lambda a, b, c: aten._trilinear(a, b, c, [-3, 3], [0], [1, 2], [2, -1]),
+        *(torch.randn(2, 3), torch.randn(5, 3, 4), torch.randn(2, 4)),
+    )
+
+
+def test_no_rows_of_int4_weights() -> None:
+    agrees(lambda x: aten._convert_weight_to_int4pack_for_cpu(x, 1), torch.zeros(0, 64, dtype=torch.int32))

@@ -229,15 +229,19 @@ def _logspace(make: Make) -> Iterator[Sample]:
 
 def _between_tensors(make: Make, which: str) -> Iterator[Sample]:
     start, end = torch.tensor(0).to(make.dtype), torch.tensor(3).to(make.dtype)
-    if which == "TT":
-        yield Sample((torch.tensor(50), torch.tensor(1), 50), {"dtype": make.dtype}, "whole steps")
     for steps in (4, 1, 6):
         ends = (start if which[0] == "T" else 1, end if which[1] == "T" else 2)
         yield Sample((*ends, steps), {"dtype": make.dtype})
 
 
-@samples(aten.linspace.Tensor_Tensor, aten.logspace.Tensor_Tensor, gradient=False)
+@samples(aten.linspace.Tensor_Tensor, gradient=False)
 def _between_two(make: Make) -> Iterator[Sample]:
+    yield Sample((torch.tensor(50), torch.tensor(1), 50), {"dtype": make.dtype}, "whole steps")
+    yield from _between_tensors(make, "TT")
+
+
+@samples(aten.logspace.Tensor_Tensor, gradient=False)
+def _powers_between_two(make: Make) -> Iterator[Sample]:
     yield from _between_tensors(make, "TT")
 
 

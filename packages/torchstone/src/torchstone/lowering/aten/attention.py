@@ -129,7 +129,11 @@ def _refuses_misfits(arguments: Arguments) -> str | None:
     if key[-2] != value[-2]:
         return f"key {list(key)} and value {list(value)} are not of the same number of keys"
     last = -3 if arguments["enable_gqa"] else -2  # of groups, there are as many scores as query heads
-    lead = torch.broadcast_shapes(query[:last], key[:last])
+    try:
+        lead = torch.broadcast_shapes(query[:last], key[:last])
+        torch.broadcast_shapes(lead, value[:last])
+    except RuntimeError:
+        return f"query {list(query)}, key {list(key)} and value {list(value)} are not of the same batch"
     return _mask_misfit(arguments["attn_mask"], (*lead, *query[last:-1], key[-2]))
 
 

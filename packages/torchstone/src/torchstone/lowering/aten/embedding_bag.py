@@ -120,6 +120,8 @@ def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tupl
 
 def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
     """Where the bags of the indices are left out, each row of the gradient has an offset."""
+    if arguments["offset2bag"].dim() != 1:
+        return f"offset2bag has {arguments['offset2bag'].dim()} dimensions; expected 1"
     bags, offsets = arguments["grad"].shape[0], arguments["offsets"].shape[0]
     known = isinstance(bags, int) and isinstance(offsets, int)
     if arguments["offset2bag"].shape[0] or not known or bags <= offsets:
@@ -134,6 +136,13 @@ def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
     return _refuses_few_offsets(arguments)
 
 
+def _refuses_matrices(arguments: Mapping[str, Any]) -> str | None:
+    """Kernels read as many indices as the tensor's first axis has, or more."""
+    ranks = {name: arguments[name].dim() for name in ("indices", "offsets")}
+    found = ", ".join(f"{name} has {rank} dimensions" for name, rank in ranks.items() if rank != 1)
+    return f"{found}; expected 1" if found else None
+
+
 # Only autograd uses sparse gradients and their scale.
 @lowers(
     aten._embedding_bag.default,
@@ -142,6 +151,7 @@ def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:
     ignores=("scale_grad_by_freq", "sparse"),
     indices=IndexRule("indices", rows, CLAMPED),
     values=OFFSETS,
+    refuses=_refuses_matrices,
 )
 def embedding_bag(
     weight: Value,

@@ -16,7 +16,7 @@ from ... import hlo
 from ...dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import cast, is_empty
+from ..common import axis_of, cast, is_empty
 from ..misfits import other_dtypes
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -173,7 +173,8 @@ def addr(self: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1
 
 
 def _refuses_surplus_axes(arguments: Mapping[str, Any]) -> str | None:
-    inserted = [set(arguments[f"expand{place}"]) for place in (1, 2, 3)]
+    rank = arguments["i1"].dim() + len(arguments["expand1"])
+    inserted = [{axis_of(axis, rank) for axis in arguments[f"expand{place}"]} for place in (1, 2, 3)]
     if set.intersection(*inserted):
         return "an axis is inserted into each of its tensors, and eager then sums over no elements"
     return None
@@ -200,14 +201,18 @@ def _trilinear(
         return hlo.full(out.shape, 0, out.dtype)
     dtype = opmath(out.dtype)
     rank = i1.rank + len(expand1)
+    reduced = {axis_of(axis, rank) for axis in sumdim}
     terms = [
-        (hlo.convert(x, dtype), [axis for axis in range(rank) if axis not in set(expand)])
+        (
+            hlo.convert(x, dtype),
+            [axis for axis in range(rank) if axis not in {axis_of(one, rank) for one in expand}],
+        )
         for x, expand in ((i1, expand1), (i2, expand2), (i3, expand3))
     ]
     (x, x_axes), (y, y_axes), (z, z_axes) = terms
-    pair, pair_axes = _pairwise(x, x_axes, y, y_axes, summed=set(sumdim) - set(z_axes))
-    result, axes = _pairwise(pair, pair_axes, z, z_axes, summed=set(sumdim))
-    kept = [axis for axis in range(rank) if axis not in set(sumdim)]
+    pair, pair_axes = _pairwise(x, x_axes, y, y_axes, summed=reduced - set(z_axes))
+    result, axes = _pairwise(pair, pair_axes, z, z_axes, summed=reduced)
+    kept = [axis for axis in range(rank) if axis not in reduced]
     present = hlo.transpose(result, [axes.index(axis) for axis in kept if axis in axes])
     return cast(hlo.reshape(present, out.shape), out.dtype)
 

@@ -16,6 +16,7 @@ from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, INT32, UINT8
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..common import is_empty
 from ..composites import Optional, composed
 from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
@@ -95,6 +96,8 @@ def _unpacked(packed: Value, layout: Layout) -> Value:
 def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Optional]:
     """Arrange a matrix of 4-bit codes (int32, 0 to 15) in the order of this machine's kernels."""
     layout = _layout()
+    if is_empty(out.shape):
+        return [hlo.full(out.shape, 0, out.dtype)]
 
     def kernel(codes: Value) -> Value:
         return _packed(hlo.convert(codes & 15, UINT8), layout)
@@ -115,6 +118,8 @@ def weight_int4pack_mm(
 ) -> list[Optional]:
     """``self @ weight.T`` with packed 4-bit codes; in each group, ``weight = (code - 8) * scale + zero``."""
     layout = _layout()
+    if is_empty(out.shape):
+        return [hlo.full(out.shape, 0, out.dtype)]
 
     def kernel(x: Value, packed: Value, parameters: Value) -> Value:
         codes = hlo.convert(_unpacked(packed, layout), x.dtype) - 8.0
