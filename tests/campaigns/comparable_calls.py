@@ -31,8 +31,8 @@ def is_defined(overload: OpOverload, call: Sample) -> bool:
     arguments say, inside the memory or not, and a Huber loss has no delta that is not positive.
     Large complex numbers overflow in eager's sigmoid, and infinite ones become NaN in its products.
     An inverse Fourier transform to another size than its spectrum's writes beyond its own memory, and so does
-    the gradient of a table at an index that the table does not have. Pooling's gradient takes the places of
-    maxima to be contiguous.
+    the gradient of a table at an index that the table does not have. The gradient of fractional pooling and
+    the kernels of group normalization take their tensors to be contiguous.
     """
     name, values = str(overload), [*call.args, *call.kwargs.values()]
     numbers = [one for one in values if type(one) is float]
@@ -52,7 +52,7 @@ def is_defined(overload: OpOverload, call: Sample) -> bool:
         return bool(axes) and -x.dim() <= axes[-1] < x.dim() and size // 2 + 1 == x.shape[axes[-1]]
     if "embedding" in name and "loss" not in name:
         return _in_table(overload, call)
-    if "fractional_max_pool" in name and "backward" in name:
+    if name.startswith(("aten.fractional_max_pool", "aten.native_group_norm")):
         return all(one.is_contiguous() for one in call.tensors())
     if "huber_loss" in name:
         return all(one > 0 for one in numbers)
@@ -134,6 +134,12 @@ def _factors(given: Given) -> bool:
     return not any(bool(one.diagonal(dim1=-2, dim2=-1).imag.any()) for one in factors)
 
 
+def _pivots(given: Given) -> bool:
+    """Each row is exchanged with one below it."""
+    pivots = given["pivots"]
+    return bool((pivots.abs() > torch.arange(pivots.shape[-1])).all())
+
+
 def _distinct(given: Given) -> bool:
     """Of equal elements, and of NaN, any may be the one whose index is returned."""
     x = given["self"]
@@ -205,6 +211,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
     (("solve_triangular",), _triangular),
     (("linalg_cholesky_ex",), _definite),
     (("cholesky_inverse", "cholesky_solve", "ldl_solve"), _factors),
+    (("ldl_solve",), _pivots),
     (("median.dim", "kthvalue", "mode.default", "topk"), _distinct),
     (("quantized_decomposed.quantize_",), _in_range),
     (("torchstone.sparse_",), _entries),

@@ -284,13 +284,15 @@ def _promised(overload: OpOverload, call: Sample, want: list[torch.Tensor]) -> l
 
 def _is_clear(error: BaseException) -> bool:
     """A refusal in words for the user; none that says that something inside went wrong."""
+    chain: list[BaseException] = []
     while error is not None:
-        if isinstance(error, TorchstoneError) and not isinstance(error, LoweringBug):
-            return True
-        if isinstance(error, TorchRuntimeError):
-            return True  # Dynamo's: PyTorch cannot trace the call, whatever the backend
+        chain.append(error)
         error = error.__cause__ or error.__context__
-    return False
+    if any(isinstance(one, LoweringBug) or "LoweringBug" in str(one) for one in chain):
+        return False
+    # What Dynamo says of the user's code: PyTorch cannot trace the call, whatever the backend.
+    traced = any(isinstance(one, TorchRuntimeError) or "from user code:" in str(one) for one in chain)
+    return traced or any(isinstance(one, TorchstoneError) for one in chain)
 
 
 def _internal(overload: OpOverload, calls: Sequence[Sample]) -> Iterator[str]:

@@ -779,6 +779,13 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         r"its arguments differ in dtype \(grad_out torch\.float32, input torch\.int32\)",
     ),
+    "rows": (
+        lambda: aten.native_layer_norm_backward(
+            *(MATRIX, MATRIX, [4], torch.ones(()), torch.ones(3, 1)),
+            *(torch.ones(4), torch.ones(4), [True] * 3),
+        ),
+        "mean has 1 elements, and the input 3 rows",
+    ),
     "sizes of bags": (
         lambda: aten._embedding_bag_dense_backward(
             torch.ones(4, 3), *[torch.zeros(6).long()] * 2, *[torch.ones(1).long()] * 2, 5, False, 1, None

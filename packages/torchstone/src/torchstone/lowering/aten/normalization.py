@@ -9,6 +9,7 @@ even if the dtypes of input, weight and bias differ.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
-from ..misfits import other_dtypes
+from ..misfits import Arguments, other_dtypes
 from ..promotion import broadcast
 from ..registry import lowers
 
@@ -72,11 +73,21 @@ def layer_norm(
     return composed("layer_norm", [input, weight, bias], kernel, out, {"axes": inner, "epsilon": eps})
 
 
+def _refuses_misfits(given: Arguments) -> str | None:
+    """Eager PyTorch takes an empty input of another dtype, and statistics of any number of rows."""
+    outer, _ = _split(given["input"].dim(), len(given["normalized_shape"]))
+    rows = math.prod(given["input"].shape[axis] for axis in outer)
+    for name in ("mean", "rstd"):
+        if given[name].numel() != rows:
+            return f"{name} has {given[name].numel()} elements, and the input {rows} rows"
+    return other_dtypes("grad_out", "input")(given)
+
+
 @lowers(
     aten.native_layer_norm_backward.default,
     dtypes=FLOATING,
     ignores=("bias", "output_mask"),
-    refuses=other_dtypes("grad_out", "input"),
+    refuses=_refuses_misfits,
 )
 def layer_norm_backward(
     grad_out: Value,
