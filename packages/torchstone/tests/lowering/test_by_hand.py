@@ -748,7 +748,7 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "running statistics": (
         lambda: aten._native_batch_norm_legit_no_training(BATCH, None, None, WEIGHTS, WEIGHTS[:1], 0.1, 1e-5),
-        "running_var has 1 elements, and the input 3 channels",
+        r"running_var has shape \[1\], and the input has 3 channels",
     ),
     "gradient of another batch": (
         lambda: aten.batch_norm_backward(
@@ -759,10 +759,6 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
     "padded rows": (
         lambda: aten.replication_pad1d_backward(torch.ones(3, 7), torch.ones(2, 4), [1, 2]),
         r"grad_output has shape \[3, 7\]; expected \[2, 7\]",
-    ),
-    "matrices": (
-        lambda: torch.ops.torchstone.sparse_sampled_mm(torch.zeros(2, 1).long(), BATCH, MATRIX.mT),
-        "mat1 and mat2 have 3 and 2 dimensions; expected 2",
     ),
     "log_softmax": (
         lambda: aten._log_softmax_backward_data(torch.ones(1), torch.ones(()), 0, torch.float32),
@@ -777,14 +773,14 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
             *(torch.ones(0, 4), torch.ones(0, 4).int(), [4], torch.ones(0, 1), torch.ones(0, 1)),
             *(torch.ones(4), torch.ones(4), [True] * 3),
         ),
-        r"its arguments differ in dtype \(grad_out torch\.float32, input torch\.int32\)",
+        r"input is of torch\.int32, which is not a floating-point dtype",
     ),
     "rows": (
         lambda: aten.native_layer_norm_backward(
             *(MATRIX, MATRIX, [4], torch.ones(()), torch.ones(3, 1)),
             *(torch.ones(4), torch.ones(4), [True] * 3),
         ),
-        "mean has 1 elements, and the input 3 rows",
+        r"mean has shape \[\], and the input has 3 rows",
     ),
     "sizes of bags": (
         lambda: aten._embedding_bag_dense_backward(
@@ -804,7 +800,7 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: aten._embedding_bag_per_sample_weights_backward(
             torch.ones(3, 4), MATRIX, torch.zeros(6).long(), *[torch.zeros(n).long() for n in (1, 0)], 0
         ),
-        "offsets has 1 elements, and the gradient 3 bags",
+        r"offsets has shape \[1\], and the gradient has 3 bags",
     ),
     "products": (
         lambda: aten.addbmm(MATRIX.long(), torch.ones(0, 3, 2), torch.ones(0, 2, 4).long()),

@@ -92,7 +92,7 @@ def _refuses_other_channels(given: Arguments) -> str | None:
     x = given["input"]
     for name in ("weight", "bias", "running_mean", "running_var"):
         if given.get(name) is not None and x.dim() > 1 and given[name].numel() != x.shape[1]:
-            return f"{name} has {given[name].numel()} elements, and the input {x.shape[1]} channels"
+            return f"{name} has shape {list(given[name].shape)}, and the input has {x.shape[1]} channels"
     return None
 
 
@@ -207,9 +207,9 @@ def _refuses_misfits(given: Arguments) -> str | None:
     else:
         used = ["running_mean", "running_var"]
     wanted = {"grad_out": x} | dict.fromkeys(["weight", *used], x[1:2])
-    given_shapes = {name: given[name].shape for name in wanted if given[name] is not None}
-    said = (other_shape(name, shape, wanted[name]) for name, shape in given_shapes.items())
-    return next((one for one in said if one), None)
+    present = [name for name in wanted if given[name] is not None]
+    said = (other_shape(name, given[name].shape, wanted[name]) for name in present)
+    return next(filter(None, said), None)
 
 
 def _running_invstd(var: Value, eps: float) -> Value:

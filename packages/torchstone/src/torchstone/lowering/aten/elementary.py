@@ -93,9 +93,8 @@ def pow_(self: Any, exponent: Value, *, out: Spec) -> Value:
     """``self ** exponent``; a negative power of an integer is 0, except for ±1."""
     x, y = broadcast((self, exponent), opmath(out.dtype), out.shape)
     power = _power(x, y)
-    if (
-        x.dtype.is_complex
-    ):  # PyTorch multiplies by the logarithm of the base, except where the exponent is a number
+    if x.dtype.is_complex:
+        # PyTorch multiplies by the logarithm of the base, except where the exponent is a number.
         undefined = hlo.eq(x, 0) & hlo.eq(y, 0)
         power = hlo.select(undefined, hlo.full_like(power, complex(math.nan, math.nan)), power)
     return hlo.convert(power, out.dtype)

@@ -126,7 +126,7 @@ def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
     known = isinstance(bags, int) and isinstance(offsets, int)
     if arguments["offset2bag"].shape[0] or not known or bags <= offsets:
         return None
-    return f"offsets has {offsets} elements, and the gradient {bags} bags"
+    return f"offsets has shape [{offsets}], and the gradient has {bags} bags"
 
 
 def _refuses_sparse(arguments: Mapping[str, Any]) -> str | None:

@@ -201,18 +201,20 @@ def _trilinear(
         return hlo.full(out.shape, 0, out.dtype)
     dtype = opmath(out.dtype)
     rank = i1.rank + len(expand1)
-    reduced = {axis_of(axis, rank) for axis in sumdim}
+
+    def axes_without(dims: Sequence[int]) -> list[int]:
+        left_out = {axis_of(dim, rank) for dim in dims}
+        return [axis for axis in range(rank) if axis not in left_out]
+
     terms = [
-        (
-            hlo.convert(x, dtype),
-            [axis for axis in range(rank) if axis not in {axis_of(one, rank) for one in expand}],
-        )
+        (hlo.convert(x, dtype), axes_without(expand))
         for x, expand in ((i1, expand1), (i2, expand2), (i3, expand3))
     ]
+    kept = axes_without(sumdim)
+    reduced = set(range(rank)) - set(kept)
     (x, x_axes), (y, y_axes), (z, z_axes) = terms
     pair, pair_axes = _pairwise(x, x_axes, y, y_axes, summed=reduced - set(z_axes))
     result, axes = _pairwise(pair, pair_axes, z, z_axes, summed=reduced)
-    kept = [axis for axis in range(rank) if axis not in reduced]
     present = hlo.transpose(result, [axes.index(axis) for axis in kept if axis in axes])
     return cast(hlo.reshape(present, out.shape), out.dtype)
 

@@ -21,7 +21,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
-from ..misfits import Arguments, other_dtypes
+from ..misfits import Arguments
 from ..promotion import broadcast
 from ..registry import lowers
 
@@ -74,13 +74,14 @@ def layer_norm(
 
 
 def _refuses_misfits(given: Arguments) -> str | None:
-    """Eager PyTorch takes an empty input of another dtype, and statistics of any number of rows."""
+    """Eager PyTorch takes an empty input of integers, and statistics of any number of rows."""
     outer, _ = _split(given["input"].dim(), len(given["normalized_shape"]))
     rows = math.prod(given["input"].shape[axis] for axis in outer)
     for name in ("mean", "rstd"):
         if given[name].numel() != rows:
-            return f"{name} has {given[name].numel()} elements, and the input {rows} rows"
-    return other_dtypes("grad_out", "input")(given)
+            return f"{name} has shape {list(given[name].shape)}, and the input has {rows} rows"
+    dtype = given["input"].dtype
+    return None if dtype.is_floating_point else f"input is of {dtype}, which is not a floating-point dtype"
 
 
 @lowers(

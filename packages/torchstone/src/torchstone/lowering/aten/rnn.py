@@ -18,7 +18,6 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..cells import CELLS, Cell
 from ..composites import Expand, Optional, composed, expanded
-from ..misfits import other_dtypes
 from ..own import STAND_INS, own
 from ..recurrence import Input, Packed, Padded, Rows, Weights, differentiate_layer, run_layer
 from ..registry import Spec, lowers
@@ -170,12 +169,7 @@ def rnn_layer(
     return composed("rnn_layer", inputs, kernel, out, {"mode": mode, "reverse": reverse})
 
 
-@lowers(
-    own.rnn_layer_backward.default,
-    dtypes=FLOATING | COMPLEX,
-    gaps=_NO_INTEGERS,
-    refuses=other_dtypes("grad_output", "grad_last", "saved", "weight", "projection"),
-)
+@lowers(own.rnn_layer_backward.default, dtypes=FLOATING | COMPLEX, gaps=_NO_INTEGERS)
 def rnn_layer_backward(
     grad_output: Value,
     grad_last: list[Value],

@@ -15,7 +15,6 @@ from ...dtypes import COMPLEX, EVERY, FLOATING, INT8, INT64, INTEGRAL, NUMERIC, 
 from ...hlo import Value
 from ..common import is_empty
 from ..composites import Optional, composed
-from ..misfits import Arguments
 from ..own import own
 from ..registry import Spec, lowers
 from .masking import ordinal
@@ -210,19 +209,13 @@ def sparse_addmm(
     return composed("sparse_addmm", [self, indices, values, mat2], kernel, out, attributes)
 
 
-def _refuses_batches(given: Arguments) -> str | None:
-    """``indices`` are places in one matrix."""
-    ranks = [given[name].dim() for name in ("mat1", "mat2")]
-    return None if ranks == [2, 2] else f"mat1 and mat2 have {ranks[0]} and {ranks[1]} dimensions; expected 2"
-
-
-@lowers(own.sparse_sampled_mm.default, dtypes=_INDICES, refuses=_refuses_batches)
+@lowers(own.sparse_sampled_mm.default, dtypes=_INDICES)
 def sparse_sampled_mm(indices: Value, mat1: Value, mat2: Value, out: Spec) -> list[Optional]:
     """The elements of ``mat1 @ mat2`` at ``indices``."""
     return composed("sparse_sampled_mm", [indices, mat1, mat2], _sampled, out)
 
 
-@lowers(own.sparse_sampled_addmm.default, dtypes=NUMERIC, refuses=_refuses_batches)
+@lowers(own.sparse_sampled_addmm.default, dtypes=NUMERIC)
 def sparse_sampled_addmm(
     self: Value, indices: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec
 ) -> list[Optional]:
