@@ -156,12 +156,13 @@ def _in_range(given: Given) -> bool:
 
 
 def _entries(given: Given) -> bool:
-    """The indices of a sparse tensor are inside it, and none occurs twice."""
+    """The indices of a sparse tensor are inside it and sorted, and none occurs twice."""
     indices, sizes = given["indices"], given.get("size")
-    if sizes is None or indices.dim() != 2 or len(sizes) != len(indices):
-        return sizes is None
-    inside = (indices >= 0) & (indices < torch.tensor(sizes)[:, None])
-    return bool(inside.all()) and indices.unique(dim=1).shape == indices.shape
+    if sizes is not None and (
+        len(sizes) != len(indices) or bool((indices >= torch.tensor(sizes)[:, None]).any())
+    ):
+        return False
+    return bool((indices >= 0).all()) and torch.equal(indices.unique(dim=1), indices)
 
 
 def _packed(given: Given) -> bool:
@@ -174,10 +175,24 @@ def _packed(given: Given) -> bool:
     return falling and int(sizes.sum()) == rows.shape[0]
 
 
+def _usable_scales(given: Given) -> bool:
+    return all(one != 0 for one in tree_leaves([given.get("weight_scale"), given.get("scale")]))
+
+
+def _low_rank(given: Given) -> bool:
+    """The shape of the residuals says whether singular values were left out."""
+    return not (given.get("rcond") or 0) > 0.01
+
+
 def _finite(given: Given) -> bool:
     leaves = tree_leaves(dict(given))
     numbers = all(math.isfinite(one) for one in leaves if isinstance(one, float))
     return numbers and all(bool(one.isfinite().all()) for one in leaves if isinstance(one, torch.Tensor))
+
+
+def _is_strided(given: Given) -> bool:
+    """A sparse gradient is not compared."""
+    return not given.get("sparse")
 
 
 def _without_nan(given: Given) -> bool:
@@ -191,7 +206,8 @@ def _power(given: Given) -> bool:
 
 def _scaled(given: Given) -> bool:
     """A scale of 0 times the mask's infinity is NaN where eager scales the mask too."""
-    return given.get("scale") != 0
+    scale = given.get("scale")
+    return scale is None or (math.isfinite(scale) and scale != 0)
 
 
 def _summable(given: Given) -> bool:
@@ -217,9 +233,13 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
     (("torchstone.sparse_",), _entries),
     (("torchstone.gru_packed", "torchstone.lstm_packed", "torchstone.rnn_"), _packed),
     (("lstsq", "torchstone.quantize", "torchstone.dequantize."), _finite),
+    (("torchstone.quantized_",), _usable_scales),
+    (("lstsq",), _low_rank),
+    (("embedding_bag_backward",), _is_strided),
     (("shrink_backward",), _without_nan),
     (("logspace",), _power),
     (("scaled_dot_product",), _scaled),
+    (("grid_sampler_2d_backward", "grid_sampler_3d_backward", "addbmm", "product_flash"), _finite),
     (("aten.mean",), _summable),
     (("binary_cross_entropy_with_logits",), _of_one_dtype),
 )

@@ -103,7 +103,7 @@ CODES: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "strides": (lambda x: aten._reshape_alias(x, [4, 3], [2, 1]) * 2, r"strides \[2, 1\] do not show"),
     "images": (
         lambda x: aten._adaptive_avg_pool3d_backward(x[None, None, None], x[None, None, None][:0]),
-        "has other images than an input",
+        r"grad_output has shape \[1, 1, 1, 3, 4\]; expected \[0, 1, 1, 3, 4\]",
     ),
 }
 
@@ -806,6 +806,12 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: aten.addbmm(MATRIX.long(), torch.ones(0, 3, 2), torch.ones(0, 2, 4).long()),
         r"its arguments differ in dtype \(batch1 torch\.float32, batch2 torch\.int64\)",
     ),
+    "images": (
+        lambda: aten.avg_pool2d_backward(
+            *(BATCH[None][:0], BATCH[None], [1, 1], [1, 1], [0, 0], False, True, None)
+        ),
+        r"grad_output has shape \[0, 2, 3, 4\]; expected \[1, 2, 3, 4\]",
+    ),
     "unsigned": (
         lambda: aten.soft_margin_loss(WEIGHTS, WEIGHTS.to(torch.uint8)),
         r"target of torch\.uint8 has no negative",
@@ -840,3 +846,28 @@ def test_trilinear_with_axes_from_the_end() -> None:
 
 def test_no_rows_of_int4_weights() -> None:
     agrees(lambda x: aten._convert_weight_to_int4pack_for_cpu(x, 1), torch.zeros(0, 64, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_grid_samplers_give_elements_outside_nothing_of_an_infinite_gradient(axes: int) -> None:
+    grad = torch.randn(1, 2, *[3] * axes)
+    grad.view(-1)[3], grad.view(-1)[9] = torch.inf, torch.nan
+    operator = aten.grid_sampler_2d_backward if axes == 2 else aten.grid_sampler_3d_backward
+    agrees(
+        lambda grad, x, grid: operator(grad, x, grid, 0, 0, True, [True, False])[0],
+        *(grad, torch.randn(1, 2, *[3] * axes), torch.randn(1, *[3] * axes, axes) * 1.2),
+    )
+
+
+def test_nan_in_bags_of_maxima() -> None:
+    weight = torch.randn(5, 2)
+    weight[1, 0] = weight[3, 1] = torch.nan
+    bags = (torch.tensor([1, 0, 0, 1, 2, 3, 3, 4]), torch.tensor([0, 2, 5, 5, 7]))
+    agrees(lambda weight: aten._embedding_bag(weight, *bags, False, 2), weight)
+
+
+@pytest.mark.parametrize("operator", [aten.nextafter, aten.special_zeta], ids=str)
+def test_real_functions_of_complex_numbers(operator: Any) -> None:
+    """MLIR ends the process that makes such an operation."""
+    with pytest.raises(TorchstoneError):
+        torchstone.export(operator, (torch.ones(3), torch.ones(3, dtype=torch.complex64)))

@@ -83,7 +83,7 @@ def _all_gather_into_tensor(make: Make) -> Iterator[Sample]:
 
 @samples(c10d.all_gather_into_tensor_coalesced.default, gradient=False, reason=NOT_ALONE)
 def _all_gather_into_tensor_coalesced(make: Make) -> Iterator[Sample]:
-    yield Sample(([make(4, 3), make(2)], 1, alone()))
+    yield Sample(([make(4, 3), make(2), make()], 1, alone()))
 
 
 @samples(

@@ -7,12 +7,13 @@ lies in memory, or a result that PyTorch's own shape function does not know.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..torch_internals.pytree import tree_leaves
+from .record import Check
 
 Arguments = Mapping[str, Any]
 
@@ -38,7 +39,18 @@ def broadcasts(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
         return False
 
 
-def other_dtypes(*names: str) -> Callable[[Arguments], str | None]:
+def other_images(rank: int) -> Check:
+    """A refusal of gradients whose leading axes, before ``rank`` of space, are not those of ``self``."""
+
+    def refuses(given: Arguments) -> str | None:
+        """Kernels read an image of the gradient for each of the input, whether there are so many or not."""
+        grad, x = given["grad_output"].shape, given["self"].shape
+        return other_shape("grad_output", grad, (*x[:-rank], *grad[-rank:]))
+
+    return refuses
+
+
+def other_dtypes(*names: str) -> Check:
     """A refusal of calls whose arguments ``names`` (tensors or lists of them) have several dtypes."""
 
     def refuses(given: Arguments) -> str | None:

@@ -8,8 +8,7 @@ Not here: sliding windows, fractional max pooling.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy
 
@@ -18,6 +17,7 @@ from ...dtypes import BOOL, FLOATING, INT32, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import static_size
+from ..misfits import other_images
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..taps import Taps
@@ -54,21 +54,13 @@ def _averages(x: Value, axis: int, count: int) -> Value:
     return taps.scaled(1 / taps.used.sum(1)).apply(x, axis)
 
 
-def _refuses_other_images(arguments: Mapping[str, Any]) -> str | None:
-    """Of an empty input kernels take any gradient."""
-    grad, x = (list(arguments[name].shape) for name in ("grad_output", "self"))
-    if len(grad) == len(x) and grad[:-3] != x[:-3]:
-        return f"a gradient of shape {grad} has other images than an input of shape {x}"
-    return None
-
-
-@lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING, refuses=_refuses_other_images)
+@lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING, refuses=other_images(2))
 def _adaptive_avg_pool2d_backward(grad_output: Value, self: Value) -> Value:
     """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 2)
 
 
-@lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING, refuses=_refuses_other_images)
+@lowers(aten._adaptive_avg_pool3d_backward.default, dtypes=FLOATING, refuses=other_images(3))
 def _adaptive_avg_pool3d_backward(grad_output: Value, self: Value) -> Value:
     """Spread each window's gradient equally over its elements."""
     return _average_backward(grad_output, self, 3)
@@ -99,13 +91,13 @@ def adaptive_max_pool(self: Value, output_size: Sequence[int]) -> tuple[Value, V
     return value, hlo.convert(place, INT64)
 
 
-@lowers(aten.adaptive_max_pool2d_backward.default, dtypes=FLOATING)
+@lowers(aten.adaptive_max_pool2d_backward.default, dtypes=FLOATING, refuses=other_images(2))
 def adaptive_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
     """Send the gradient of each window to the element that was its maximum."""
     return _max_backward(grad_output, self, indices, 2)
 
 
-@lowers(aten.adaptive_max_pool3d_backward.default, dtypes=FLOATING)
+@lowers(aten.adaptive_max_pool3d_backward.default, dtypes=FLOATING, refuses=other_images(3))
 def adaptive_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
     """Send the gradient of each window to the element that was its maximum."""
     return _max_backward(grad_output, self, indices, 3)

@@ -13,6 +13,7 @@ from ... import hlo
 from ...dtypes import FLOATING, INT64, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..misfits import other_images
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows
@@ -41,7 +42,10 @@ def _lowers_average(rank: int, axes: str) -> None:
     pool.__doc__ = f"Mean of each window over the last {axes} axes."
 
     @lowers(
-        getattr(aten, f"avg_pool{rank}d_backward").default, dtypes=FLOATING | {INT64}, ignores=("ceil_mode",)
+        getattr(aten, f"avg_pool{rank}d_backward").default,
+        dtypes=FLOATING | {INT64},
+        ignores=("ceil_mode",),
+        refuses=other_images(rank),
     )
     def pool_backward(
         grad_output: Value,

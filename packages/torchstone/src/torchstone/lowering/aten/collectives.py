@@ -145,6 +145,7 @@ def _folded(parts: Value, reduction: _Reduction) -> Value:
 
 
 def _gathered(x: Value, groups: Groups) -> Value:
+    x = x if x.rank else hlo.reshape(x, (1,))
     return x if len(groups[0]) == 1 else hlo.all_gather(x, 0, groups)
 
 
@@ -197,7 +198,7 @@ def all_reduce_coalesced(inputs: Sequence[Value], reduce_op: str, group_name: An
 )
 def all_gather_into_tensor(input: Value, group_name: Any, out: Spec) -> Value:
     """The group's tensors, one after the other along the first dimension."""
-    return hlo.reshape(_gathered(hlo.reshape(input, input.shape or (1,)), groups_of(group_name)), out.shape)
+    return hlo.reshape(_gathered(input, groups_of(group_name)), out.shape)
 
 
 @lowers(

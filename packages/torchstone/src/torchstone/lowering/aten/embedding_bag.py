@@ -17,7 +17,7 @@ from ...dtypes import COPYABLE, FLOATING, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import CLAMPED, IndexRule, rows
-from ..common import NOTHING_TO_DO, counter, is_empty
+from ..common import NOTHING_TO_DO, counter, is_empty, restore
 from ..composites import composed
 from ..conditions import OFFSETS
 from ..promotion import opmath
@@ -96,25 +96,38 @@ def _combined(weight: Value, indices: Value, where: Value, scale: Value | None, 
 
 
 def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tuple[Value, Value]:
-    """The maximum of each column in each bag, and the first index that has it. An empty bag gives zeros."""
+    """The maximum of each column in each bag, and the first index that has it. An empty bag gives zeros.
+
+    As in PyTorch's kernel, NaN is the maximum only as the first element of its bag: nothing is larger.
+    """
     width = weight.shape[1]
     kind = counter(indices.shape[0])
     shape, never = (bags, width), hlo.highest(kind)
+    lowest = hlo.lowest(weight.dtype)
+
+    def numbers(indices: Value) -> Value:
+        rows = hlo.take(weight, indices, 0)
+        return hlo.select(hlo.is_nan(rows), lowest, rows)
 
     def largest(_: Value, indices: Value, where: Value, best: Value) -> Sequence[Value]:
-        return [hlo.put(best, where, hlo.take(weight, indices, 0), 0, hlo.maximum)]
+        return [hlo.put(best, where, numbers(indices), 0, hlo.maximum)]
 
     def first_of(start: Value, indices: Value, where: Value, first: Value) -> Sequence[Value]:
-        rows = hlo.take(weight, indices, 0)
+        rows = numbers(indices)
         here = hlo.eq(rows, hlo.take(best, hlo.maximum(where, 0), 0))
         place = hlo.iota(rows.shape, 0, kind) + hlo.broadcast_to(hlo.convert(start, kind), rows.shape)
         return [hlo.put(first, where, hlo.select(here, place, never), 0, hlo.minimum)]
 
-    nothing = hlo.full(shape, hlo.lowest(weight.dtype), weight.dtype)
+    nothing = hlo.full(shape, lowest, weight.dtype)
     (best,) = _by_parts([indices, where], width, largest, [nothing])
     (first,) = _by_parts([indices, where], width, first_of, [hlo.full(shape, never, kind)])
     found = hlo.ne(first, never)
-    chosen = hlo.take(hlo.convert(indices, INT64), hlo.select(found, first, 0), 0)
+    begins = hlo.put(hlo.full((bags,), never, kind), where, hlo.iota(where.shape, 0, kind), 0, hlo.minimum)
+    begins = restore(hlo.select(hlo.eq(begins, never), 0, begins), shape, [1])
+    opening = hlo.take_along(weight, hlo.take(hlo.convert(indices, INT64), begins, 0), 0)
+    stays = found & hlo.is_nan(opening)
+    best = hlo.select(stays, opening, best)
+    chosen = hlo.take(hlo.convert(indices, INT64), hlo.select(found, hlo.select(stays, begins, first), 0), 0)
     return hlo.select(found, best, 0.0), hlo.select(found, chosen, 0)
 
 

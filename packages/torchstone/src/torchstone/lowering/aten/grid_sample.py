@@ -81,7 +81,7 @@ def grid_sampler_backward(
 def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:
     """Add each sample's weighted gradient to the elements that contributed to it."""
     indices = hlo.concatenate([_position(taps, input) for taps in combinations], 1)
-    updates = hlo.concatenate([_over_channels(_weight(taps), grad) * grad for taps in combinations], 2)
+    updates = hlo.concatenate([_share(taps, grad) for taps in combinations], 2)
     volume = hlo.product(input.shape[2:])
     (total,) = hlo.scatter(
         [hlo.full((*input.shape[:2], volume), 0, grad.dtype)],
@@ -96,6 +96,12 @@ def _input_gradient(grad: Value, input: Value, combinations: Sequence[tuple[_Tap
         indices_batching=[0],
     )
     return hlo.convert(hlo.reshape(total, input.shape), input.dtype)
+
+
+def _share(taps: Sequence[_Tap], grad: Value) -> Value:
+    """What an element gets of each sample's gradient: one outside the input nothing, even of infinity."""
+    weight = _over_channels(_product([tap.weight for tap in taps]), grad)
+    return hlo.select(_over_channels(_inside(taps), grad), weight * grad, 0)
 
 
 def _grid_gradient(grad: Value, input: Value, grid: Value, combinations: Sequence[tuple[_Tap, ...]]) -> Value:

@@ -17,6 +17,7 @@ from ...dtypes import FLOATING, INT64, INTEGRAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..conditions import unpooled
+from ..misfits import other_images
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from ..windows import Windows, places
@@ -50,6 +51,7 @@ def _lowers_maximum(rank: int, axes: str, space: str) -> None:
         getattr(aten, f"max_pool{rank}d_with_indices_backward").default,
         dtypes=FLOATING,
         ignores=("ceil_mode",),
+        refuses=other_images(rank),
     )
     def pool_backward(
         grad_output: Value,
