@@ -866,8 +866,13 @@ def test_nan_in_bags_of_maxima() -> None:
     agrees(lambda weight: aten._embedding_bag(weight, *bags, False, 2), weight)
 
 
-@pytest.mark.parametrize("operator", [aten.nextafter, aten.special_zeta], ids=str)
-def test_real_functions_of_complex_numbers(operator: Any) -> None:
-    """MLIR ends the process that makes such an operation."""
-    with pytest.raises(TorchstoneError):
-        torchstone.export(operator, (torch.ones(3), torch.ones(3, dtype=torch.complex64)))
+@pytest.mark.parametrize("operator", [aten.nextafter, aten.fmod, aten.atan2, aten.special_zeta], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint64], ids=str)
+def test_functions_of_real_numbers_with_a_second_operand_that_is_complex(
+    operator: Any, dtype: torch.dtype
+) -> None:
+    """MLIR ends the process that makes some of these operations."""
+    with pytest.raises(TorchstoneError, match=r"not supported for complex64|eager PyTorch refuses"):
+        torchstone.export(
+            lambda x, y: operator(x, y), (torch.ones(3).to(dtype), torch.ones(3, dtype=torch.complex64))
+        )

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import UnsupportedDtype, UnsupportedNode
 from ..lowering import load
-from ..lowering.registry import EXPANSIONS, Registry
+from ..lowering.registry import EXPANSIONS, Lowering, Registry
 from ..torch_internals import tracing
 from ..torch_internals.operators import HigherOrderOperator, OpOverload
 from .codes import unknown_code
@@ -123,8 +123,9 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
                 return f"a tensor has layout {value.layout}; only strided tensors are supported"
     except UnsupportedDtype as error:
         return error.message
-    if subject is not None and subject not in lowering.dtypes:
-        return lowering.gaps.get(subject, f"not supported for {subject}")
+    for dtype in (subject, *_complex_dtypes(node, lowering)):
+        if dtype is not None and dtype not in lowering.dtypes:
+            return lowering.gaps.get(dtype, f"not supported for {dtype}")
     unknown = unknown_code(target, node.args, node.kwargs)
     if unknown is not None:
         return unknown
@@ -150,6 +151,15 @@ def _subject_dtype(node: Node) -> DType | None:
     for value in _tensors(candidates):
         return dtypes.from_torch(value.dtype)
     return None
+
+
+def _complex_dtypes(node: Node, lowering: Lowering) -> Iterable[DType]:
+    """Complex dtypes of any operand, for an elementwise operator of real numbers."""
+    real = lowering.dtypes & dtypes.FLOATING and not lowering.dtypes & dtypes.COMPLEX
+    if torch.Tag.pointwise not in lowering.overload.tags or not real:
+        return []
+    values = _tensors(one.meta.get("val") for one in node.all_input_nodes)
+    return [dtypes.from_torch(value.dtype) for value in values if value.is_complex()]
 
 
 def draws(node: Node, registry: Registry) -> bool:

@@ -31,28 +31,14 @@ def _unary(name: str, dialect: object = stablehlo) -> Unary:
     return function
 
 
-def _binary(name: str) -> Binary:
-    operation = getattr(stablehlo, name)
+def _binary(name: str, dialect: object = stablehlo) -> Binary:
+    operation = getattr(dialect, name)
 
     def function(a: Value | Number, b: Value | Number) -> Value:
         return binary(operation, a, b)
 
     function.__name__ = function.__qualname__ = name.rstrip("_")
     function.__doc__ = f"``{name.rstrip('_')}`` of corresponding elements."
-    return function
-
-
-def _of_reals(name: str) -> Binary:
-    operation = getattr(chlo, f"broadcast_{name}")
-
-    def function(a: Value | Number, b: Value | Number) -> Value:
-        for one in (a, b):
-            if isinstance(one, Value) and one.dtype.is_complex:
-                raise LoweringBug(f"{name} is of real numbers, got {one!r}")  # MLIR would end the process
-        return binary(operation, a, b)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"``{name}`` of corresponding elements, which are real."
     return function
 
 
@@ -103,9 +89,9 @@ shift_left = _binary("shift_left")
 shift_right_arithmetic = _binary("shift_right_arithmetic")
 shift_right_logical = _binary("shift_right_logical")
 
-next_after = _of_reals("next_after")
-polygamma = _of_reals("polygamma")
-zeta = _of_reals("zeta")
+next_after = _binary("broadcast_next_after", chlo)
+polygamma = _binary("broadcast_polygamma", chlo)
+zeta = _binary("broadcast_zeta", chlo)
 
 
 def eq(a: Value | Number, b: Value | Number) -> Value:
