@@ -190,6 +190,11 @@ def _finite(given: Given) -> bool:
     return numbers and all(bool(one.isfinite().all()) for one in leaves if isinstance(one, torch.Tensor))
 
 
+def _statistics(given: Given) -> bool:
+    """There are as many means as deviations; eager reads both for each row."""
+    return given["mean"].numel() == given["rstd"].numel()
+
+
 def _is_strided(given: Given) -> bool:
     """A sparse gradient is not compared."""
     return not given.get("sparse")
@@ -234,6 +239,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
     (("torchstone.gru_packed", "torchstone.lstm_packed", "torchstone.rnn_"), _packed),
     (("lstsq", "torchstone.quantize", "torchstone.dequantize."), _finite),
     (("torchstone.quantized_",), _usable_scales),
+    (("native_layer_norm_backward",), _statistics),
     (("lstsq",), _low_rank),
     (("embedding_bag_backward",), _is_strided),
     (("shrink_backward",), _without_nan),
