@@ -106,8 +106,9 @@ def _refused_splits(given: Mapping[str, Any]) -> str | None:
         sizes = list(given[name])
         if any(size != first for size in sizes):
             return f"{name} is {sizes}: a program exchanges parts of one size only; pad them to the largest"
-        if sum(sizes) != given["input"].shape[0]:
-            return f"{name} is {sizes}, and the input has {given['input'].shape[0]} rows"
+    rows, sizes = given["input"].shape[0], list(given["input_split_sizes"])
+    if sum(sizes) != rows:
+        return f"input_split_sizes is {sizes}, and the input has {rows} rows"
     return _refused_group({**given, "group_size": len(given["input_split_sizes"])})
 
 
