@@ -176,18 +176,29 @@ def _packed(given: Given) -> bool:
 
 
 def _usable_scales(given: Given) -> bool:
+    """Capture rules pass no scale of 0."""
     return all(one != 0 for one in tree_leaves([given.get("weight_scale"), given.get("scale")]))
 
 
-def _low_rank(given: Given) -> bool:
+def _of_full_rank(given: Given) -> bool:
     """The shape of the residuals says whether singular values were left out."""
-    return not (given.get("rcond") or 0) > 0.01
+    return (given.get("rcond") or 0) <= 0.01
+
+
+def _finite_numbers(given: Given) -> bool:
+    """Infinity times a sum is not the sum of infinities, and NaN compares as operands are ordered."""
+    return all(math.isfinite(one) for one in tree_leaves(dict(given)) if isinstance(one, float))
 
 
 def _finite(given: Given) -> bool:
-    leaves = tree_leaves(dict(given))
-    numbers = all(math.isfinite(one) for one in leaves if isinstance(one, float))
-    return numbers and all(bool(one.isfinite().all()) for one in leaves if isinstance(one, torch.Tensor))
+    """What C++ makes integers of NaN, and which corners or keys an infinity reaches, differs by kernel."""
+    tensors = [one for one in tree_leaves(dict(given)) if isinstance(one, torch.Tensor)]
+    return _finite_numbers(given) and all(bool(one.isfinite().all()) for one in tensors)
+
+
+def _whole(given: Given) -> bool:
+    """``torch.compile`` asks PyTorch's decomposition, which takes no gradient of another shape."""
+    return given["grad_out"].shape == given["input"].shape
 
 
 def _statistics(given: Given) -> bool:
@@ -201,10 +212,12 @@ def _is_strided(given: Given) -> bool:
 
 
 def _without_nan(given: Given) -> bool:
+    """Vectors of eager's kernel have 0 there, and what is left over at their end the gradient."""
     return not bool(given["self"].isnan().any())
 
 
 def _power(given: Given) -> bool:
+    """Powers of other bases are infinities and NaN, as the platform's library has them."""
     base = given.get("base", 10.0)
     return math.isfinite(base) and base > 0
 
@@ -237,15 +250,17 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Given], bool]], ...] = (
     (("quantized_decomposed.quantize_",), _in_range),
     (("torchstone.sparse_",), _entries),
     (("torchstone.gru_packed", "torchstone.lstm_packed", "torchstone.rnn_"), _packed),
-    (("lstsq", "torchstone.quantize", "torchstone.dequantize."), _finite),
+    (("lstsq", "aten.addbmm"), _finite_numbers),
+    (("torchstone.quantize", "torchstone.dequantize."), _finite),
     (("torchstone.quantized_",), _usable_scales),
     (("native_layer_norm_backward",), _statistics),
-    (("lstsq",), _low_rank),
+    (("native_batch_norm_backward",), _whole),
+    (("lstsq",), _of_full_rank),
     (("embedding_bag_backward",), _is_strided),
     (("shrink_backward",), _without_nan),
     (("logspace",), _power),
     (("scaled_dot_product",), _scaled),
-    (("grid_sampler_2d_backward", "grid_sampler_3d_backward", "addbmm", "product_flash"), _finite),
+    (("grid_sampler_2d_backward", "grid_sampler_3d_backward", "product_flash"), _finite),
     (("aten.mean",), _summable),
     (("binary_cross_entropy_with_logits",), _of_one_dtype),
 )

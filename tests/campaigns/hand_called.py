@@ -290,9 +290,8 @@ def _is_clear(error: BaseException) -> bool:
         error = error.__cause__ or error.__context__
     if any(isinstance(one, LoweringBug) or "LoweringBug" in str(one) for one in chain):
         return False
-    # What Dynamo says of the user's code: PyTorch cannot trace the call, whatever the backend.
-    traced = any(isinstance(one, TorchRuntimeError) or "from user code:" in str(one) for one in chain)
-    return traced or any(isinstance(one, TorchstoneError) for one in chain)
+    # Dynamo's error says that PyTorch cannot trace the call, whatever the backend.
+    return any(isinstance(one, (TorchRuntimeError, TorchstoneError)) for one in chain)
 
 
 def _internal(overload: OpOverload, calls: Sequence[Sample]) -> Iterator[str]:

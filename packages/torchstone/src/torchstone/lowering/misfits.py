@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ..torch_internals.pytree import tree_leaves
 from .record import Check
 
 Arguments = Mapping[str, Any]
@@ -53,14 +52,14 @@ def other_images(rank: int) -> Check:
 
 
 def other_dtypes(*names: str) -> Check:
-    """A refusal of calls whose arguments ``names`` (tensors or lists of them) have several dtypes."""
+    """A refusal of calls whose tensors ``names`` have several dtypes."""
 
     def refuses(given: Arguments) -> str | None:
         """Eager PyTorch takes tensors of several dtypes for these, and a program does not."""
-        found = [(name, one.dtype) for name in names for one in tree_leaves(given[name]) if one is not None]
-        if len({dtype for _, dtype in found}) < 2:
+        found = {name: given[name].dtype for name in names}
+        if len(set(found.values())) == 1:
             return None
-        told = ", ".join(f"{name} {dtype}" for name, dtype in dict.fromkeys(found))
+        told = ", ".join(f"{name} {dtype}" for name, dtype in found.items())
         return f"its arguments differ in dtype ({told}): convert them to one"
 
     return refuses
