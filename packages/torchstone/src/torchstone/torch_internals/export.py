@@ -124,5 +124,5 @@ def composites() -> set[OpOverload]:
 
 
 def _overloads(space: _OpNamespace, name: str) -> Iterator[OpOverload]:
-    packet: Any = getattr(space, name)
-    yield from packet.op_overloads()
+    packet = getattr(space, name)
+    yield from (getattr(packet, overload) for overload in packet.overloads())
