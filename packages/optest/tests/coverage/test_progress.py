@@ -195,6 +195,15 @@ def test_a_failed_command_attests_nothing(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize("criterion", ["", "https://me:s3cr3t@127.0.0.1", "an audit", "-audit"])
+def test_evidence_for_what_is_not_a_name_is_refused(tmp_path: Path, criterion: str) -> None:
+    file = tmp_path / "evidence.toml"
+    with pytest.raises(UsageError, match="the criterion is not a name of letters") as refused:
+        attest(file, criterion, ["echo"], TODAY)
+    assert "s3cr3t" not in str(refused.value)
+    assert not file.exists()
+
+
 def test_evidence_from_the_future_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "evidence.toml"
     attest(file, "audit", ["echo"], datetime.date.today() + datetime.timedelta(days=1))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -26,13 +27,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import EnvironmentError_, PlanError, UsageError
 from ..files import write_whole
-from .stages import read_toml, told
+from .stages import EVIDENCE_ID, read_toml, told
 
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    id: str = Field(min_length=1)
+    id: str = Field(pattern=EVIDENCE_ID)
     command: str = Field(min_length=1)
     date: datetime.date
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -77,8 +78,14 @@ def load_attestations(path: Path | None) -> dict[str, Attestation]:
 def attest(path: Path, criterion: str, command: Sequence[str], today: datetime.date) -> Attestation:
     """Run ``command`` and add what it printed to the evidence in ``path``.
 
-    Raises :class:`UsageError` if it fails: a failed audit attests nothing.
+    Raises :class:`UsageError` if it fails: a failed audit attests nothing; also if ``criterion`` is not the
+    name of one.
     """
+    if not re.fullmatch(EVIDENCE_ID, criterion):
+        raise UsageError(
+            "the criterion is not a name of letters, digits, '_', '.' and '-'",
+            hint="give the id that an item of the stages has, as in security-audit",
+        )
     if path.exists():
         if not path.is_file():
             raise UsageError(f"{path} is not a file that evidence can be added to")

@@ -22,6 +22,8 @@ FORMAT = 1
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+EVIDENCE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+"""How evidence is called: pages and reports print it, so it is not a place for a URL and its password."""
 
 
 class _Data(BaseModel):
@@ -82,7 +84,7 @@ class Attested(_Item):
     """What an evidence file shows, by ``id``."""
 
     needs: Literal["attested"]
-    id: str = Field(min_length=1)
+    id: str = Field(pattern=EVIDENCE_ID)
     valid_days: Count
 
 
