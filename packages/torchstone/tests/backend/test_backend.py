@@ -206,6 +206,23 @@ def test_input_mutation_reaches_the_caller() -> None:
     assert result.tolist() == [9.0] * 3
 
 
+@pytest.mark.parametrize("form", [lambda x: x.conj().imag, torch.conj], ids=["negative", "conjugate"])
+def test_inputs_with_a_lazy_bit_are_written(form: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.add_(1)
+        return x.mul_(3)
+
+    compiled = torch.compile(function, backend="torchstone")
+    bases = [torch.complex(torch.arange(4.0), torch.arange(1.0, 5.0)) for _ in range(2)]
+    plain = [torch.zeros(4) for _ in range(2)]
+    there, here = [
+        one(form(base), y) for one, base, y in zip((function, compiled), bases, plain, strict=True)
+    ]
+    assert torch.equal(here, there)
+    assert torch.equal(bases[1], bases[0])
+    assert torch.equal(plain[1], plain[0])
+
+
 def test_what_an_expansion_computes_is_written() -> None:
     def rank(x: torch.Tensor) -> torch.Tensor:
         target = torch.zeros((), dtype=torch.int64)

@@ -73,8 +73,13 @@ class _Mutating:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         results = self._run(inputs)
         count = len(self._mutated)
+        targets = [_plain(inputs[position]) for position in self._mutated]
         with torch.no_grad():
-            foreach_copy([_plain(inputs[position]) for position in self._mutated], results[:count])
+            if any(one.is_neg() or one.is_conj() for one in targets):  # which operators on lists refuse
+                for target, values in zip(targets, results, strict=False):
+                    target.copy_(values)
+            else:
+                foreach_copy(targets, results[:count])
         return results[count:]
 
 

@@ -51,7 +51,11 @@ def lower_graph(
     become constants instead of arguments, ``placement`` the mesh that the module is for. Raises
     :class:`LoweringBug` where a lowering's result differs from PyTorch's metadata.
     """
-    built = hlo.Module(name, None if placement is None else placement.mesh)
+    built = hlo.Module(
+        name,
+        None if placement is None else placement.mesh,
+        full_precision=torch.get_float32_matmul_precision() == "highest",
+    )
 
     def body(values: list[Value]) -> list[Value]:
         inputs, key = (values[:-1], values[-1]) if seed else (values, None)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy
 
-from ..dtypes import DType
+from ..dtypes import COMPLEX64, FLOAT32, DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
 from .dimensions import Dim, plain
 from .sizes import require_addressable
-from .value import Value, tensor_type
+from .value import Value, scope, tensor_type
+
+_NARROWED = frozenset({FLOAT32, COMPLEX64})
+"""What accelerators multiply in TensorFloat-32 or bfloat16 unless a program asks for more."""
+
+
+def _precision(dtype: DType) -> Any:
+    """The precision attribute of a product of two ``dtype`` operands; None leaves it to the device."""
+    if dtype not in _NARROWED or not scope.module.full_precision:
+        return None
+    highest: Any = stablehlo.PrecisionAttr.get("HIGHEST")
+    return ir.ArrayAttr.get([highest, highest])
 
 
 def dot_general(
@@ -40,7 +51,8 @@ def dot_general(
     shape: list[Dim] = [a.shape[axis] for axis in batch[0]]
     shape += [dim for axis, dim in enumerate(a.shape) if axis not in {*batch[0], *contract[0]}]
     shape += [dim for axis, dim in enumerate(b.shape) if axis not in {*batch[1], *contract[1]}]
-    result = stablehlo.dot_general(tensor_type(shape, dtype), a.ir, b.ir, numbers)
+    kind = tensor_type(shape, dtype)
+    result = stablehlo.dot_general(kind, a.ir, b.ir, numbers, precision_config=_precision(a.dtype))
     return Value(result, shape, dtype)
 
 
@@ -110,6 +122,7 @@ def convolution(
         lhs_dilation=dilate_x,
         rhs_dilation=dilate_k,
         window_reversal=[False] * rank,
+        precision_config=_precision(x.dtype),
     )
     return Value(result, shape, dtype)
 

@@ -37,11 +37,13 @@ class Module:
     """A StableHLO module under construction; its ``main`` is built by :meth:`build`.
 
     ``mesh`` makes it a program for the devices of a mesh. ``ranks`` is how many ranks run it together,
-    None for a program without collectives.
+    None for a program without collectives. ``full_precision`` asks for products of float32 in float32;
+    without it a device may use a faster format, such as TensorFloat-32.
     """
 
-    def __init__(self, name: str, mesh: Mesh | None = None) -> None:
+    def __init__(self, name: str, mesh: Mesh | None = None, *, full_precision: bool = True) -> None:
         self.mesh = mesh
+        self.full_precision = full_precision
         self.ranks: int | None = None
         self.context = new_context()
         self._private: dict[Any, tuple[Any, list[tuple[Sequence[Dim], DType]]]] = {}
