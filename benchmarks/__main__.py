@@ -66,12 +66,15 @@ def _speed(arguments: list[str]) -> int:
     parser.add_argument("--batch", type=int, default=0, help="default: each model's training batch")
     parser.add_argument("--processes", type=int, default=3, help="per model and mode (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=6.0, help="per process (default: %(default)s)")
+    parser.add_argument("--device", help="a GPU that PyTorch has too, as in cuda (default: the setting)")
     parser.add_argument("--out", type=Path, help="folder of the figures (default: .benchmarks/COMMIT)")
     options = parser.parse_args(arguments)
     try:
         models_chosen = speed.names_of(options.models)
     except ValueError as error:
         parser.error(str(error))
+    if options.device:
+        os.environ["TORCHSTONE_DEVICE"] = options.device  # the processes that measure inherit it
     modes = options.modes.split(",")
     if not set(modes) <= set(speed.MODES):
         parser.error(f"modes are {', '.join(speed.MODES)}")

@@ -3,7 +3,8 @@
 Training has a fourth candidate: the whole step as one program, by ``torchstone.compile_step``.
 
 ``python -m benchmarks.candidate_run MODEL MODE BATCH SECONDS`` prints one JSON record. The machine's
-peaks are measured in the same process, so that a time can be judged against its limit.
+peaks are measured in the same process, so that a time can be judged against its limit. Where the setting
+``device`` names a GPU that PyTorch has too, all candidates run there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchstone
-from torchstone.profiling.roofline import measure_peaks, seconds_per_call
+from torchstone.profiling.roofline import measure_peaks, measured_device, seconds_per_call, wait_for_gpu
 
 from .networks import NETWORKS
 
@@ -51,6 +52,8 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
     torch.manual_seed(0)
     network, args = NETWORKS[model](batch)
     network.train(mode == "training")
+    place = measured_device()
+    network, args = network.to(place), pytree.tree_map_only(torch.Tensor, lambda one: one.to(place), args)
     peaks = measure_peaks()
     calls: dict[str, Callable[[], object]] = {}
     first: dict[str, float] = {}
@@ -64,6 +67,7 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         started = time.perf_counter()
         try:
             call()
+            wait_for_gpu()
         except Exception as error:  # noqa: BLE001 - a candidate's failure is a result, whatever it raises
             failed[name] = f"{type(error).__name__}: {error}"[:300]
             continue
@@ -77,7 +81,9 @@ def run(model: str, mode: str, batch: int, seconds: float) -> dict[str, Any]:
         "model": model,
         "mode": mode,
         "batch": batch,
-        "machine": f"{_processor()}, {torch.get_num_threads()} threads",
+        "machine": f"{_processor()}, {torch.get_num_threads()} threads"
+        if place.type == "cpu"
+        else torch.cuda.get_device_name(place),
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "jax", "torchstone")},
         "load_before": os.getloadavg()[0],
         "peaks": peaks.to_dict(),
@@ -139,6 +145,7 @@ def _single_calls(calls: Mapping[str, Callable[[], object]], seconds: float) -> 
         for name, call in calls.items():
             started = time.perf_counter()
             call()
+            wait_for_gpu()
             samples[name].append(time.perf_counter() - started)
     return {name: statistics.median(values) for name, values in samples.items() if values}
 

@@ -219,9 +219,9 @@ class Program:
         Whatever can fail comes before anything is written.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
-        as_torch = wants_torch(given)
+        convert = _to_torch(given) if wants_torch(given) else Buffer.to_numpy
         outputs = [
-            self._without_padding(spec, _to_torch(buffer) if as_torch else buffer.to_numpy(), sizes)
+            self._without_padding(spec, convert(buffer), sizes)
             for spec, buffer in made
             if spec.kind == "output"
         ]
@@ -381,10 +381,12 @@ def _readable(path: str) -> str:
     return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
 
 
-def _to_torch(buffer: Buffer) -> Any:
+def _to_torch(given: Sequence[Any]) -> Callable[[Buffer], Any]:
+    """From results to torch tensors, which stay on the engine's GPU where an argument is there."""
     from .runtime.torch_bridge import to_torch
 
-    return to_torch(buffer)
+    on_gpu = any(getattr(getattr(one, "device", None), "type", "cpu") == "cuda" for one in given)
+    return functools.partial(to_torch, on_device=on_gpu)
 
 
 def draw_seed() -> Any:

@@ -23,16 +23,19 @@ class CompiledPart:
     """A region that lowers as a whole on an engine, and how its outputs are put together.
 
     Outputs that are inputs, constants, None or views need no engine; dense inputs and
-    outputs in another memory order are not copied. Tensors of other devices than the CPU are
-    read from there, and results are put where the graph says.
+    outputs in another memory order are not copied. Tensors of other devices than the CPU and the
+    engine's own are read from there, and results are put where the graph says.
     """
 
     def __init__(self, region: Region, static: Iterable[int] = ()) -> None:
         options = region.options
+        engine = get_engine(options.engine, options.device)
+        here = getattr(engine, "torch_device", None)
+        places = [value.meta["val"].device for value in output_values(region.module)]
         self._taken = [
             (position, placement_of(device).take)
-            for position, value in enumerate(output_values(region.module))
-            if (device := value.meta["val"].device).type != "cpu"
+            for position, device in enumerate(places)
+            if device.type != "cpu" and device != here
         ]
         compiling(options.passes).run(region)
         region.record.native.update(region.survey.native)
@@ -44,7 +47,7 @@ class CompiledPart:
         self._read = [
             (position, placement_of(device).read)
             for position, i in enumerate(self._tensors)
-            if (device := placeholders[i].meta["val"].device).type != "cpu"
+            if (device := placeholders[i].meta["val"].device).type != "cpu" and device != here
         ]
         self._seeded = region.survey.seeded
         self._changes_inputs = (
@@ -55,15 +58,15 @@ class CompiledPart:
         self._call: Callable[[list[Any]], list[Any]] | None = None
         if region.stablehlo is None:
             return
-        executable = get_engine(options.engine, options.device).compile(
+        executable = engine.compile(
             region.stablehlo.serialize(hlo.resolve_version("current")),
             input_names=[argument.name for argument in region.arguments],
         )
         kept = {position for position in static if self._orders.inputs.get(position) is None}
         # Dynamo's guards compare parameters and buffers with those of the trace, all but their addresses.
-        self._call = executable.torch_call(
-            [i for i, position in enumerate(self._tensors) if position in kept], guarded=True
-        )
+        known = [i for i, position in enumerate(self._tensors) if position in kept]
+        left = {"left": [i for i, device in enumerate(places) if device == here]} if here else {}
+        self._call = executable.torch_call(known, guarded=True, **left)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         if self._call is not None:

@@ -32,35 +32,48 @@ class Peaks:
 
 
 def measure_peaks() -> Peaks:
-    """The peaks of this machine, measured now; takes about two seconds.
+    """The peaks of the CPU, or of the GPU that the setting ``device`` names; takes about two seconds.
 
     Raises what :func:`~torchstone.runtime.get_engine` raises where there is no such engine or device.
     """
-    get_engine()
-    return Peaks(_peak_of_products(), _peak_of_memory())
+    place = measured_device()
+    return Peaks(_peak_of_products(place), _peak_of_memory(place))
+
+
+def measured_device() -> torch.device:
+    """Where PyTorch has the memory of the engine that the settings name: on a GPU, else on the CPU."""
+    return getattr(get_engine(), "torch_device", None) or torch.device("cpu")
 
 
 def seconds_per_call(call: Callable[[], object], seconds: float) -> float:
-    """Seconds per call, over at least two calls and about ``seconds``."""
+    """Seconds per call, over at least two calls and about ``seconds``, what a GPU does included."""
     started, count = time.perf_counter(), 0
     while count < 2 or time.perf_counter() - started < seconds:
         call()
         count += 1
+    wait_for_gpu()
     return (time.perf_counter() - started) / count
 
 
-def _peak_of_products() -> float:
+def wait_for_gpu() -> None:
+    """Return when the GPU that this process uses in PyTorch, if any, has done its work."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _peak_of_products(place: torch.device) -> float:
     """By PyTorch or XLA, whichever is faster."""
-    x = torch.randn(1536, 1536)
+    size = 1536 if place.type == "cpu" else 8192
+    x = torch.randn(size, size, device=place)
     ours = torch.compile(torch.mm, backend="torchstone")
     calls: list[Callable[[], object]] = [lambda: x @ x, lambda: ours(x, x)]
     for call in calls:
         seconds_per_call(call, 0.1)
-    return float(2 * 1536**3 / min(seconds_per_call(call, 0.1) for call in calls * 3))
+    return float(2 * size**3 / min(seconds_per_call(call, 0.1) for call in calls * 3))
 
 
-def _peak_of_memory() -> float:
-    source = torch.ones(1 << 26)
+def _peak_of_memory(place: torch.device) -> float:
+    source = torch.ones(1 << 26, device=place)
     target = torch.empty_like(source)
     return float(
         2 * source.nbytes / min(seconds_per_call(lambda: target.copy_(source), 0.05) for _ in range(4))

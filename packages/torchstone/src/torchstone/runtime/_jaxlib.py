@@ -51,7 +51,7 @@ def need(owner: Any, *names: str) -> Any:
 import_dlpack: Callable[..., Any] = need(_native, "dlpack_managed_tensor_to_buffer")
 """``(capsule, device, stream, copy=None) → array``."""
 
-export_dlpack: Callable[[Any], Any] = need(_native, "buffer_to_dlpack_managed_tensor")
+export_dlpack: Callable[..., Any] = need(_native, "buffer_to_dlpack_managed_tensor")
 """``(array) → capsule``; the array's memory lives as long as the capsule's consumer."""
 
 COMPILER_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")

@@ -7,7 +7,7 @@ device arrays; counting, checking, importing and naming happen here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,16 +89,22 @@ class LoadedProgram:
             self._torch_call = self.torch_call()
         return self._torch_call(tensors)
 
-    def torch_call(self, static: Iterable[int] = (), *, guarded: bool = False) -> TorchCall:
+    def torch_call(
+        self, static: Iterable[int] = (), *, guarded: bool = False, left: Collection[int] = ()
+    ) -> TorchCall:
         """A fast function over lists of tensors that imports ``static`` arguments once, unless donated.
 
-        ``guarded``: nothing but their addresses can change between calls.
+        ``guarded``: nothing but their addresses can change between calls. ``left`` are results that stay in
+        the memory of a GPU that PyTorch has too.
         """
+        from .gpu_calls import GpuCall
+        from .streams import torch_device
         from .torch_calls import TorchCall
 
-        return TorchCall(
-            self.run_arrays, self.inputs, self.outputs, self.device, static, self._donated, guarded=guarded
-        )
+        program = self.run_arrays, self.inputs, self.outputs, self.device
+        if torch_device(self.device) is not None:
+            return GpuCall(*program, static, self._donated, guarded=guarded, left=left)
+        return TorchCall(*program, static, self._donated, guarded=guarded)
 
     def resident_call(self, residents: int, updates: Sequence[tuple[int, int]]) -> ResidentCall:
         """A function over memory of the engine's, the first ``residents`` arguments, and torch tensors."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import spans
 from ..config import config
@@ -29,6 +29,9 @@ from .imports import import_array
 from .plugins import EMBEDDED, open_device, shared_client
 from .ranks import RankDevices, RankedProgram, rank_devices
 from .sharded import MeshDevices, ShardedProgram
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,13 @@ class PjrtEngine:
         if found:
             counters.happened("memory_hits")
         return compiled
+
+    @property
+    def torch_device(self) -> torch.device | None:
+        """PyTorch's device whose memory is this engine's; None for the CPU and what PyTorch does not know."""
+        from .streams import torch_device
+
+        return torch_device(self.device)
 
     def import_array(self, array: Any) -> Buffer:
         """See :func:`torchstone.runtime.imports.import_array`."""

@@ -5,7 +5,7 @@ only if XLA owns it. So the memory of such state is XLA's, and torch looks at it
 execution deletes the arrays that it took and gives others at the same addresses: whoever holds a tensor
 over such memory sees every update, and nothing is copied.
 
-Only for devices that share the host's memory.
+Only for devices whose memory PyTorch has too: those that share the host's, and GPUs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import torch
 
 from .. import dtypes
 from ..errors import EngineError
-from . import _jaxlib
+from . import _jaxlib, streams
 from .buffers import ALIGNMENT, BufferSpec, Device, check_count
+from .gpu_calls import GpuArgument
 from .torch_bridge import numpy_view
 from .torch_calls import Argument
 
@@ -30,33 +31,35 @@ _pointer = _jaxlib.pointer
 class Resident:
     """The array that lies at an address now. The tensor that shows the address keeps this object alive."""
 
-    __slots__ = ("__array_interface__", "__weakref__", "address", "array")
+    __slots__ = ("__array_interface__", "__cuda_array_interface__", "__weakref__", "address", "array")
 
-    def __init__(self, array: Any, size: int) -> None:
+    def __init__(self, array: Any, size: int, *, on_gpu: bool) -> None:
         self.array = array
         self.address = _pointer(array) if size else 0
-        self.__array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (self.address, False),
-            "version": 3,
-        }
+        shown = {"shape": (size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+        if on_gpu:
+            self.__cuda_array_interface__ = shown
+        else:
+            self.__array_interface__ = shown
 
 
 def reside(device: Device, tensor: torch.Tensor) -> tuple[Resident, torch.Tensor]:
     """The values of a contiguous ``tensor`` in memory of the engine's, and a tensor over that memory."""
     dtype = dtypes.from_torch(tensor.dtype)
-    array = _jaxlib.put(_unaligned(numpy_view(tensor.detach(), dtype)), device.handle)
-    return shown(array, BufferSpec(tuple(tensor.shape), dtype))
+    array = _jaxlib.put(_unaligned(numpy_view(tensor.detach().cpu(), dtype)), device.handle)
+    return shown(device, array, BufferSpec(tuple(tensor.shape), dtype))
 
 
-def shown(array: Any, spec: BufferSpec) -> tuple[Resident, torch.Tensor]:
+def shown(device: Device, array: Any, spec: BufferSpec) -> tuple[Resident, torch.Tensor]:
     """An array that XLA owns, and a tensor over its memory."""
     size = math.prod(spec.shape) * spec.dtype.itemsize
-    resident = Resident(array, size)
+    gpu = streams.torch_device(device)
+    resident = Resident(array, size, on_gpu=gpu is not None)
     if not size:
-        return resident, torch.empty(spec.shape, dtype=spec.dtype.torch)
-    memory = torch.from_numpy(numpy.asarray(resident))
+        return resident, torch.empty(spec.shape, dtype=spec.dtype.torch, device=gpu)
+    memory = (
+        torch.from_numpy(numpy.asarray(resident)) if gpu is None else torch.as_tensor(resident, device=gpu)
+    )
     return resident, memory.view(spec.dtype.torch).view(spec.shape)
 
 
@@ -89,8 +92,10 @@ class ResidentCall:
         self._run = run
         self._residents = residents
         self._updates = list(updates)
+        self._gpu = device if streams.torch_device(device) is not None else None
+        kind = Argument if self._gpu is None else GpuArgument
         self._arguments = [
-            Argument(spec, position, device, consumed=False)
+            kind(spec, position, device, consumed=False)
             for position, spec in enumerate(inputs)
             if position >= residents
         ]
@@ -101,11 +106,15 @@ class ResidentCall:
     def __call__(self, residents: Sequence[Resident], tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Run once; returns the arrays of the results that update nothing."""
         check_count(len(residents) + len(tensors), self._residents + len(self._arguments))
+        if self._gpu is not None:
+            self._follow_torch(self._gpu, tensors)
         arrays = [resident.array for resident in residents]
         for argument, tensor in zip(self._arguments, tensors, strict=True):
             plain = argument.is_plain(tensor)
             arrays.append(argument.alias(tensor) if plain else argument.convert(tensor).array)
         results = self._run(arrays)
+        if self._gpu is not None and results:
+            streams.torch_waits(self._gpu, results[self._fresh[0] if self._fresh else 0])
         moved = False
         for position, result in self._updates:
             resident, array = residents[position], results[result]
@@ -117,3 +126,11 @@ class ResidentCall:
                 hint="report this with the version of jaxlib; load a checkpoint before you go on",
             )
         return [results[position] for position in self._fresh]
+
+    @staticmethod
+    def _follow_torch(gpu: Device, tensors: Sequence[torch.Tensor]) -> None:
+        """Let the program start when PyTorch's work is done: it may write into the residents."""
+        if any(streams.is_here(gpu, tensor) for tensor in tensors):
+            streams.engine_waits(gpu)
+        else:  # no argument could tell
+            streams.host_waits(gpu)

@@ -18,7 +18,7 @@ from ..errors import UnsupportedDtype, UnsupportedLayout
 from ..torch_internals import tensors
 from ..torch_internals.fake import FakeTensor
 from ..torch_internals.tensors import is_traceable_wrapper_subclass, is_zero_tensor
-from . import _jaxlib
+from . import _jaxlib, streams
 from .buffers import ALIGNMENT, Buffer, Device, copy_to_device
 from .counters import counters
 
@@ -57,8 +57,14 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
     """A buffer with ``tensor``'s values: an alias where the rules allow, else a counted copy."""
     dtype = _dtype_of(tensor)
     try:
-        plain = _plain(tensor)
+        plain = _plain(device, tensor)
+        if streams.is_here(device, plain):
+            streams.engine_waits(device)
+            array = streams.taken(device, plain.contiguous())
+            return Buffer(array, tuple(plain.shape), dtype, device, aliased=True)
         if not device.shares_host_memory:
+            if streams.torch_device(device) is not None:
+                streams.host_waits(device)
             return copy_to_device(device, numpy_view(plain, dtype), "host to device")
         if not plain.is_contiguous():
             counters.copied("in", "strided", plain.nbytes)
@@ -78,8 +84,11 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
     return Buffer(array, tuple(plain.shape), dtype, device, aliased)
 
 
-def to_torch(buffer: Buffer) -> torch.Tensor:
-    """``buffer`` as a torch CPU tensor: the same memory on the CPU, a counted copy elsewhere."""
+def to_torch(buffer: Buffer, *, on_device: bool = False) -> torch.Tensor:
+    """``buffer`` as a torch CPU tensor: the same memory on the CPU, a counted copy elsewhere.
+
+    ``on_device`` leaves it in the memory of a GPU that PyTorch has too, without a copy.
+    """
     if buffer.dtype in dtypes.SUB_BYTE:
         raise UnsupportedDtype(
             f"torch cannot hold the values of a {buffer.dtype} buffer",
@@ -87,15 +96,21 @@ def to_torch(buffer: Buffer) -> torch.Tensor:
         )
     if buffer.device.shares_host_memory:
         return from_dlpack(buffer.__dlpack__())
+    place = streams.torch_device(buffer.device) if on_device else None
+    if place is not None and buffer.array.size:
+        return streams.shown(buffer.device, buffer.array)
     values = numpy.array(buffer.to_numpy(), copy=True)
+    flat = torch.from_numpy(values.reshape(-1).view(numpy.uint8)).view(buffer.dtype.torch)
+    return flat.reshape(buffer.shape).to(place or "cpu")
+
+
+def owned(device: Device, array: Any) -> torch.Tensor:
+    """An array in memory that PyTorch has too, the host's or a GPU's, as a torch tensor that owns it."""
     return (
-        torch.from_numpy(values.reshape(-1).view(numpy.uint8)).view(buffer.dtype.torch).reshape(buffer.shape)
+        from_dlpack(_jaxlib.export_dlpack(array))
+        if device.shares_host_memory
+        else streams.shown(device, array)
     )
-
-
-def owned(array: Any) -> torch.Tensor:
-    """An array on a device that shares the host's memory, as a torch tensor that owns it."""
-    return from_dlpack(_jaxlib.export_dlpack(array))
 
 
 def _dtype_of(tensor: torch.Tensor) -> DType:
@@ -121,8 +136,8 @@ def is_aligned(tensor: torch.Tensor) -> bool:
     return tensor.data_ptr() % ALIGNMENT == 0
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` on the CPU, detached, without lazy conjugate or negative bits, with memory."""
+def _plain(device: Device, tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` on the CPU or ``device``, detached, without lazy conjugate or negative bits, with memory."""
     plain = tensor.as_subclass(torch.Tensor).detach()
     if is_zero_tensor(plain):
         counters.copied("in", "autograd's zeros", plain.nbytes)
@@ -130,7 +145,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     if plain.is_conj() or plain.is_neg():
         counters.copied("in", "lazy conj or neg bit", plain.nbytes)
         plain = plain.resolve_conj().resolve_neg()
-    if not plain.is_cpu:
+    if not plain.is_cpu and not streams.is_here(device, plain):
         counters.copied("in", "tensor on another device", plain.nbytes)
         plain = plain.cpu()
     return plain

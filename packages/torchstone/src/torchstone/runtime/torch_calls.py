@@ -59,13 +59,13 @@ class TorchCall:
         guarded: bool = False,
     ) -> None:
         self._run = run
+        self._device = device
         consumed = frozenset(donated)
         self._arguments = [
-            Argument(spec, position, device, consumed=position in consumed)
+            self._argument(spec, position, consumed=position in consumed)
             for position, spec in enumerate(inputs)
         ]
         self._outputs = tuple(outputs)
-        self._device = device
         self._static = sorted(set(static) - consumed)
         self._pick_static = _picker(self._static)
         self._guarded = guarded
@@ -92,6 +92,12 @@ class TorchCall:
         results = self._run(arrays)
         if self._shares_outputs:
             return [from_dlpack(_export_dlpack(array)) for array in results]
+        return self._exported(results)
+
+    def _argument(self, spec: BufferSpec, position: int, *, consumed: bool) -> Argument:
+        return Argument(spec, position, self._device, consumed=consumed)
+
+    def _exported(self, results: Sequence[Any]) -> list[torch.Tensor]:
         return [
             to_torch(Buffer(array, spec.shape, spec.dtype, self._device, aliased=False))
             for array, spec in zip(results, self._outputs, strict=True)
@@ -113,14 +119,7 @@ class TorchCall:
             for (argument, tensor), is_plain in zip(pairs, plain, strict=True)
         ]
         if all(plain):
-            # Views never go stale; copies of host memory on the host would, unnoticed.
-            if self._device.shares_host_memory:
-                viewable = [i for i in self._static if is_aligned(tensors[i])]
-                kept = {i: self._arguments[i].view(tensors[i].data_ptr()) for i in viewable}
-                storages = []
-            else:
-                kept = {i: arrays[i] for i in self._static}
-                storages = [tensors[i].untyped_storage() for i in kept]
+            kept, storages = self._kept(tensors, arrays)
             fresh = [i for i in range(len(arrays)) if i not in kept]
             pick = _picker(fresh if self._guarded else range(len(arrays)))
             self._known = _Known(
@@ -134,6 +133,16 @@ class TorchCall:
                 storages=storages,
             )
         return arrays
+
+    def _kept(
+        self, tensors: Sequence[torch.Tensor], arrays: Sequence[Any]
+    ) -> tuple[dict[int, Any], list[Any]]:
+        """What is kept of the static arguments, by position, and the storages that it needs."""
+        # Views never go stale; copies of host memory on the host would, unnoticed.
+        if self._device.shares_host_memory:
+            viewable = [i for i in self._static if is_aligned(tensors[i])]
+            return {i: self._arguments[i].view(tensors[i].data_ptr()) for i in viewable}, []
+        return {i: arrays[i] for i in self._static}, [tensors[i].untyped_storage() for i in self._static]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +189,15 @@ class Argument:
             and tensor.shape == self.spec.shape
             and tensor.layout is torch.strided
             and tensor.is_contiguous()
-            and tensor.is_cpu
+            and self._has_memory(tensor)
             and not tensor.is_neg()
             and not tensor.is_conj()
             and not is_zero_tensor(tensor)
         )
+
+    def _has_memory(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor lies where :meth:`alias` takes it from."""
+        return tensor.is_cpu
 
     def alias(self, tensor: torch.Tensor) -> Any:
         """Import a plain tensor, without a copy where that is possible."""

@@ -31,6 +31,12 @@ def default_device() -> torch.device | None:
     return None if context is None else context.device
 
 
+def gpu_count() -> int:
+    """How many GPUs this build of PyTorch has, whatever ``torch.cuda`` says in a redirection."""
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)  # absent from builds for the CPU
+    return 0 if count is None else int(count())
+
+
 def add_group_backend(group: Any, device: torch.device, kind: Any, backend: Any) -> None:
     """Let a process group run ``device``'s collectives in ``backend``, and make it the default."""
     group._register_backend(device, kind, backend)

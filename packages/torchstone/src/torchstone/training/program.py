@@ -167,6 +167,7 @@ class WholeStep:
         )
         self._orders = [(place - state, order) for place, order in region.orders.by_tensor if place >= state]
         self._seeded, self._checks = region.survey.seeded, region.checks
+        self._device = engine.device
         self._call = executable.resident_call(state, updates)
         self._specs = executable.outputs[len(updates) :]
         self._layouts = {
@@ -187,13 +188,15 @@ class WholeStep:
         arrays = self._call(residents, tensors)
         if self._checks:
             count = len(arrays) - len(self._checks)
-            arrays, holds = arrays[:count], map(owned, arrays[count:])
+            arrays, holds = arrays[:count], [owned(self._device, one) for one in arrays[count:]]
             raise_failed_checks(
                 (check.kind, check.text, bool(one)) for check, one in zip(self._checks, holds, strict=True)
             )
         count = len(self.traced.created)
-        created = [shown(array, spec) for array, spec in zip(arrays[:count], self._specs, strict=False)]
-        results = [owned(array) for array in arrays[count:]]
+        created = [
+            shown(self._device, array, spec) for array, spec in zip(arrays[:count], self._specs, strict=False)
+        ]
+        results = [owned(self._device, array) for array in arrays[count:]]
         for place, layout in self._layouts.items():
             if place < count:
                 created[place] = created[place][0], layout.of(created[place][1])

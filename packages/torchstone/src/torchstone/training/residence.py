@@ -23,11 +23,14 @@ class Residence:
     """
 
     def __init__(self, engine: Any) -> None:
-        if engine.name != "pjrt" or not engine.device.shares_host_memory:
+        gpu = getattr(engine, "torch_device", None)
+        if engine.name != "pjrt" or not (engine.device.shares_host_memory or gpu):
             raise TrainingError(
                 f"the engine {engine.name} on {engine.platform} cannot update PyTorch's memory in place",
-                hint='train on the CPU engine: config.engine = "pjrt", config.device = "cpu"',
+                hint='train on the CPU engine: config.engine = "pjrt", config.device = "cpu"; or on a GPU '
+                "with a build of PyTorch that has it",
             )
+        self._place = gpu or torch.device("cpu")
         self.engine = engine
         self._known: dict[int, tuple[Resident, torch.Tensor]] = {}
         self._addresses: list[int] = []
@@ -59,10 +62,11 @@ class Residence:
         self._known[id(tensor)] = resident, tensor
 
     def _move(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        if tensor.device != self._place or tensor.layout is not torch.strided:
             raise TrainingError(
                 f"a tensor of the training state is {tensor.layout} on {tensor.device}",
-                hint="keep the model on the CPU in PyTorch, with dense parameters: the engine has the device",
+                hint=f"keep dense parameters on {self._place}, where the engine updates them, and the "
+                "optimizer's counters too: pass capturable=True to it",
             )
         order = memory_order(tensor)
         axes = tuple(range(tensor.dim())) if order is None else order

@@ -1,0 +1,83 @@
+"""Programs called with tensors in the memory of the GPU that runs them: nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_internals.tensors import version_of
+from . import streams
+from .buffers import Buffer, BufferSpec, Device
+from .torch_bridge import to_torch
+from .torch_calls import Argument, TorchCall
+
+
+class GpuCall(TorchCall):
+    """A :class:`TorchCall` for a GPU whose memory PyTorch has too.
+
+    Results at the positions in ``left`` are tensors of the GPU, the others of the CPU. A static argument on
+    the GPU is imported anew when its address changes, which shows every write; one on the CPU also when its
+    version counter changes.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Any]], list[Any]],
+        inputs: Sequence[BufferSpec],
+        outputs: Sequence[BufferSpec],
+        device: Device,
+        static: Iterable[int] = (),
+        donated: Iterable[int] = (),
+        *,
+        guarded: bool = False,
+        left: Collection[int] = (),
+    ) -> None:
+        super().__init__(run, inputs, outputs, device, static, donated, guarded=guarded)
+        self._left = frozenset(left)
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """See :class:`TorchCall`."""
+        streams.engine_waits(self._device)
+        return super().__call__(tensors)
+
+    def _argument(self, spec: BufferSpec, position: int, *, consumed: bool) -> Argument:
+        return GpuArgument(spec, position, self._device, consumed=consumed)
+
+    def _identities(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        static = self._pick_static(tensors)
+        return [(one.data_ptr(), one.is_cpu and version_of(one)) for one in static]
+
+    def _kept(
+        self, tensors: Sequence[torch.Tensor], arrays: Sequence[Any]
+    ) -> tuple[dict[int, Any], list[Any]]:
+        kept, storages = super()._kept(tensors, arrays)
+        here = [position for position, one in enumerate(tensors) if streams.is_here(self._device, one)]
+        if here and all(position in kept for position in here):
+            kept.pop(here[0])  # an array taken in each call is what makes the program wait for PyTorch
+        return kept, storages
+
+    def _exported(self, results: Sequence[Any]) -> list[torch.Tensor]:
+        if results and not self._left:  # what PyTorch writes into the arguments comes after
+            streams.torch_waits(self._device, results[0])
+        pairs = enumerate(zip(results, self._outputs, strict=True))
+        return [
+            to_torch(
+                Buffer(array, spec.shape, spec.dtype, self._device, aliased=False),
+                on_device=position in self._left,
+            )
+            for position, (array, spec) in pairs
+        ]
+
+
+class GpuArgument(Argument):
+    """An argument of a :class:`GpuCall`, on the GPU or on the CPU."""
+
+    def _has_memory(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cpu or tensor.device == streams.torch_device(self.device)
+
+    def alias(self, tensor: torch.Tensor) -> Any:
+        if streams.is_here(self.device, tensor):
+            return streams.taken(self.device, tensor)
+        return self.convert(tensor).array
