@@ -555,6 +555,17 @@ def test_gradient_of_smooth_l1_loss_with_a_beta_of_nan() -> None:
     agrees(lambda x: aten.smooth_l1_loss_backward(x, x, -x, 0, 0.5), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("beta", [0, 2])
+def test_products_that_count_nothing_hide_their_nans(dtype: torch.dtype, beta: int) -> None:
+    added = torch.ones(3, 3, dtype=dtype)
+    matrix = added.clone()
+    matrix[0, 1] = float("nan")
+    agrees(lambda x, y: torch.addmm(x, y, y, beta=beta, alpha=0), added, matrix)
+    agrees(lambda x, y: torch.addbmm(x, y[None], y[None], beta=beta, alpha=0), added, matrix)
+    agrees(lambda x, y: torch.addmv(x[0], y, y[0], beta=beta, alpha=0), added, matrix)
+
+
 MEANINGLESS: dict[str, tuple[Callable[[], Any], str]] = {
     "batch_norm_backward": (
         lambda: aten.native_batch_norm_backward(

@@ -47,12 +47,16 @@ def measured_device() -> torch.device:
 
 def seconds_per_call(call: Callable[[], object], seconds: float) -> float:
     """Seconds per call, over at least two calls and about ``seconds``, what a GPU does included."""
-    started, count = time.perf_counter(), 0
-    while count < 2 or time.perf_counter() - started < seconds:
-        call()
-        count += 1
-    wait_for_gpu()
-    return (time.perf_counter() - started) / count
+    started, count, next_ones = time.perf_counter(), 0, 2
+    while True:
+        for _ in range(next_ones):
+            call()
+        wait_for_gpu()  # a GPU's queue takes many more calls than it does in that time
+        count += next_ones
+        elapsed = time.perf_counter() - started
+        if elapsed >= seconds:
+            return elapsed / count
+        next_ones = max(1, int(count * (seconds - elapsed) / elapsed / 2))
 
 
 def wait_for_gpu() -> None:

@@ -9,11 +9,21 @@ convolutions, factorizations and solvers, attention.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ... import hlo
-from ...dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, STANDARD, UNSIGNED
+from ...dtypes import (
+    COMPLEX64,
+    COMPLEX128,
+    FLOAT8,
+    FLOAT8_E8M0FNU,
+    FLOAT32,
+    FLOAT64,
+    STANDARD,
+    UNSIGNED,
+    DType,
+)
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, is_empty
@@ -26,6 +36,9 @@ aten = namespace("aten")
 
 DTYPES = STANDARD | UNSIGNED | FLOAT8 - {FLOAT8_E8M0FNU}
 """Eager accepts bool and the wider unsigned integers for empty sums only."""
+
+REAL_BLAS, COMPLEX_BLAS = frozenset({FLOAT32, FLOAT64}), frozenset({COMPLEX64, COMPLEX128})
+"""Dtypes of matrices that eager multiplies in a library for linear algebra."""
 
 
 def product(a: Value, b: Value) -> Value:
@@ -52,6 +65,11 @@ def combined(self: Value, added: Value, beta: Any, alpha: Any, out: Spec) -> Val
     if beta != 0:
         result = scaled(hlo.broadcast_to(hlo.convert(self, added.dtype), out.shape), beta) + result
     return cast(result, out.dtype)
+
+
+def _read(added: Value, alpha: Any, factor: Value, dtypes: Collection[DType]) -> Value:
+    """``added``, or zero where ``alpha`` is: eager's kernels for ``dtypes`` do not read the factors then."""
+    return hlo.full(added.shape, 0, added.dtype) if alpha == 0 and factor.dtype in dtypes else added
 
 
 def _factor(alpha: Any, factor: Value) -> Any:
@@ -130,7 +148,8 @@ def _with_batch(x: Value, batch: hlo.Shape) -> Value:
 @lowers(aten.addmm.default, dtypes=DTYPES, refuses=other_dtypes("mat1", "mat2"))
 def addmm(self: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat1 @ mat2``."""
-    return combined(self, product(mat1, mat2), beta, _factor(alpha, mat1), out)
+    added = _read(product(mat1, mat2), alpha, mat1, REAL_BLAS | COMPLEX_BLAS)
+    return combined(self, added, beta, _factor(alpha, mat1), out)
 
 
 @lowers(aten.baddbmm.default, dtypes=DTYPES, refuses=other_dtypes("batch1", "batch2"))
@@ -148,13 +167,14 @@ def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: 
 def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * sum``, where ``sum`` adds ``batch1 @ batch2`` over the batch."""
     total = contracted(batch1, batch2, ([0, 2], [0, 1]))
-    return combined(self, total, beta, _factor(alpha, batch1), out)
+    added = _read(total, alpha, batch1, REAL_BLAS | COMPLEX_BLAS)
+    return combined(self, added, beta, _factor(alpha, batch1), out)
 
 
 @lowers(aten.addmv.default, dtypes=DTYPES, refuses=other_dtypes("mat", "vec"))
 def addmv(self: Value, mat: Value, vec: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec) -> Value:
     """``beta * self + alpha * mat @ vec``."""
-    return combined(self, _mv(mat, vec), beta, _factor(alpha, mat), out)
+    return combined(self, _read(_mv(mat, vec), alpha, mat, REAL_BLAS), beta, _factor(alpha, mat), out)
 
 
 @lowers(aten.addr.default, dtypes=DTYPES)
