@@ -59,16 +59,13 @@ class GpuCall(TorchCall):
         return kept, storages
 
     def _exported(self, results: Sequence[Any]) -> list[torch.Tensor]:
-        if results and not self._left:  # what PyTorch writes into the arguments comes after
+        if results:  # what PyTorch writes into the arguments comes after
             streams.torch_waits(self._device, results[0])
-        pairs = enumerate(zip(results, self._outputs, strict=True))
-        return [
-            to_torch(
-                Buffer(array, spec.shape, spec.dtype, self._device, aliased=False),
-                on_device=position in self._left,
-            )
-            for position, (array, spec) in pairs
+        made = [
+            Buffer(array, spec.shape, spec.dtype, self._device, aliased=False)
+            for array, spec in zip(results, self._outputs, strict=True)
         ]
+        return [to_torch(one, on_device=position in self._left) for position, one in enumerate(made)]
 
 
 class GpuArgument(Argument):

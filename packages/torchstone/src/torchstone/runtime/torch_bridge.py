@@ -59,8 +59,9 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
     try:
         plain = _plain(device, tensor)
         if streams.is_here(device, plain):
+            dense = plain.contiguous()
             streams.engine_waits(device)
-            array = streams.taken(device, plain.contiguous())
+            array = streams.taken(device, dense)
             return Buffer(array, tuple(plain.shape), dtype, device, aliased=True)
         if not device.shares_host_memory:
             if streams.torch_device(device) is not None:
