@@ -101,10 +101,17 @@ class LoadedProgram:
         from .streams import torch_device
         from .torch_calls import TorchCall
 
-        program = self.run_arrays, self.inputs, self.outputs, self.device
-        if torch_device(self.device) is not None:
-            return GpuCall(*program, static, self._donated, guarded=guarded, left=left)
-        return TorchCall(*program, static, self._donated, guarded=guarded)
+        kind = TorchCall if torch_device(self.device) is None else GpuCall
+        return kind(
+            self.run_arrays,
+            self.inputs,
+            self.outputs,
+            self.device,
+            static,
+            self._donated,
+            guarded=guarded,
+            left=left,
+        )
 
     def resident_call(self, residents: int, updates: Sequence[tuple[int, int]]) -> ResidentCall:
         """A function over memory of the engine's, the first ``residents`` arguments, and torch tensors."""

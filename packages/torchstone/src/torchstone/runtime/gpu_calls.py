@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..torch_internals.tensors import version_of
 from . import streams
-from .buffers import Buffer, BufferSpec, Device
+from .buffers import Buffer, BufferSpec
 from .torch_bridge import to_torch
 from .torch_calls import Argument, TorchCall
 
@@ -21,21 +21,6 @@ class GpuCall(TorchCall):
     the GPU is imported anew when its address changes, which shows every write; one on the CPU also when its
     version counter changes.
     """
-
-    def __init__(
-        self,
-        run: Callable[[list[Any]], list[Any]],
-        inputs: Sequence[BufferSpec],
-        outputs: Sequence[BufferSpec],
-        device: Device,
-        static: Iterable[int] = (),
-        donated: Iterable[int] = (),
-        *,
-        guarded: bool = False,
-        left: Collection[int] = (),
-    ) -> None:
-        super().__init__(run, inputs, outputs, device, static, donated, guarded=guarded)
-        self._left = frozenset(left)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """See :class:`TorchCall`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -42,7 +42,8 @@ class TorchCall:
     tensor's memory then lives as long as the copy is current. ``guarded``: the
     caller knows that static arguments still have the type, dtype, shape, strides
     and device of the last call's, so that only their addresses are compared.
-    ``donated`` are positions that the execution consumes: nothing of theirs is kept.
+    ``donated`` are positions that the execution consumes: nothing of theirs is kept. ``left`` are results
+    that a :class:`~.gpu_calls.GpuCall` leaves on its GPU.
 
     Safe from several threads.
     """
@@ -57,8 +58,10 @@ class TorchCall:
         donated: Iterable[int] = (),
         *,
         guarded: bool = False,
+        left: Collection[int] = (),
     ) -> None:
         self._run = run
+        self._left = frozenset(left)
         self._device = device
         consumed = frozenset(donated)
         self._arguments = [
