@@ -9,6 +9,7 @@ from typing import Any
 
 from ..config import config
 from ..errors import EngineError, UnsupportedByEngine
+from ..runtime.mappings import give_up_when_scarce
 from ..torch_internals import private_device
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.private_device import overload_named
@@ -109,11 +110,18 @@ class _Kept:
                 old, forgotten = self._order.popleft()
                 old.pop(forgotten, None)
 
+    def clear(self) -> None:
+        with self._lock:
+            while self._order:
+                plans, key = self._order.popleft()
+                plans.pop(key, None)
+
     def __len__(self) -> int:
         return len(self._order)
 
 
 _kept = _Kept()
+give_up_when_scarce(_kept.clear)
 
 
 def plan_count() -> int:

@@ -16,6 +16,7 @@ from .. import dtypes, hlo
 from ..config import config
 from ..dtypes import DType
 from ..hlo import Value
+from ..runtime.mappings import give_up_when_scarce
 from . import engine
 from .plans import Plan
 
@@ -149,11 +150,16 @@ class _Kept:
             while len(self._found) > max(1, config.device_regions):
                 self._found.popitem(last=False)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._found.clear()
+
     def __len__(self) -> int:
         return len(self._found)
 
 
 _kept = _Kept()
+give_up_when_scarce(_kept.clear)
 
 
 def known(batch: Batch, live: tuple[int, ...], donated: tuple[int, ...]) -> Region | None:

@@ -18,7 +18,7 @@ from .. import spans
 from ..config import config
 from ..errors import EngineError, ShardingError
 from ..sharding import Mesh, Spec
-from . import _jaxlib, _jaxlib_meshes, cpu, forks, host, modules, workarounds
+from . import _jaxlib, _jaxlib_meshes, cpu, forks, host, mappings, modules, workarounds
 from .buffers import Buffer, BufferSpec
 from .cache import DiskCache, MemoryCache, digest
 from .counters import counters
@@ -58,6 +58,7 @@ class PjrtEngine:
         if self.device.shares_host_memory:
             host.keep_freed_memory()
         self._loaded: MemoryCache[_Compiled] = MemoryCache()
+        mappings.give_up_when_scarce(self._loaded.clear)
         self._disks: dict[Path, DiskCache] = {}
         self.decisions = self._decisions()
 
@@ -187,6 +188,7 @@ class PjrtEngine:
 
     def _load(self, key: str, program: bytes, options: CompileOptions) -> _Compiled:
         """From disk, or compiled and then stored there."""
+        mappings.watch.make_room()
         disk = self._disk()
         if disk is not None:
             with spans.span("compile", "engine: read the cache"):
