@@ -359,9 +359,15 @@ def test_a_device_as_output_keeps_its_place(
     done = torchstone("run", artifact, "--output", "/dev/null")
     assert done.code == 0
     assert all(Path(device).is_char_device() for device in ("/dev/null", "/dev/full"))
-    done = torchstone("run", artifact, "--output", "-")
-    assert done.code == 2
-    assert "--output is for a file: stdout has the table" in done.stderr
+    for arguments in (
+        ("run", artifact, "--output", "-"),
+        ("parity", f"{models}:small", "--json", "--html", "-"),
+        ("parity", f"{models}:small", "--markdown", "/dev/stdout"),
+        ("bisect", f"{models}:small", "--script", "-"),
+    ):
+        done = torchstone(*arguments)
+        assert done.code == 2
+        assert f"{arguments[-2]} is for a file: stdout has the report" in done.stderr
 
 
 def test_a_full_stdout_is_one_error(artifact: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from optest.console import FAILURES, OK, echo, print_json
 from optest.options import SEED, TOLERANCE
 
 from .command import MODEL, command, placed, settings
-from .output import progress, write_whole
+from .output import progress, require_files, write_whole
 
 if TYPE_CHECKING:
     from optest.core.tolerance import Tolerance
@@ -55,6 +55,7 @@ def bisect(
     lowering, the engine, legitimate rounding or the model's own nondeterminism is the reason. Exits
     with 1 if a value departs.
     """
+    require_files(script=script)
     with progress() as stage, settings(device=device, engine=engine):
         stage("loading the model")
         from ..parity.bisect import bisect as bisect_model

@@ -30,6 +30,13 @@ def is_stdout(path: Path) -> bool:
     return str(path) in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
+def require_files(**options: Path | None) -> None:
+    """Raise a usage error where an option, given by its name, would write to stdout, which has the report."""
+    for name, path in options.items():
+        if path is not None and is_stdout(path):
+            raise click.UsageError(f"--{name} is for a file: stdout has the report")
+
+
 def data_on(path: Path) -> AbstractContextManager[None]:
     """Inside, what other code prints does not get into the data that is written to ``path``."""
     return stdout_for_data() if is_stdout(path) else nullcontext()

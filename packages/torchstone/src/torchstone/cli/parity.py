@@ -11,7 +11,7 @@ from optest.console import FAILURES, OK, echo, print_json, print_table
 from optest.options import REPEATS_OR_NONE
 
 from .command import command, placed, precision, settings
-from .output import progress, write_whole
+from .output import progress, require_files, write_whole
 
 
 @command("parity")
@@ -49,6 +49,7 @@ def parity(
     Without MODEL: an MLP, a CNN, ResNet, U-Net, an autoencoder, BERT, GPT-2,
     Llama, ViT, an LSTM, a mixture of experts and DLRM.
     """
+    require_files(markdown=markdown, html=html)
     with progress() as stage, settings(device=device, engine=engine):
         from ..parity.suite import names_of, run_suite
         from ..parity.suite_pages import markdown as markdown_of

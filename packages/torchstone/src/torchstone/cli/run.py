@@ -13,7 +13,7 @@ from optest.console import OK, echo, print_json, print_table
 from optest.options import SEED, Number
 
 from .command import command, placed
-from .output import is_stdout, progress, write_whole
+from .output import progress, require_files, write_whole
 
 
 def _sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -86,8 +86,7 @@ def run(
     Random inputs are standard normal; integers among them are 0 or 1, which
     are valid as indices.
     """
-    if output is not None and is_stdout(output):
-        raise click.UsageError("--output is for a file: stdout has the table")
+    require_files(output=output)
     with progress() as stage:
         stage("loading")
         import numpy
