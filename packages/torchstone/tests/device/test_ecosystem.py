@@ -205,7 +205,8 @@ def test_dlpack_both_ways() -> None:
     x = torch.arange(6.0, device=DEVICE).view(2, 3) + 0
     seen = numpy.from_dlpack(x.t())
     assert seen.tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert seen.__array_interface__["data"] == numpy.from_dlpack(x).__array_interface__["data"]  # no copy
+    if engine.place().shares_host_memory:  # then nothing is copied
+        assert seen.__array_interface__["data"] == numpy.from_dlpack(x).__array_interface__["data"]
     taken = torch.from_dlpack(x)
     assert (taken.device.type, taken.tolist()) == ("cpu", x.tolist())
     assert torch.from_dlpack(torch.utils.dlpack.to_dlpack(x)).tolist() == x.tolist()
@@ -295,6 +296,7 @@ def test_a_loader_that_pins_its_batches(workers: int) -> None:
     assert [one.to(DEVICE, non_blocking=True).sum().item() for one in batches] == [6, 22]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="memory is pinned for the GPU")
 def test_pinning_gives_a_copy_in_plain_memory() -> None:
     x = torch.arange(6.0).view(2, 3).t().requires_grad_()
     pinned = x.pin_memory()
