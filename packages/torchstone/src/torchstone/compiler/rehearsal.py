@@ -37,7 +37,7 @@ Make = Callable[[torch.Tensor], torch.Tensor]
 _ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
 """What PyTorch says against a number, whatever the tensors hold."""
 _ABOUT_DTYPES = re.compile(
-    r"dtype|datatype|scalar type|the same type|should be the same|output type"
+    r"dtype|datatype|scalar type|the same type|should be the same|output type|[Pp]romotion"
     r"|not implemented for '(?!Half|BFloat16)"
 )
 """What PyTorch says against operands of different dtypes. In 16 bits it lacks kernels that programs have."""
