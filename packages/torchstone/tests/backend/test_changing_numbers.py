@@ -131,3 +131,36 @@ def test_learning_rates(name: str, options: dict[str, Any], foreach: bool) -> No
             assert not any(graph.fallbacks for graph in graphs)
         trained.append(list(model.parameters()))
     torch.testing.assert_close(*trained, rtol=1e-5, atol=1e-5)
+
+
+def _scaled(a: torch.Tensor, s: float) -> torch.Tensor:
+    a.mul_(1.5)
+    return a * s
+
+
+def _counted(a: torch.Tensor, s: float) -> torch.Tensor:
+    a.add_(s)
+    torch.sub(a, 1, out=a)
+    return a.exp()
+
+
+def _read(a: torch.Tensor, s: float) -> torch.Tensor:
+    a.add_(1)
+    return torch.ones(2) * a.item() + s
+
+
+def _broken(a: torch.Tensor, s: float) -> torch.Tensor:
+    a.mul_(2)
+    torch._dynamo.graph_break()
+    a.div_(s)
+    return a + 1
+
+
+@pytest.mark.parametrize("function", [_scaled, _counted, _read, _broken])
+def test_a_number_in_float64_is_changed_in_place(function: Callable[[torch.Tensor, float], Any]) -> None:
+    """Dynamo alone drops such calls: it takes them for reads of a number that it knows."""
+    compiled = torch.compile(function, backend="torchstone")
+    ours, eager = (torch.tensor(2.0, dtype=torch.float64) for _ in range(2))
+    for s in (0.5, 0.75, 3.0, 0.25):
+        torch.testing.assert_close(compiled(ours, s), function(eager, s))
+        torch.testing.assert_close(ours, eager)

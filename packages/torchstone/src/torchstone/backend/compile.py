@@ -27,6 +27,7 @@ from ..torch_internals.dynamo import (
     aot_autograd,
     differentiable_once,
     min_cut_partition,
+    without_restart,
 )
 from ..torch_internals.patches import patched
 from .batched import Batchable
@@ -59,7 +60,10 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         passing_value_checks(),
         mended_operators(),
         choosing(chooser(options)),
-        patched(*differentiable_once(partial(_refuse_second_derivative, first_line(module)))),
+        patched(
+            *differentiable_once(partial(_refuse_second_derivative, first_line(module))),
+            *without_restart(module.graph),
+        ),
     ):
         compiled = compiler(module, example_inputs)
     return measured(compiled, module, options, records)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.fx import Graph, Node
 
 from .patches import Members, Patch, functions
 from .probing import Internal
@@ -41,6 +42,12 @@ TENSORIFIED = Internal(
     "torch.fx.passes._tensorify_python_scalars.SUPPORTED_OPS", "numbers that change from call to call"
 )
 """The operators in whose calls AOTAutograd puts tensors in place of numbers."""
+_CHANGED_NUMBERS = "in-place operators on tensors of one number in compiled code"
+_tensorify = Internal(
+    "torch._functorch._aot_autograd.graph_compile._apply_tensorify_python_scalars", _CHANGED_NUMBERS
+)
+_TensorifyState = Internal("torch._dynamo.symbolic_convert.TensorifyState", _CHANGED_NUMBERS)
+_TensorifyRestart = Internal("torch._dynamo.exc.TensorifyScalarRestartAnalysis", _CHANGED_NUMBERS)
 TensorGuards = Internal("torch._C._dynamo.guards.TensorGuards", "quick calls of compiled code")
 TorchDynamoException = Internal("torch._dynamo.exc.TorchDynamoException", "verifying torch.compile")
 BackendCompilerFailed = Internal("torch._dynamo.exc.BackendCompilerFailed", "verifying torch.compile")
@@ -124,3 +131,29 @@ def differentiable_once(refuse: Callable[[], Any]) -> list[Patch]:
         return function
 
     return [functions(factory, build=build_once)]
+
+
+def without_restart(graph: Graph) -> list[Patch]:
+    """Lets AOTAutograd compile ``graph`` as it is where Dynamo, starting again, would leave out some calls.
+
+    Dynamo starts again to drop calls of ``item`` on floats that have become constants. It also drops every
+    call whose result is such a float, 0-d and of float64, and is not used: an in-place operator's.
+    """
+    apply, state, restart = _tensorify.find(), _TensorifyState.find(), _TensorifyRestart.find()
+    if None in (apply, state, restart) or not any(map(_is_unused_number, graph.nodes)):
+        return []
+
+    def go_on(module: Any) -> None:
+        before = set(state.force_specializations)
+        try:
+            apply(module)
+        except restart:  # raised when all is done
+            state.force_specializations.intersection_update(before)
+
+    return [functions(sys.modules[apply.__module__], **{apply.__name__: go_on})]
+
+
+def _is_unused_number(node: Node) -> bool:
+    value = node.meta.get("example_value")
+    is_call = node.op.startswith("call_") and not node.users
+    return is_call and isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.float64
