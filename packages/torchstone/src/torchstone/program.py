@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -219,7 +220,7 @@ class Program:
         Whatever can fail comes before anything is written.
         """
         made = list(zip(self.signature.outputs, results, strict=True))
-        convert = _to_torch(given) if wants_torch(given) else Buffer.to_numpy
+        convert = _to_torch(given) if wants_torch(given) else methodcaller("to_numpy")
         outputs = [
             self._without_padding(spec, convert(buffer), sizes)
             for spec, buffer in made
