@@ -18,6 +18,8 @@ ZERO_DIVISOR = "ZeroDivisionError"
 """What PyTorch says where an integer is divided by zero; programs do so under ``config.check_values``."""
 _CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "copy_": 1}
 """Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
+_SIGNS = {"signbit": 0, "copysign": 1}
+"""Operators that look at the sign of a NaN, and which of their tensors they read for it."""
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -36,6 +38,8 @@ class Limits(TorchDispatchMode):
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         if name in _CASTS and isinstance(made, torch.Tensor) and not _holds(made.dtype, given[_CASTS[name]]):
             self.found.add("a float beyond an integer dtype")
+        if name in _SIGNS and len(given) > _SIGNS[name] and bool(given[_SIGNS[name]].isnan().any()):
+            self.found.add("the sign of a NaN")
         if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
             self.found.add("squares of deviations overflow")
         if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
