@@ -65,6 +65,7 @@ class CompiledPart:
         kept = {position for position in static if self._orders.inputs.get(position) is None}
         # Dynamo's guards compare parameters and buffers with those of the trace, all but their addresses.
         known = [i for i, position in enumerate(self._tensors) if position in kept]
+        # Only an engine with a GPU of PyTorch's has to know of results that stay there.
         left = {"left": [i for i, device in enumerate(places) if device == here]} if here else {}
         self._call = executable.torch_call(known, guarded=True, **left)
 

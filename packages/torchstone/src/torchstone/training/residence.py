@@ -65,8 +65,8 @@ class Residence:
         if tensor.device != self._place or tensor.layout is not torch.strided:
             raise TrainingError(
                 f"a tensor of the training state is {tensor.layout} on {tensor.device}",
-                hint=f"keep dense parameters on {self._place}, where the engine updates them, and the "
-                "optimizer's counters too: pass capturable=True to it",
+                hint=f"keep the model on {self._place} in PyTorch, with dense parameters"
+                + ("" if self._place.type == "cpu" else ", and the optimizer's counters: capturable=True"),
             )
         order = memory_order(tensor)
         axes = tuple(range(tensor.dim())) if order is None else order
