@@ -5,6 +5,7 @@ Each limit is one sentence there. What is looked at is the eager run: its operat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,31 +21,67 @@ _CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "cop
 """Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
 _SIGNS = {"signbit": 0, "copysign": 1}
 """Operators that look at the sign of a NaN, and which of their tensors they read for it."""
+_SUMS = ("add", "add_")
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Limits(TorchDispatchMode):
-    """Inside, notes in ``found`` which limits an operator meets."""
+    """Inside, notes in ``found`` which limits an operator meets, and which values depend on its result."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: set[str] = set()
+        self._reached: dict[int, torch.Tensor] = {}
+        """A tensor per storage that holds such values. It keeps the storage: no other gets its key."""
+        self._reached_python = False
+
+    def reach(self, tensor: torch.Tensor) -> bool:
+        """Whether the values of ``tensor`` depend on what an operator at a limit gave."""
+        return self._reached_python or _storage(tensor) in self._reached
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
+        kwargs = kwargs or {}
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if name in _CASTS and isinstance(made, torch.Tensor) and not _holds(made.dtype, given[_CASTS[name]]):
-            self.found.add("a float beyond an integer dtype")
-        if name in _SIGNS and len(given) > _SIGNS[name] and bool(given[_SIGNS[name]].isnan().any()):
-            self.found.add("the sign of a NaN")
-        if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
-            self.found.add("squares of deviations overflow")
-        if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
-            self.found.add("padding times an infinite weight")
+        reached = any(self.reach(one) for one in given)
+        met = set(_met(func.overloadpacket.__name__, given, args, kwargs))  # before it writes into them
+        made = func(*args, **kwargs)
+        results = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
+        name = func.overloadpacket.__name__
+        if name in _CASTS and results and not _holds(results[0].dtype, given[_CASTS[name]]):
+            met.add("a float beyond an integer dtype")
+        self.found |= met
+        if met or reached:
+            written = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
+            self._reached |= {_storage(one): one for one in (*results, *written)}
+            self._reached_python |= not results and not written
         return made
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    declared = func._schema.arguments
+    values = {**dict(zip([one.name for one in declared], args, strict=False)), **kwargs}
+    written = [one.name for one in declared if one.alias_info is not None and one.alias_info.is_write]
+    return pytree.tree_leaves([values.get(name) for name in written])
+
+
+def _met(
+    name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[str]:
+    """The limits that an operator with these arguments meets, whatever its result."""
+    if name in _SIGNS and len(given) > _SIGNS[name] and bool(given[_SIGNS[name]].isnan().any()):
+        yield "the sign of a NaN"
+    if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):
+        yield "a zero is added to -0.0"
+    if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
+        yield "squares of deviations overflow"
+    if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
+        yield "padding times an infinite weight"
 
 
 def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:
@@ -56,6 +93,15 @@ def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:
     held = torch.iinfo(dtype)
     values = source.detach().double().trunc()
     return bool(((values >= held.min) & (values < held.max + 1)).all())
+
+
+def _negative_zero_beside_zeros(one: Any, other: Any, alpha: Any = 1) -> bool:
+    """Whether one addend is 0.0 throughout, as a constant that XLA knows, and the other has a -0.0."""
+    addends = (torch.as_tensor(one).detach(), torch.as_tensor(other).detach() * alpha)
+    if any(addend.is_complex() for addend in addends):
+        return False
+    zero, negative = ([(addend == 0) & (addend.signbit() == sign) for addend in addends] for sign in (0, 1))
+    return bool((zero[0].all() and negative[1].any()) or (zero[1].all() and negative[0].any()))
 
 
 def _squares_overflow(values: torch.Tensor) -> bool:

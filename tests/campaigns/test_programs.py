@@ -19,6 +19,7 @@ import hand_called
 import pytest
 import torch
 from compiled_programs import Made, Tries
+from documented_limits import Limits
 from export_maker import CONTROL, ExportedProgram, make_exported
 from program_maker import HEAD, Program, make
 from program_templates import EXPRESSIONS
@@ -186,6 +187,28 @@ def test_a_dtype_that_eager_has_no_kernel_for_is_no_difference() -> None:
     calls = (("made(0, (3,), torch.int64)",),)
     made = Program(("a",), ("t0 = torch.logaddexp(a, a)",), "t0", calls)
     assert Tries(0).attempt(Made(made)) == ("without a kernel", "")
+
+
+def test_a_documented_limit_excuses_what_depends_on_it_alone() -> None:
+    made = program("t0 = (a * 1e20).to(torch.int32)", "t1 = t0 + 1", "t2 = a.sin()", result="(t1, t2)")
+    with spoiled(aten.add.Tensor, lambda x: x + 1):
+        found, defect = Tries(0).attempt(Made(made))
+    assert (found, defect) == ("limit: a float beyond an integer dtype", "")
+    with spoiled(aten.sin.default, lambda x: -x):
+        assert Tries(0).attempt(Made(made))[0] == "values"
+
+
+@pytest.mark.parametrize(
+    ("addends", "met"),
+    [(([-0.0], [0.0]), True), (([-0.0], [-0.0]), False), (([-0.0, 1.0], [0.0, 1.0]), False)],
+)
+def test_a_zero_that_is_left_out_of_a_sum_is_a_limit(addends: tuple[Any, Any], met: bool) -> None:
+    one, other = map(torch.tensor, addends)
+    with Limits() as limits:
+        result, rest = one + other, one * 2
+    assert limits.found == ({"a zero is added to -0.0"} if met else set())
+    assert limits.reach(result) is met
+    assert not limits.reach(rest)
 
 
 def test_programs_are_repeated_from_seed_and_number() -> None:
