@@ -37,7 +37,7 @@ def resolve_version(requested: str) -> str:
         return str(minimum)
     if requested in named:
         return str(stablehlo.get_version_from_compatibility_requirement(named[requested]))
-    if not re.fullmatch(r"\d+\.\d+\.\d+", requested):
+    if not isinstance(requested, str) or not re.fullmatch(r"\d+\.\d+\.\d+", requested):
         raise ConfigError(f"{requested!r} is not a StableHLO version", hint=hint)
     if not version_key(minimum) <= version_key(requested) <= version_key(current):
         raise ConfigError(f"StableHLO version {requested} cannot be written here", hint=hint)

@@ -22,6 +22,7 @@ import numpy
 from ..dtypes import BOOL, FLOAT8_E8M0FNU, FLOAT64, INT64, DType
 from ..errors import LoweringBug, UnsupportedShape
 from ._mlir import ir, stablehlo
+from .cancellation import may_cancel
 from .dimensions import Dim, Shape, dim_key, is_static, product, same_shape
 from .sizes import require_addressable
 
@@ -62,12 +63,16 @@ class Value:
         return f"Value({type_text(self.shape, self.dtype)})"
 
     def __add__(self, other: Value | Number) -> Value:
+        if isinstance(other, Value) and self.dtype.is_floating and may_cancel(self.ir, other.ir, added=True):
+            return _exact_difference(self, -other)
         return binary(stablehlo.add, self, other)
 
     def __radd__(self, other: Number) -> Value:
         return binary(stablehlo.add, other, self)
 
     def __sub__(self, other: Value | Number) -> Value:
+        if isinstance(other, Value) and self.dtype.is_floating and may_cancel(self.ir, other.ir):
+            return _exact_difference(self, other)
         return binary(stablehlo.subtract, self, other)
 
     def __rsub__(self, other: Number) -> Value:
@@ -258,6 +263,13 @@ def require_same(a: Value, b: Value) -> None:
 def binary(operation: Any, a: Value | Number, b: Value | Number) -> Value:
     x, y = operands(a, b)
     return Value(operation(x.ir, y.ir), x.shape, x.dtype)
+
+
+def _exact_difference(a: Value, b: Value) -> Value:
+    """``a − b``, and exactly that where the two are equal; see :mod:`.cancellation`."""
+    none = binary(stablehlo.multiply, unary(stablehlo.abs, b), 0.0)  # NaN where b is infinite or NaN
+    chosen = stablehlo.select(compare("EQ", a, b).ir, none.ir, binary(stablehlo.subtract, a, b).ir)
+    return Value(chosen, a.shape, a.dtype)
 
 
 def compare(direction: str, a: Value | Number, b: Value | Number) -> Value:
