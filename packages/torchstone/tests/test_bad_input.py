@@ -25,7 +25,12 @@ from torchstone.errors import (
     DeviceNotFound,
     InputMismatch,
     InvalidValue,
+    LoweringDefinitionError,
+    PassError,
+    RedirectTargetError,
+    ShardingError,
     TorchstoneError,
+    TrainingError,
     UnsupportedDtype,
     UnsupportedLayout,
     UnsupportedOperators,
@@ -115,6 +120,24 @@ class TestExport:
         with pytest.raises(CaptureError, match=message):
             torchstone.export(double, (torch.ones(3),))
 
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            (
+                {"kwargs": [1]},
+                CaptureError,
+                "keyword arguments must be a mapping from names to values, not a list",
+            ),
+            ({"passes": 3}, PassError, "passes is an int, not a list of passes"),
+            ({"stablehlo_version": 3}, ConfigError, "3 is not a StableHLO version"),
+        ],
+    )
+    def test_options_of_a_wrong_type(
+        self, options: dict[str, Any], error: type[TorchstoneError], message: str
+    ) -> None:
+        with pytest.raises(error, match=message):
+            torchstone.export(double, (torch.ones(2),), **options)
+
     def test_dynamic_shapes_that_do_not_fit(self) -> None:
         with pytest.raises(CaptureError, match=r"^torch\.export cannot capture double: "):
             torchstone.export(double, (torch.ones(3),), dynamic_shapes=({3: torch.export.Dim("n")},))
@@ -198,6 +221,71 @@ def test_an_integer_of_a_tensor(function: Callable[..., Any]) -> None:
         )
         assert type(found) is type(expected)
         torch.testing.assert_close(found, expected)
+
+
+def net() -> torch.nn.Module:
+    return torch.nn.Linear(4, 3)
+
+
+def sgd() -> torch.optim.Optimizer:
+    return torch.optim.SGD(net().parameters(), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: torchstone.Program(3), ArtifactError, "an int is not an artifact"),  # type: ignore[arg-type]
+        (
+            lambda: torchstone.Mesh(3),
+            ShardingError,
+            "the axes of the mesh are an int",
+        ),  # type: ignore[arg-type]
+        (lambda: torchstone.lowers(), LoweringDefinitionError, "lowers() names no overload"),
+        (
+            lambda: torchstone.lowers(torch.ops.aten.sin),  # type: ignore[arg-type]
+            LoweringDefinitionError,
+            "is not an overload of an operator\n  next: name one, as in torch.ops.aten.sin.default",
+        ),
+        (
+            lambda: torch.compile(double, backend="torchstone", mode="fast")(torch.ones(2)),
+            torch._dynamo.exc.BackendCompilerFailed,
+            "mode='fast' is unknown\n  next: modes: default, reduce-overhead,",
+        ),
+        (
+            lambda: torchstone.redirected(devices="two").__enter__(),  # type: ignore[arg-type]
+            RedirectTargetError,
+            "devices='two' cannot be offered",
+        ),
+        (
+            lambda: torchstone.compile_step(net(), torch.nn.MSELoss(), sgd()),  # type: ignore[arg-type]
+            TrainingError,
+            "is a MSELoss, not a torch.optim.Optimizer\n  next: the order is (model, optimizer, loss_fn)",
+        ),
+        (
+            lambda: torchstone.compile_step(None, sgd(), torch.nn.MSELoss()),  # type: ignore[arg-type]
+            TrainingError,
+            "model is None, not an nn.Module",
+        ),
+        (
+            lambda: torchstone.export_step(net(), sgd(), 3, ()),  # type: ignore[arg-type]
+            TrainingError,
+            "loss_fn is an int, not a function",
+        ),
+        (
+            lambda: torchstone.compile_step(net(), sgd(), torch.nn.MSELoss(), scaler=True),  # type: ignore[arg-type]
+            TrainingError,
+            "scaler is a bool, not a torch.amp.GradScaler\n  next: give one, or None",
+        ),
+        (
+            lambda: torchstone.compile_step(net(), sgd(), torch.nn.MSELoss(), buckets=8),  # type: ignore[arg-type]
+            TrainingError,
+            "buckets=8 are not numbers of rows",
+        ),
+    ],
+)
+def test_arguments_of_a_wrong_type(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
 
 
 def test_a_size_without_a_bound() -> None:

@@ -327,7 +327,7 @@ class TestKindsOfInputs:
                 "input 0 is a float; expected a float32 tensor\n  next: pass a torch tensor",
             ),
             ([1.0, 2.0], InputMismatch, "input 0 is a list; expected a float32 tensor"),
-            (None, InputMismatch, "inputs[0][0] is None; the program was exported with a tensor there"),
+            (None, InputMismatch, "input 0 is None; the program was exported with a tensor there"),
             (
                 numpy.ma.masked_array([1.0, 2.0], [True, False], dtype="f4"),
                 InputMismatch,

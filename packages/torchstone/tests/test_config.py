@@ -73,6 +73,36 @@ def test_override_refuses_unknown_settings() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("tuning", "no", "tuning = 'no' is not True or False"),
+        ("tuning", 3, "tuning = 3 is not True or False"),
+        ("specializations", True, "specializations = True is not a whole number"),
+        ("specializations", 2.5, "specializations = 2.5 is not a whole number"),
+        ("tuning_budget_s", float("nan"), "tuning_budget_s = nan is not finite"),
+        ("worker_timeout_s", -1, "worker_timeout_s = -1 is negative"),
+        ("engine", None, "engine = None is not a string"),
+        ("cache_dir", 3, "cache_dir = 3 is not a path"),
+    ],
+)
+def test_a_value_of_another_type_changes_nothing(name: str, value: object, message: str) -> None:
+    before = getattr(config, name)
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        setattr(config, name, value)
+    with pytest.raises(ConfigError, match=f"^{message}"), config.override(cache=False, **{name: value}):
+        pass
+    assert getattr(config, name) == before
+    assert config.cache
+
+
+def test_values_take_the_type_of_their_setting() -> None:
+    with config.override(tuning_budget_s=2, cache_dir="~/somewhere", specializations=4.0):
+        assert type(config.tuning_budget_s) is float
+        assert config.cache_dir == Path.home() / "somewhere"
+        assert type(config.specializations) is int
+
+
 def test_every_setting_is_documented() -> None:
     for name, variable, _, text in config.describe():
         assert variable == f"TORCHSTONE_{name.upper()}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from .errors import InputMismatch, UnsupportedLayout
+from .errors import InputMismatch, UnsupportedLayout, described
 from .overlap import overlap, repeats_elements
 from .runtime import Buffer, BufferSpec, get_engine
 from .sharding import LocalPart
@@ -53,7 +53,7 @@ def _check_kind(label: str, spec: InputSpec, value: Any) -> None:
         )
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         raise InputMismatch(
-            f"{label} is a {type(value).__name__}; expected a {spec.dtype} tensor",
+            f"{label} is {described(value)}; expected a {spec.dtype} tensor",
             hint="pass a torch tensor or a NumPy array",
         )
     if isinstance(value, numpy.ma.MaskedArray):

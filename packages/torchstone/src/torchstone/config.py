@@ -2,8 +2,8 @@
 
 A setting comes from code (``torchstone.config.device = "cpu"``, or scoped with
 :func:`override`) or from an environment variable ``TORCHSTONE_<NAME>``; code
-wins, and an empty variable counts as unset. Reading an invalid variable raises
-:class:`ConfigError`, naming the variable, what was found and what is allowed.
+wins, and an empty variable counts as unset. An invalid value or variable raises
+:class:`ConfigError`, naming the setting, what was found and what is allowed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -24,6 +25,7 @@ from .errors import ConfigError
 _PREFIX = "TORCHSTONE_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
+_WORDS: dict[type, str] = {**_NUMBERS, bool: "True or False", str: "a string", Path: "a path"}
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -41,7 +43,15 @@ def _default_cache_dir() -> Path:
 
 @dataclass
 class Config:
-    """The settings. One instance, :data:`config`, is the process's own; this module shows its attributes."""
+    """The settings. One instance, :data:`config`, is the process's own; this module shows its attributes.
+
+    Assigning raises :class:`ConfigError` for an unknown name and for a value of another type.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _KINDS:
+            raise _unknown(name)
+        super().__setattr__(name, _checked(name, value))
 
     device: str = _setting(
         "cpu", "Where programs run: `cpu`, `cuda`, `tpu` or a plugin's platform, with an optional `:index`."
@@ -160,10 +170,7 @@ def _parse(name: str, kind: type, text: str) -> Any:
             value = kind(text)
         except ValueError:
             raise ConfigError(f"{variable}={text!r} is not a number", hint=f"give {_NUMBERS[kind]}") from None
-        if not math.isfinite(value):
-            raise ConfigError(f"{variable}={text!r} is not finite", hint="give a finite number")
-        if value < 0:
-            raise ConfigError(f"{variable}={text!r} is negative", hint="give a number ≥ 0")
+        _check_bounds(f"{variable}={text!r}", value)
         return value
     if kind is Path:
         try:
@@ -173,6 +180,27 @@ def _parse(name: str, kind: type, text: str) -> Any:
                 f"{variable}={text!r} begins with a user who has no home", hint="give the whole path"
             ) from None
     return text
+
+
+def _checked(name: str, value: Any) -> Any:
+    """``value`` in the type of the setting ``name``: a path may be a string, and seconds an integer."""
+    kind = _KINDS[name]
+    if kind is Path and isinstance(value, str):
+        return _parse(name, kind, value)
+    if kind in _NUMBERS and isinstance(value, Real) and not isinstance(value, bool):
+        _check_bounds(f"{name} = {value!r}", float(value))
+        if kind(value) == value:
+            return kind(value)
+    if not isinstance(value, kind) or kind in _NUMBERS:
+        raise ConfigError(f"{name} = {value!r} is not {_WORDS[kind]}", hint=f"give {_WORDS[kind]}")
+    return value
+
+
+def _check_bounds(what: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise ConfigError(f"{what} is not finite", hint="give a finite number")
+    if value < 0:
+        raise ConfigError(f"{what} is negative", hint="give a number ≥ 0")
 
 
 _KINDS: dict[str, type] = get_type_hints(Config)
@@ -198,14 +226,14 @@ def describe() -> list[tuple[str, str, str, str]]:
 
 @contextmanager
 def override(**settings: Any) -> Iterator[Config]:
-    """Change settings inside a ``with`` block; unknown names raise :class:`ConfigError`."""
+    """Change settings inside a ``with`` block; a wrong name or value raises :class:`ConfigError`."""
     unknown = sorted(set(settings) - set(_KINDS))
     if unknown:
         raise _unknown(*unknown)
     before = {name: getattr(config, name) for name in settings}
-    for name, value in settings.items():
-        setattr(config, name, value)
     try:
+        for name, value in settings.items():
+            setattr(config, name, value)
         yield config
     finally:
         for name, value in before.items():

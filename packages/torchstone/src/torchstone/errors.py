@@ -13,6 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
+def described(value: object) -> str:
+    """``value`` by its type, as messages name it: "a Tensor", "an int", "None"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
 class TorchstoneError(Exception):
     """Base class of every error that Torchstone raises on purpose.
 

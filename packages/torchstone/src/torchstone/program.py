@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import threading
 from collections import OrderedDict
@@ -29,6 +28,7 @@ from .errors import (
     EngineError,
     InputMismatch,
     ShardingError,
+    described,
     raise_failed_checks,
 )
 from .runtime import Buffer, Engine, Executable, get_engine, refine
@@ -39,7 +39,7 @@ from .runtime.sharded import ShardedProgram
 from .shapes import bind, evaluate, is_static, names_in
 from .sharding import LocalPart
 from .signature import CheckKind, InputSpec, OutputSpec, Signature
-from .trees import flatten, leaf_paths, unflatten
+from .trees import flatten, leaf_paths, readable, unflatten
 
 if TYPE_CHECKING:
     from .compiler import Program as CompiledSource
@@ -73,6 +73,11 @@ class Program:
         device: str | None = None,
         source: CompiledSource | None = None,
     ) -> None:
+        if not isinstance(artifact, Artifact):
+            raise ArtifactError(
+                f"{described(artifact)} is not an artifact",
+                hint="torchstone.export makes programs of models, and torchstone.load of files",
+            )
         self._artifact = artifact
         self._where = (engine, device)
         self._source = source
@@ -83,7 +88,7 @@ class Program:
         self._state: dict[str, Any] = {}
         paths = leaf_paths(artifact.signature.input_tree, "inputs")
         self._specs = [spec for spec in artifact.signature.inputs if spec.kind == "input"]
-        self._labels = {spec.name: _readable(paths[i]) for i, spec in enumerate(self._specs)}
+        self._labels = {spec.name: readable(paths[i]) for i, spec in enumerate(self._specs)}
         self._mutated = {
             str(spec.target) for spec in artifact.signature.outputs if spec.kind == "input_mutation"
         }
@@ -371,15 +376,6 @@ def _agree(
                 f"the {role} {spec.name!r} is {real} in the module, and {declared} in its signature",
                 hint=LOAD_HINT,
             )
-
-
-def _readable(path: str) -> str:
-    """``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword ``mask``."""
-    positional = re.fullmatch(r"inputs\[0\]\[(\d+)\](.*)", path)
-    if positional:
-        return f"input {positional[1]}{positional[2]}"
-    keyword = re.fullmatch(r"inputs\[1\]\['(\w+)'\](.*)", path)
-    return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
 
 
 def _to_torch(given: Sequence[Any]) -> Callable[[Buffer], Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from optest.names import listing, near_misses
 
-from .errors import ShardingError
+from .errors import ShardingError, described
 
 Spec = tuple[tuple[str, ...], ...]
 """The axes of each dimension, the one that varies slowest first; as many entries as dimensions."""
@@ -40,6 +40,11 @@ class Mesh:
     axes: Mapping[str, int]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.axes, Mapping):
+            raise ShardingError(
+                f"the axes of the mesh are {described(self.axes)}, which is not a mapping",
+                hint='map each axis to its size: Mesh({"data": 2})',
+            )
         axes = dict(self.axes)
         if not axes:
             raise ShardingError("the mesh has no axes", hint='give at least one: Mesh({"data": 2})')
@@ -176,7 +181,7 @@ class LocalPart:
         own, whole = tuple(getattr(array, "shape", ())), tuple(shape)
         if not hasattr(array, "dtype"):
             raise ShardingError(
-                f"a {type(array).__name__} is not an array", hint="give a torch tensor or a NumPy array"
+                f"{described(array)} is not an array", hint="give a torch tensor or a NumPy array"
             )
         if len(own) != len(whole) or any(part > size for part, size in zip(own, whole, strict=True)):
             raise ShardingError(

@@ -14,6 +14,7 @@ class where the process has imported that already, else of an equal one, and a
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections import deque, namedtuple
@@ -21,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from .errors import InputMismatch
+from .errors import InputMismatch, described
 from .shapes import evaluate
 
 Tree = dict[str, Any]
@@ -66,11 +67,13 @@ def flatten(
     ((kind, content),) = tree.items()
     if kind == "leaf":
         if value is None:
-            raise InputMismatch(f"{path} is None; the program was exported with a tensor there")
+            raise InputMismatch(f"{readable(path)} is None; the program was exported with a tensor there")
         return {content: value}
     if kind == "none":
         if value is not None:
-            raise InputMismatch(f"{path} is {_kind(value)}; the program was exported with None there")
+            raise InputMismatch(
+                f"{readable(path)} is {described(value)}; the program was exported with None there"
+            )
         return {}
     if kind == "const":
         _check_constant(value, content, path)
@@ -146,6 +149,19 @@ def _made(cls: Any, values: list[Any]) -> Any:
     return cls._make(values) if hasattr(cls, "_make") else cls(values)
 
 
+_POSITIONAL, _KEYWORDS = "inputs[0]", "inputs[1]"
+"""Where the two kinds of arguments lie in the tree of a program's inputs."""
+
+
+def readable(path: str) -> str:
+    """``inputs[0][1]`` is positional argument 1, ``inputs[1]['mask']`` the keyword ``mask``."""
+    positional = re.fullmatch(r"inputs\[0\]\[(\d+)\](.*)", path)
+    if positional:
+        return f"input {positional[1]}{positional[2]}"
+    keyword = re.fullmatch(r"inputs\[1\]\['(\w+)'\](.*)", path)
+    return f"input {keyword[1]!r}{keyword[2]}" if keyword else path
+
+
 def leaf_paths(tree: Tree, path: str) -> dict[int, str]:
     """A readable name for each leaf: ``x``, ``batch['mask']``, …"""
     ((kind, content),) = tree.items()
@@ -162,16 +178,12 @@ def leaf_paths(tree: Tree, path: str) -> dict[int, str]:
     return {index: name for child, at in pairs for index, name in leaf_paths(child, at).items()}
 
 
-def _kind(value: Any) -> str:
-    return f"a {type(value).__name__}"
-
-
 def _check_constant(value: Any, wanted: Any, path: str) -> None:
     """Raises where ``value`` is not ``wanted`` in type and bits: True, 1 and 1.0 differ, 0.0 and -0.0 too."""
     given = plain_constant(value)
     if type(given) is not type(wanted) or not _same_bits(given, wanted):
         raise InputMismatch(
-            f"{path} is {value!r}; the program was exported for {wanted!r}",
+            f"{readable(path)} is {value!r}; the program was exported for {wanted!r}",
             hint="export again with the value that you need: Python values are part of the program",
         )
 
@@ -184,19 +196,24 @@ def _same_bits(one: Any, other: Any) -> bool:
 
 def _sequence(content: Sequence[Tree], value: Any, path: str) -> Sequence[Any]:
     if not isinstance(value, (tuple, list, deque)):
-        raise InputMismatch(f"{path} is {_kind(value)}; expected a sequence of {len(content)}")
+        raise InputMismatch(f"{readable(path)} is {described(value)}; expected a sequence of {len(content)}")
     if len(value) != len(content):
-        raise InputMismatch(f"{path} has {len(value)} entries; expected {len(content)}")
+        if path == _POSITIONAL:
+            raise InputMismatch(
+                f"the program takes {len(content)} positional argument(s), and {len(value)} were given"
+            )
+        raise InputMismatch(f"{readable(path)} has {len(value)} entries; expected {len(content)}")
     return value
 
 
 def _mapping(content: Mapping[str, Any], value: Any, path: str) -> list[Any]:
     if not isinstance(value, Mapping):
-        raise InputMismatch(f"{path} is {_kind(value)}; expected a dict with {content['keys']}")
+        raise InputMismatch(f"{readable(path)} is {described(value)}; expected a dict with {content['keys']}")
     missing = [key for key in content["keys"] if key not in value]
     unknown = [key for key in value if key not in content["keys"]]
     if missing or unknown:
-        raise InputMismatch(f"{path} lacks {missing} and has unknown {unknown}; expected {content['keys']}")
+        where = "the keyword arguments" if path == _KEYWORDS else readable(path)
+        raise InputMismatch(f"{where}: missing {missing}, unknown {unknown}; expected {content['keys']}")
     return [value[key] for key in content["keys"]]
 
 
@@ -207,5 +224,7 @@ def _record(content: Mapping[str, Any], value: Any, path: str) -> list[Any]:
         return list(value)  # fields that are not identifiers have other names in it
     missing = [key for key in content["keys"] if not hasattr(value, key)]
     if missing:
-        raise InputMismatch(f"{path} is {_kind(value)} without {missing}; expected a {content['type']}")
+        raise InputMismatch(
+            f"{readable(path)} is {described(value)} without {missing}; expected a {content['type']}"
+        )
     return [getattr(value, key) for key in content["keys"]]

@@ -95,13 +95,13 @@ def test_an_exception_inside_a_lowering_names_it() -> None:
 class TestCapture:
     def test_example_inputs_must_be_a_tuple(self) -> None:
         with pytest.raises(
-            CaptureError, match="must be a tuple of positional arguments, not Tensor"
+            CaptureError, match="must be a tuple of positional arguments, not a Tensor"
         ) as caught:
             build_program(torch.nn.ReLU(), torch.ones(2))
         assert "write (x,)" in str(caught.value)
 
     def test_not_a_model(self) -> None:
-        with pytest.raises(CaptureError, match="cannot export a int"):
+        with pytest.raises(CaptureError, match="cannot export an int"):
             build_program(3, (torch.ones(2),))
 
     def test_pytorch_s_own_message_comes_through(self) -> None:

@@ -178,7 +178,7 @@ def test_a_pass_that_raises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "named"), [(None, "None"), (3, "a int"), (torch.nn.ReLU(), "a ReLU")], ids=str
+    ("result", "named"), [(None, "None"), (3, "an int"), (torch.nn.ReLU(), "a ReLU")], ids=str
 )
 def test_a_pass_that_returns_something_else(result: Any, named: str) -> None:
     text = refused(lambda module: result)

@@ -18,16 +18,23 @@ __all__ = ["torchstone"]
 
 
 def torchstone(
-    module: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+    **_: Any,
 ) -> Any:
     """Compile a Dynamo graph: forward and backward, with in-graph mutation.
 
     ``options``: see :class:`torchstone.backend.options.Options`; an unknown one
-    raises :class:`~torchstone.errors.ConfigError`.
+    raises :class:`~torchstone.errors.ConfigError`. ``mode``: one of Inductor's, which say how much
+    it tries, or another error; they change nothing here.
     """
     from .compile import compile_graph
-    from .options import Options
+    from .options import Options, check_mode
 
+    check_mode(mode)
     return compile_graph(module, example_inputs, Options.parse(options))
 
 

@@ -10,6 +10,15 @@ from ..compiler.pipeline import Pass, Unit
 from ..config import config
 from ..errors import ConfigError
 
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""What ``mode`` of ``torch.compile`` may be: Inductor's modes."""
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise :class:`ConfigError` for a mode that ``torch.compile`` does not have."""
+    if mode is not None and mode not in _MODES:
+        raise ConfigError(f"mode={mode!r} is unknown", hint=f"modes: {', '.join(_MODES)}; or leave it out")
+
 
 @dataclass(frozen=True)
 class Options:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 
-from ..errors import CheckpointDamaged, CheckpointError, CheckpointMismatch
+from ..errors import CheckpointDamaged, CheckpointError, CheckpointMismatch, described
 from ..torch_internals import dynamo
 from . import foreign, manifest
 from .disk import failures_of
@@ -283,7 +283,7 @@ def _fit(target: Any, state: Any, node: Any, name: str, wanted: _Wanted) -> Any:
             for i, (one, part, inner) in enumerate(zip(target, found, nodes, strict=True))
         ]
     raise CheckpointError(
-        f"cannot load into {name}: a {type(target).__name__} has no load_state_dict",
+        f"cannot load into {name}: {described(target)} has no load_state_dict",
         hint="wrap a DataLoader in torchstone.checkpoint.ResumableLoader; "
         "read a tensor from the result of load",
     )
@@ -293,7 +293,7 @@ def _mapping(state: Any, name: str) -> Mapping[Any, Any]:
     if isinstance(state, Mapping):
         return state
     raise CheckpointMismatch(
-        f"the checkpoint has a {type(state).__name__} as {name}", hint="load it as it was saved"
+        f"the checkpoint has {described(state)} as {name}", hint="load it as it was saved"
     )
 
 

@@ -33,7 +33,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..errors import CheckpointUnstorable
+from ..errors import CheckpointUnstorable, described
 from ..torch_internals import tensors as internals
 from .states import state_of
 
@@ -236,7 +236,7 @@ def _unstorable(value: torch.Tensor) -> tuple[str, str] | None:
     if value.device.type == "meta":
         return "it is on the meta device and has no data", "give it data first: to_empty, then initialize it"
     if internals.is_traceable_wrapper_subclass(value):
-        return f"it is a {type(value).__name__}", "store the plain tensors inside it"
+        return f"it is {described(value)}", "store the plain tensors inside it"
     return None
 
 

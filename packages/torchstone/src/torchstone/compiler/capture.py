@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..config import config
-from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout
+from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout, described
 from ..torch_internals import pytree
 from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
@@ -92,13 +92,18 @@ def capture(
         return model
     if isinstance(args, torch.Tensor) or not isinstance(args, (tuple, list)):
         raise CaptureError(
-            f"example inputs must be a tuple of positional arguments, not {type(args).__name__}",
+            f"example inputs must be a tuple of positional arguments, not {described(args)}",
             hint="for one input x write (x,)",
         )
     if not callable(model):
         raise CaptureError(
-            f"cannot export a {type(model).__name__}",
+            f"cannot export {described(model)}",
             hint="give an nn.Module, a function or an ExportedProgram",
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise CaptureError(
+            f"keyword arguments must be a mapping from names to values, not {described(kwargs)}",
+            hint='write them as {"name": value}',
         )
     for position, value in enumerate(args):
         require_plain(f"example input {position}", value)

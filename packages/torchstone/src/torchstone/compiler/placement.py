@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ShardingError
+from ..errors import ShardingError, described
 from ..sharding import Mesh, Placement, Spec, assign
 from ..signature import InputSpec, OutputSpec, Signature
 
@@ -15,11 +15,11 @@ def check_mesh(mesh: Mesh | None, shardings: Mapping[str, Any] | None) -> None:
     """Raise :class:`ShardingError` for what is not a mesh, and for shardings without one."""
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ShardingError(
-            f"mesh= is a {type(mesh).__name__}, which is not a mesh", hint='use torchstone.Mesh({"data": 2})'
+            f"mesh= is {described(mesh)}, which is not a mesh", hint='use torchstone.Mesh({"data": 2})'
         )
     if shardings is not None and not isinstance(shardings, Mapping):
         raise ShardingError(
-            f"shardings= is a {type(shardings).__name__}, which is not a mapping",
+            f"shardings= is {described(shardings)}, which is not a mapping",
             hint='map names to partition specs: {"weight": ("model", None)}',
         )
     if shardings and mesh is None:

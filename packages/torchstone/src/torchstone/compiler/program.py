@@ -5,7 +5,7 @@ It runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from .. import hlo
 from ..artifact import Artifact
 from ..config import config
-from ..errors import CaptureError
+from ..errors import CaptureError, PassError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
@@ -213,5 +213,7 @@ NORMALIZING: tuple[Pass[Export], ...] = (check_aliasing, check_call_arguments, d
 
 def export_pipeline(passes: Sequence[Pass[Unit]] = ()) -> Pipeline[Export]:
     """From a captured program to StableHLO."""
+    if not isinstance(passes, Iterable):
+        raise PassError(f"passes is {described(passes)}, not a list of passes")
     between: list[Pass[Any]] = [read_signature, place_on_mesh, *passes]
     return Pipeline([*NORMALIZING, *lowering_passes(between)], given=CAPTURED)

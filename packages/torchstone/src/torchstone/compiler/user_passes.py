@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ..errors import PassError
+from ..errors import PassError, described
 from ..torch_internals.fake import detect_fake_mode
 from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
 from .graphs import location_text, output_values
@@ -65,7 +65,7 @@ def _apply(name: str, change: Change, unit: Unit) -> None:
         raise PassError(f"the pass {name!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(module, GraphModule):
         raise PassError(
-            f"the pass {name!r} returned {_kind(module)}, which is not a GraphModule",
+            f"the pass {name!r} returned {described(module)}, which is not a GraphModule",
             hint="return the graph module that it was given, or another one",
         )
     try:
@@ -93,10 +93,6 @@ def _inputs(module: GraphModule) -> list[str]:
 
 def _call(node: Node) -> tuple[Any, ...]:
     return node.target, node.args, node.kwargs
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _renew_metadata(name: str, module: GraphModule, calls: Mapping[Node, tuple[Any, ...]]) -> None:

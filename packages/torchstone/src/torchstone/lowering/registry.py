@@ -182,6 +182,13 @@ def lowers(
     parameters are not the schema's, if it does not use one, or if an overload is registered twice.
     """
 
+    wrong = [one for one in overloads if not isinstance(one, (OpOverload, MissingOverload))]
+    if wrong or not overloads:
+        raise LoweringDefinitionError(
+            f"{wrong[0]!r} is not an overload of an operator" if wrong else "lowers() names no overload",
+            hint="name one, as in torch.ops.aten.sin.default",
+        )
+
     def register(function: Function) -> Function:
         family = _family(function)
         for overload in overloads:

@@ -18,7 +18,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
-from ..errors import ModelError
+from ..errors import ModelError, described
 from .zoo import INVENTORY, MODELS
 
 _SYNTAX = "package.module:factory, file.py:factory, or one of the zoo: " + ", ".join(MODELS)
@@ -161,4 +161,4 @@ def _checked(name: str, found: Any) -> Model:
 def _kind(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
-    return f"a {type(value).__name__}"
+    return described(value)

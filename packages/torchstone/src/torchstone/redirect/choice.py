@@ -49,9 +49,9 @@ def resolve(source: str, target: str | torch.device, devices: int = 1) -> Target
 
 def _offering(devices: int, target: Target) -> Target:
     """``target`` with as many devices as were asked for."""
-    if not 1 <= devices <= LIMIT:
+    if type(devices) is not int or not 1 <= devices <= LIMIT:
         raise RedirectTargetError(
-            f"devices={devices} cannot be offered", hint=f"ask for 1 to {LIMIT} CUDA devices"
+            f"devices={devices!r} cannot be offered", hint=f"ask for 1 to {LIMIT} CUDA devices"
         )
     if devices == 1:
         return target

@@ -6,7 +6,7 @@ import pkgutil
 import threading
 
 from ..config import config
-from ..errors import ConfigError
+from ..errors import ConfigError, described
 from .engine import Engine
 
 ENGINES = ("pjrt", "reference", "iree", "jax")
@@ -69,7 +69,7 @@ def _engine_of(place: str) -> Engine:
         ) from error
     if not isinstance(made, Engine):
         raise ConfigError(
-            f"engine {place!r} makes a {type(made).__name__}, which is not an engine",
+            f"engine {place!r} makes {described(made)}, which is not an engine",
             hint="an engine has name, platform, compile and import_array (docs: Engines and plugins)",
         )
     return made

@@ -14,7 +14,7 @@ import torch
 
 from .. import dtypes, spans
 from ..dtypes import DType
-from ..errors import UnsupportedDtype, UnsupportedLayout
+from ..errors import UnsupportedDtype, UnsupportedLayout, described
 from ..torch_internals import tensors
 from ..torch_internals.fake import FakeTensor
 from ..torch_internals.tensors import is_traceable_wrapper_subclass, is_zero_tensor
@@ -79,7 +79,7 @@ def import_tensor(device: Device, tensor: torch.Tensor) -> Buffer:
         aliased = aligned and plain.data_ptr() == tensor.data_ptr()
     except RuntimeError as error:
         raise UnsupportedLayout(
-            f"a {type(tensor).__name__} on {tensor.device} has no memory that can be read: {error}",
+            f"{described(tensor)} on {tensor.device} has no memory that can be read: {error}",
             hint="pass plain tensors with values, outside of torch.func transforms",
         ) from error
     return Buffer(array, tuple(plain.shape), dtype, device, aliased)
@@ -125,7 +125,7 @@ def _dtype_of(tensor: torch.Tensor) -> DType:
         isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)
     ):
         raise UnsupportedLayout(
-            f"a {type(tensor).__name__} is not a plain strided tensor", hint="pass the tensors inside it"
+            f"{described(tensor)} is not a plain strided tensor", hint="pass the tensors inside it"
         )
     dtype = dtypes.from_torch(tensor.dtype)
     if dtype in dtypes.SUB_BYTE:

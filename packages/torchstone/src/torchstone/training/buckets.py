@@ -28,8 +28,8 @@ def checked(buckets: Iterable[int] | None, reduction: str) -> tuple[int, ...]:
         )
     if buckets is None:
         return ()
-    sizes = list(buckets)
-    if not sizes or any(type(size) is not int or size < 1 for size in sizes):
+    sizes = list(buckets) if isinstance(buckets, Iterable) else buckets
+    if not isinstance(sizes, list) or not sizes or any(type(size) is not int or size < 1 for size in sizes):
         raise TrainingError(
             f"buckets={sizes!r} are not numbers of rows", hint="give positive integers, as in buckets=(8, 32)"
         )

@@ -21,7 +21,7 @@ from ..compiler.pipeline import Pass, Pipeline, Unit, compiler_pass
 from ..compiler.placement import check_mesh, for_ranks, placed, placement
 from ..compiler.program import Program
 from ..compiler.signature import call_signature, describe, next_values
-from ..errors import LoweringBug, TrainingError
+from ..errors import LoweringBug, TrainingError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh, assign, entry_for
 from ..signature import InputKind, InputSpec, OutputSpec
@@ -55,7 +55,7 @@ def build_step(
     check_mesh(mesh, shardings)
     if not isinstance(batch, (tuple, list)):
         raise TrainingError(
-            f"the batch is a {type(batch).__name__}, not a tuple of what the step takes",
+            f"the batch is {described(batch)}, not a tuple of what the step takes",
             hint="give (inputs, targets), or (batch,) for loss_fn(model, batch)",
         )
     if len(batch) not in (1, 2):

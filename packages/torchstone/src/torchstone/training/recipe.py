@@ -6,17 +6,28 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
+from types import NoneType
 from typing import Any, Literal, get_args
 
 import torch
+from torch.optim.swa_utils import AveragedModel
 
-from ..errors import TrainingError
+from ..errors import TrainingError, described
 from ..torch_internals import pytree
 from .buckets import Reduction, has_rows, reduced, with_loss
 from .numbers import Number
 
 NonFinite = Literal["update", "skip", "raise"]
 """What happens where the loss or a gradient is infinite or NaN."""
+
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "model": ("an nn.Module", (torch.nn.Module,)),
+    "optimizer": ("a torch.optim.Optimizer", (torch.optim.Optimizer,)),
+    "loss_fn": ("a function", (Callable,)),  # type: ignore[dict-item]
+    "scaler": ("a torch.amp.GradScaler", (torch.amp.GradScaler, NoneType)),
+    "average": ("an AveragedModel of torch.optim.swa_utils", (AveragedModel, NoneType)),
+}
+"""What each argument is to be, in words and as types."""
 
 
 @dataclass
@@ -29,13 +40,20 @@ class Recipe:
     clip_norm: float | None = None
     clip_value: float | None = None
     scaler: torch.amp.GradScaler | None = None
-    average: torch.optim.swa_utils.AveragedModel | None = None
+    average: AveragedModel | None = None
     set_to_none: bool = True
     nonfinite: NonFinite = "update"
     buckets: tuple[int, ...] = ()
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
+        for name, (what, kinds) in _TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                hint = (
+                    "give one, or None" if NoneType in kinds else "the order is (model, optimizer, loss_fn)"
+                )
+                raise TrainingError(f"{name} is {described(value)}, not {what}", hint=hint)
         kind = type(self.optimizer)
         closure = inspect.signature(kind.step).parameters.get("closure")
         if closure is not None and closure.default is inspect.Parameter.empty:
@@ -141,6 +159,4 @@ def loss_of(result: Any) -> torch.Tensor:
 
 
 def _named(value: Any) -> str:
-    if value is None:
-        return "None"
-    return "a float" if isinstance(value, torch.SymFloat) else f"a {type(value).__name__}"
+    return "a float" if isinstance(value, torch.SymFloat) else described(value)

@@ -28,7 +28,7 @@ from ..operators.implementations import implementation_of
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass
+@dataclass(repr=False)
 class Rules:
     """Rules by what they replace: functions, classes of modules, and attributes of classes and modules.
 
@@ -39,6 +39,9 @@ class Rules:
     modules: dict[type[torch.nn.Module], Callable[[Any], Callable[..., Any]]] = field(default_factory=dict)
     attributes: dict[tuple[Any, str], Callable[..., Any]] = field(default_factory=dict)
     dynamo: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:  # short: it is a default argument, which help() shows
+        return f"<{len(self.calls) + len(self.modules) + len(self.attributes)} capture rules>"
 
 
 RULES = Rules()
