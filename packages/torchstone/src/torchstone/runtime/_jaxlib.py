@@ -205,6 +205,13 @@ def donate_arguments(function: Any, indices: Iterable[int], updates: Mapping[int
     function.arg_attrs = ir.ArrayAttr.get(attributes)
 
 
+def updated_arguments(function: Any) -> list[tuple[Any, int]]:
+    """The arguments in whose memory a result is written, each with the place of the result."""
+    marks = [dict_items(entry).get("tf.aliasing_output") for entry in function.arg_attrs]
+    pairs = zip(function.entry_block.arguments, marks, strict=True)
+    return [(argument, ir.IntegerAttr(mark).value) for argument, mark in pairs if mark is not None]
+
+
 def set_argument_shapes(function: Any, shapes: Iterable[Sequence[int]]) -> None:
     """Give the arguments of ``function`` static shapes; its body keeps its types until refinement."""
     entry = function.entry_block

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import _jaxlib, channels_last, reductions, workarounds
+from . import _jaxlib, channels_last, in_place, reductions, workarounds
 from .engine import XlaValue
 
-VERSION = 4
+VERSION = 5
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -42,6 +42,7 @@ def rewrite(module: Any) -> None:
     """Change a parsed module to the same program as XLA's CPU compiler makes the most of it."""
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
+        in_place.order_updates(module)
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)
         reductions.keep_from_ynn(module)

@@ -72,6 +72,9 @@ _NORMAL_TAIL = table("""
 """)
 
 
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+
+
 def _bell(x: Value) -> Value:
     return hlo.exponential(x * x * -0.5)
 
@@ -79,9 +82,13 @@ def _bell(x: Value) -> Value:
 def _normal_cdf(x: Value) -> Value:
     if x.dtype is not FLOAT32:  # erfc keeps relative accuracy in the lower tail, where 1 + erf cancels
         return hlo.erfc(x * -math.sqrt(0.5)) * 0.5
+    return _cdf_of_tail(x, hlo.abs_(x), _bell(x))
+
+
+def _cdf_of_tail(x: Value, size: Value, bell: Value) -> Value:
     # One exponential, which the gradient needs anyway, and one division; XLA's erfc takes longer.
-    share = 1.0 / (hlo.abs_(x) + 2.0)
-    tail = _bell(x) * (share * polynomial(share * -2.0 + 1.0, _NORMAL_TAIL))
+    share = 1.0 / (size + 2.0)
+    tail = bell * (share * polynomial(share * -2.0 + 1.0, _NORMAL_TAIL))
     return hlo.select(x > 0.0, 1.0 - tail, tail)
 
 
@@ -91,8 +98,12 @@ def _gelu(x: Value) -> Value:
 
 def _gelu_gradient(grad: Value, x: Value) -> Value:
     grad, x = _in_common(grad, x)
-    density = _bell(x) * (1.0 / math.sqrt(2.0 * math.pi))
-    return grad * (_normal_cdf(x) + x * density)
+    if x.dtype is not FLOAT32:
+        return grad * (_normal_cdf(x) + x * _bell(x) * _DENSITY)
+    # Written in other words than GELU itself: of equal ones XLA keeps both intermediate values from the
+    # forward pass to the backward pass, as much memory again as PyTorch keeps.
+    bell = hlo.exponential(x * (x * -0.5))
+    return grad * (_cdf_of_tail(x, hlo.maximum(x, -x), bell) + x * (bell * _DENSITY))
 
 
 def _tanh_argument(x: Value) -> Value:

@@ -1,0 +1,91 @@
+"""Updates in place, ordered after whatever else reads what they overwrite.
+
+A program that updates a weight in its own memory (``updates`` of :class:`~.engine.CompileOptions`) reads
+the weight elsewhere too: the gradient of a layer's input is a product with it, and nothing says that the
+product comes before the update. Where the order is open, XLA's CPU compiler copies the weight at the
+beginning of every call and keeps the copy. It goes by data alone, and takes optimization barriers away
+before it looks. So here an element of each such product decides whether the update is written. It always
+is, as LLVM finds out, which turns the decision into nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+from . import _jaxlib
+
+ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
+
+_SMALLEST = 1 << 14
+"""Elements of an argument that is worth the order; copies of smaller ones cost nothing."""
+_LAYOUTS = frozenset(
+    f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "reshape", "reverse", "transpose")
+)
+"""Operations that become part of the one that reads their result."""
+_READERS = frozenset({"stablehlo.convolution", "stablehlo.dot_general"})
+
+
+def order_updates(module: Any) -> None:
+    """Make each result that overwrites a large argument of ``@main`` wait for the products with it."""
+    function = _jaxlib.main_function(module)
+    block = function.entry_block
+    end = block.operations[len(block.operations) - 1]
+    readers = {
+        (argument, place): list(_readers(argument))
+        for argument, place in _jaxlib.updated_arguments(function)
+        if math.prod(ir.RankedTensorType(argument.type).shape) >= _SMALLEST
+    }
+    bits = {product: 1 << place for place, product in enumerate({*chain(*readers.values())})}
+    behind = _behind(block, bits)
+    for (argument, place), products in readers.items():
+        result = end.operands[place]
+        late = [product for product in products if not behind.get(result, 0) & bits[product]]
+        if late:
+            with ir.InsertionPoint(end), end.location:
+                written = reduce(stablehlo.and_, map(_always, late))
+                end.operation.operands[place] = stablehlo.select(written, result, argument)
+
+
+def _readers(value: Any) -> Iterator[Any]:
+    """The products and convolutions with ``value``, as it is or in another layout."""
+    for use in value.uses:
+        operation = use.owner.operation
+        if operation.name in _LAYOUTS:
+            yield from _readers(operation.results[0])
+        elif operation.name in _READERS and _has_an_element(operation.results[0]):
+            yield operation.results[0]
+
+
+def _has_an_element(value: Any) -> bool:
+    kind = ir.RankedTensorType(value.type)
+    return kind.has_static_shape and 0 not in kind.shape and isinstance(kind.element_type, ir.FloatType)
+
+
+def _behind(block: Any, bits: Mapping[Any, int]) -> dict[Any, int]:
+    """The bits of the values that each value of ``block`` depends on, itself included; 0 is left out."""
+    found: dict[Any, int] = {}
+    for operation in block.operations if bits else ():
+        before = 0
+        for operand in operation.operation.operands:
+            before |= found.get(operand, 0)
+        for result in operation.operation.results:
+            if own := before | bits.get(result, 0):
+                found[result] = own
+    return found
+
+
+def _always(value: Any) -> Any:
+    """True, computed from the first element of ``value``: it is equal to itself or, if it is NaN, not."""
+    kind = ir.RankedTensorType(value.type)
+    first = stablehlo.slice(value, [0] * kind.rank, [1] * kind.rank, [1] * kind.rank)
+    scalar = stablehlo.reshape(ir.RankedTensorType.get([], kind.element_type), first)
+    as_floats = stablehlo.ComparisonTypeAttr.get("FLOAT")
+    equal, unequal = (
+        stablehlo.compare(scalar, scalar, stablehlo.ComparisonDirectionAttr.get(way), compare_type=as_floats)
+        for way in ("EQ", "NE")
+    )
+    return stablehlo.or_(equal, unequal)

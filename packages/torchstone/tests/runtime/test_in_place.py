@@ -1,0 +1,71 @@
+"""Updates in place wait for the other products with what they overwrite, so that nothing is copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+from torchstone.config import override
+from torchstone.runtime import CompileOptions, in_place
+from torchstone.runtime.pjrt import PjrtEngine
+
+SIZE = 256
+WEIGHT, ROWS = f"tensor<{SIZE}x{SIZE}xf32>", f"tensor<64x{SIZE}xf32>"
+
+
+def product(one: str, other: str, contract: str, types: str) -> str:
+    return f"stablehlo.dot_general {one}, {other}, contracting_dims = {contract} : {types}"
+
+
+STEP = f"""func.func @main(%v: {WEIGHT}, %w: {WEIGHT}, %x: {ROWS}) -> ({WEIGHT}, {WEIGHT}, {ROWS}) {{
+  %y = {product("%x", "%v", "[1] x [0]", f"({ROWS}, {WEIGHT}) -> {ROWS}")}
+  %h = stablehlo.tanh %y : {ROWS}
+  %z = {product("%h", "%w", "[1] x [0]", f"({ROWS}, {WEIGHT}) -> {ROWS}")}
+  %t = stablehlo.transpose %w, dims = [1, 0] : ({WEIGHT}) -> {WEIGHT}
+  %dh = {product("%z", "%t", "[1] x [0]", f"({ROWS}, {WEIGHT}) -> {ROWS}")}
+  %dw = {product("%h", "%z", "[0] x [0]", f"({ROWS}, {ROWS}) -> {WEIGHT}")}
+  %dv = {product("%x", "%dh", "[0] x [0]", f"({ROWS}, {ROWS}) -> {WEIGHT}")}
+  %v1 = stablehlo.subtract %v, %dv : {WEIGHT}
+  %w1 = stablehlo.subtract %w, %dw : {WEIGHT}
+  return %v1, %w1, %z : {WEIGHT}, {WEIGHT}, {ROWS}
+}}"""
+"""A training step of two layers. The gradient of the first needs the second's weight as it was."""
+
+
+def compiled(updates: tuple[tuple[int, int], ...] = ((0, 0), (1, 1))) -> Any:
+    with override(cache=False):
+        return PjrtEngine().compile(STEP, options=CompileOptions(updates=updates))
+
+
+def copies(program: Any) -> int:
+    return str(program.compiled.text).count(f"f32[{SIZE},{SIZE}]{{1,0}} copy(")
+
+
+def values(special: float = 0.5) -> list[Any]:
+    chance = numpy.random.default_rng(0)
+    v, w, x = (chance.standard_normal((rows, SIZE)).astype(numpy.float32) for rows in (SIZE, SIZE, 64))
+    x[0, 0] = special
+    return [v / SIZE, w / SIZE, x]
+
+
+def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert copies(compiled()) == 0
+    monkeypatch.setattr(in_place, "order_updates", lambda module: None)
+    assert copies(compiled()) == 1, "XLA copies nothing now: runtime/in_place.py can go"
+
+
+@pytest.mark.parametrize("special", [0.5, numpy.nan, numpy.inf])
+def test_the_update_is_always_written(special: float) -> None:
+    plain = compiled(())(*values(special))
+    updated = compiled()(*values(special))
+    for one, other in zip(updated, plain, strict=True):
+        numpy.testing.assert_allclose(one.to_numpy(), other.to_numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_small_arguments_and_plain_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place, "_SMALLEST", SIZE * SIZE + 1)
+    assert copies(compiled()) == 1
+    monkeypatch.setattr(in_place, "_always", lambda value: pytest.fail("a program that updates nothing"))
+    compiled(())
