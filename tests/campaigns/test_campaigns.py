@@ -229,12 +229,23 @@ def test_scripts_that_compute_something_else_are_noticed(
     assert (found, bool(defect)) == (ended, ended != "ends well")
 
 
+@pytest.mark.parametrize(("aborts", "ended"), [(1, "ends well"), (9, "exit code 1")])
+def test_a_script_that_pytorch_aborts_at_its_exit_runs_again(aborts: int, ended: str, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    (tmp_path / "one.py").write_text(
+        f"# run in a process:\nimport sys\nwith open({str(runs)!r}, 'a') as file: file.write('.')\n"
+        f"if len(open({str(runs)!r}).read()) <= {aborts}:\n"
+        "    print('terminate called without an active exception')\n    sys.exit(1)\n"
+    )
+    (script,) = redirected_scripts.scripts(tmp_path)
+    found, defect = redirected_scripts.Tries([script], tmp_path).attempt(script)
+    assert (found, bool(defect)) == (ended, ended != "ends well")
+    assert len(runs.read_text()) == min(aborts + 1, 3)
+
+
 @pytest.mark.conformance
 def test_a_script_of_two_processes_ends_well(tmp_path: Path) -> None:
-    """The sample of scripts has those that run in one.
-
-    Seldom a rank aborts when it has done its work and exits: docs/redirect.md has the limit.
-    """
+    """The sample of scripts has those that run in one."""
     (script,) = (one for one in redirected_scripts.scripts() if one.what == "tensor_parallel")
     assert redirected_scripts.Tries([script], tmp_path).attempt(script) == ("ends well", "")
 
