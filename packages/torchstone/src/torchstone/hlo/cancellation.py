@@ -8,9 +8,12 @@ exponential makes a softmax infinite or NaN.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ._mlir import ir
+from ._mlir import ir, stablehlo
 
 _KEEPING = frozenset(
     f"stablehlo.{name}"
@@ -23,20 +26,64 @@ _KEEPING = frozenset(
     )
 )  # fmt: skip
 """Operations whose results may be elements of their operands, or their negatives: sums may round to one."""
+_LAYOUTS = frozenset(
+    f"stablehlo.{name}" for name in ("broadcast_in_dim", "negate", "reshape", "reverse", "slice", "transpose")
+)
+"""Operations between a product and a difference that do not keep them from becoming one operation."""
+_PRODUCTS = frozenset({"stablehlo.divide", "stablehlo.multiply", "stablehlo.power"})
+"""What ends in a multiplication. Compilers divide by one number with its reciprocal."""
 _NEGATE = "stablehlo.negate"
 _MOST = 16
 """Values that a search looks at: between a product and what is chosen of it there are few."""
 
 
+class _Arguments(threading.local):
+    """Arguments of the functions under construction that are products where the functions are called."""
+
+    def __init__(self) -> None:
+        self.products: set[Any] = set()
+
+
+_arguments = _Arguments()
+
+
+@contextmanager
+def products(arguments: Iterable[Any]) -> Iterator[None]:
+    """Inside, these arguments of a function under construction count as products."""
+    before = _arguments.products
+    _arguments.products = {*before, *arguments}
+    try:
+        yield
+    finally:
+        _arguments.products = before
+
+
+def is_product(value: Any) -> bool:
+    """Whether a compiler may make a subtraction from ``value`` a part of the multiplication that made it."""
+    while not isinstance(value.owner, ir.Block):
+        owner = value.owner
+        if owner.name == "stablehlo.dot_general":
+            return _multiplies_alone(owner)
+        if owner.name not in _LAYOUTS:
+            return owner.name in _PRODUCTS
+        value = owner.operands[0]
+    return value in _arguments.products
+
+
+def _multiplies_alone(product: Any) -> bool:
+    """Whether a matrix product adds nothing up."""
+    numbers = stablehlo.DotDimensionNumbers(product.attributes["dot_dimension_numbers"])
+    shape = ir.RankedTensorType(product.operands[0].type).shape
+    return all(shape[axis] == 1 for axis in numbers.lhs_contracting_dimensions)
+
+
 def may_cancel(one: Any, other: Any, *, added: bool = False) -> bool:
-    """Whether elements of two MLIR values may be the same element of a third one, which is computed.
+    """Whether elements of two MLIR values may be the same element of a product.
 
     If they are to be ``added``, one of them is negated on its way.
     """
     (here, negated), (there, also_negated) = _sources(one), _sources(other)
-    if added and not (negated or also_negated):
-        return False
-    return not here.isdisjoint(there) and any(not _in_memory(value.owner) for value in here & there)
+    return (negated or also_negated or not added) and any(map(is_product, here & there))
 
 
 def _sources(value: Any) -> tuple[set[Any], bool]:
@@ -59,10 +106,3 @@ def _adds(operation: Any) -> bool:
         return False
     (block,) = operation.regions[0].blocks
     return any(inner.operation.name in ("stablehlo.add", "stablehlo.multiply") for inner in block)
-
-
-def _in_memory(owner: Any) -> bool:
-    if isinstance(owner, ir.Block):  # composites and functions in calls become part of their caller
-        around = owner.owner.operation
-        return around.name != "func.func" or ir.StringAttr(around.attributes["sym_name"]).value == "main"
-    return owner.name in ("stablehlo.constant", "stablehlo.reduce", "stablehlo.convolution")

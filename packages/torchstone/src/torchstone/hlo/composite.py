@@ -8,8 +8,10 @@ attributes; everyone else inlines it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
+from . import cancellation
 from ._mlir import ir, stablehlo
 from .control import results
 from .dimensions import dim_key
@@ -33,11 +35,18 @@ def composite(
     """
     given = {key: value for key, value in (attributes or {}).items() if value is not None}
     module = scope.module
-    key = (name, version, repr(given), tuple((tuple(map(dim_key, v.shape)), v.dtype) for v in inputs))
+    multiplied = tuple(cancellation.is_product(value.ir) for value in inputs)
+    shapes = tuple((tuple(map(dim_key, value.shape)), value.dtype) for value in inputs)
+    key = (name, version, repr(given), shapes, multiplied)
     symbolic = [dim for value in inputs for dim in value.shape if not isinstance(dim, int)]
     if not all(resolvable(dim, inputs) for dim in symbolic):
         return _listed(decomposition(*inputs))
-    function, specs = module.private_function(name, key, inputs, decomposition)
+
+    def body(*values: Value) -> Value | Sequence[Value]:
+        with cancellation.products(compress((value.ir for value in values), multiplied)):
+            return decomposition(*values)
+
+    function, specs = module.private_function(name, key, inputs, body)
     operation = stablehlo.CompositeOp(
         list(function.type.results),
         [value.ir for value in inputs],
