@@ -19,8 +19,8 @@ ZERO_DIVISOR = "ZeroDivisionError"
 """What PyTorch says where an integer is divided by zero; programs do so under ``config.check_values``."""
 _CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "copy_": 1}
 """Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
-_SIGNS = {"signbit": 0, "copysign": 1}
-"""Operators that look at the sign of a NaN, and which of their tensors they read for it."""
+_BITS = {"signbit": 0, "copysign": 1, "view": 0}
+"""Operators that look at the bits of a NaN, and which of their tensors they read for it."""
 _SUMS = ("add", "add_")
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
@@ -74,8 +74,9 @@ def _met(
     name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[str]:
     """The limits that an operator with these arguments meets, whatever its result."""
-    if name in _SIGNS and len(given) > _SIGNS[name] and bool(given[_SIGNS[name]].isnan().any()):
-        yield "the sign of a NaN"
+    of_floats = name == "view" and not (isinstance(args[1], torch.dtype) and not args[1].is_floating_point)
+    if name in _BITS and not of_floats and len(given) > _BITS[name] and given[_BITS[name]].isnan().any():
+        yield "the bits of a NaN"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):

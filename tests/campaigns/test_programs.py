@@ -211,6 +211,14 @@ def test_a_zero_that_is_left_out_of_a_sum_is_a_limit(addends: tuple[Any, Any], m
     assert not limits.reach(rest)
 
 
+def test_the_bits_of_a_nan_are_a_limit() -> None:
+    made = torch.tensor([1.0, torch.nan])
+    for look, met in ((lambda: made.view(torch.int32), True), (lambda: made.view(2, 1), False)):
+        with Limits() as limits:
+            look()
+        assert limits.found == ({"the bits of a NaN"} if met else set())
+
+
 def test_programs_are_repeated_from_seed_and_number() -> None:
     first = [make(3, number) for number in range(8)]
     assert first == [make(3, number) for number in range(8)]
