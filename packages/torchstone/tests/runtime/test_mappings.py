@@ -97,7 +97,8 @@ except EngineError as error:
 
 
 @pytest.mark.skipif(
-    not LIMIT.exists() or int(LIMIT.read_text()) > 200_000, reason="there is no limit within reach"
+    not LIMIT.exists() or int(LIMIT.read_text()) > 200_000,
+    reason="the limit of memory mappings is missing or too high to reach",
 )
 def test_a_process_without_mappings_is_told_so() -> None:
     """It used to end with a segmentation fault."""

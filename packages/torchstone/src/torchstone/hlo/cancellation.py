@@ -1,4 +1,4 @@
-"""Differences that are to be exactly zero: ``x − max(x)``, ``x − floor(x)``, ``x − x[:1]``.
+"""Differences of products that are to be exactly zero: ``x − max(x)``, ``x − floor(x)``, ``x − x[:1]``.
 
 Compilers compute a product again where its value is needed, and there they fuse multiplying and
 subtracting into one operation with one rounding. So the difference between a product and that product,
