@@ -34,6 +34,27 @@ STEP = f"""func.func @main(%v: {WEIGHT}, %w: {WEIGHT}, %x: {ROWS}) -> ({WEIGHT},
 """A training step of two layers. The gradient of the first needs the second's weight as it was."""
 
 
+LOOP = f"""func.func @main(%w: {WEIGHT}, %x: {ROWS}) -> ({WEIGHT}, {ROWS}) {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %three = stablehlo.constant dense<3> : tensor<i32>
+  %i, %y = stablehlo.while(%at = %zero, %h = %x) : tensor<i32>, {ROWS}
+  cond {{
+    %more = stablehlo.compare LT, %at, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %more : tensor<i1>
+  }} do {{
+    %t = stablehlo.transpose %w, dims = [1, 0] : ({WEIGHT}) -> {WEIGHT}
+    %p = {product("%h", "%t", "[1] x [0]", f"({ROWS}, {WEIGHT}) -> {ROWS}")}
+    %next = stablehlo.add %at, %one : tensor<i32>
+    stablehlo.return %next, %p : tensor<i32>, {ROWS}
+  }}
+  %dw = {product("%x", "%x", "[0] x [0]", f"({ROWS}, {ROWS}) -> {WEIGHT}")}
+  %w1 = stablehlo.subtract %w, %dw : {WEIGHT}
+  return %w1, %y : {WEIGHT}, {ROWS}
+}}"""
+"""A weight that the body of a loop reads, as in a recurrent layer, and that is updated."""
+
+
 def compiled(updates: tuple[tuple[int, int], ...] = ((0, 0), (1, 1))) -> Any:
     with override(cache=False):
         return PjrtEngine().compile(STEP, options=CompileOptions(updates=updates))
@@ -62,6 +83,15 @@ def test_the_update_is_always_written(special: float) -> None:
     updated = compiled()(*values(special))
     for one, other in zip(updated, plain, strict=True):
         numpy.testing.assert_allclose(one.to_numpy(), other.to_numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_loops_that_read_a_weight() -> None:
+    with override(cache=False):
+        program = PjrtEngine().compile(LOOP, options=CompileOptions(updates=((0, 0),)))
+    _, w, x = values()
+    updated, rows = (one.to_numpy() for one in program(w.copy(), x))
+    numpy.testing.assert_allclose(updated, w - x.T @ x, rtol=1e-4, atol=1e-4)
+    numpy.testing.assert_allclose(rows, x @ w.T @ w.T @ w.T, rtol=1e-4, atol=1e-4)
 
 
 def test_small_arguments_and_plain_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

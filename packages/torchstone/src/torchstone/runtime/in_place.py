@@ -35,7 +35,7 @@ def order_updates(module: Any) -> None:
     block = function.entry_block
     end = block.operations[len(block.operations) - 1]
     readers = {
-        (argument, place): list(_readers(argument))
+        (argument, place): list(_readers(argument, block))
         for argument, place in _jaxlib.updated_arguments(function)
         if math.prod(ir.RankedTensorType(argument.type).shape) >= _SMALLEST
     }
@@ -50,12 +50,17 @@ def order_updates(module: Any) -> None:
                 end.operation.operands[place] = stablehlo.select(written, result, argument)
 
 
-def _readers(value: Any) -> Iterator[Any]:
-    """The products and convolutions with ``value``, as it is or in another layout."""
+def _readers(value: Any, block: Any) -> Iterator[Any]:
+    """The products and convolutions in ``block`` with ``value``, as it is or in another layout.
+
+    What the body of a loop reads is left out: nothing outside can depend on one of its values.
+    """
     for use in value.uses:
         operation = use.owner.operation
+        if operation.block != block:
+            continue
         if operation.name in _LAYOUTS:
-            yield from _readers(operation.results[0])
+            yield from _readers(operation.results[0], block)
         elif operation.name in _READERS and _has_an_element(operation.results[0]):
             yield operation.results[0]
 
