@@ -282,7 +282,8 @@ class Tries:
         words = [os.fsencode(word) for word in ("sh", "-c", script, sys.executable, *made.words)]
         variables = {os.fsencode(k): os.fsencode(v) for k, v in {**known, **made.variables}.items()}
         done = subprocess.run(words, cwd=work, env=variables, capture_output=True, stdin=subprocess.DEVNULL)
-        out, err = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
+        encoding = made.variables.get("PYTHONIOENCODING", "").partition(":")[0] or "utf-8"
+        out, err = (part.decode(encoding, "replace") for part in (done.stdout, done.stderr))
         return done.returncode, out, err, ""
 
 

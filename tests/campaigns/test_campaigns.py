@@ -141,6 +141,11 @@ def damages(work: Path) -> None:
     (work.parent / "precious.txt").write_text("other")
 
 
+def test_commands_are_read_in_the_encoding_that_they_write(calls: hostile_commands.Tries) -> None:
+    made = hostile_commands.Made("torchstone", ["export"], {"PYTHONIOENCODING": "utf-16"}, shell="")
+    assert calls.attempt(made) == ("exit code 2", "")
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
