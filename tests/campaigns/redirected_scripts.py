@@ -29,7 +29,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 _HEAD = re.compile(r"# run( in a process)?:(.*)\n")
 _LIMIT_S = 170.0
 _ABORT_AT_EXIT = "terminate called without an active exception"
-"""What PyTorch says where it aborts because Gloo's threads outlive the interpreter: one run in ten of a
+"""What PyTorch says where it aborts because Gloo's threads outlive the interpreter: now and then in a
 script that shards tensors over two processes on the CPU, without Torchstone too (pytorch/pytorch#65231)."""
 _RUNS = 3
 """How often a script is run that ended so."""
