@@ -17,11 +17,18 @@ import torch
 from torch.nn import functional as F
 
 import torchstone
-from torchstone.errors import ArtifactError, CaptureError, InvalidValue, UnsupportedOperators
+from torchstone.errors import (
+    ArtifactError,
+    CaptureError,
+    InvalidValue,
+    UnsupportedOperators,
+    UnsupportedShape,
+)
 from torchstone.torch_internals import pytree
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).view(3, 4)
+FIRST = torch.tensor([True, False, False, False])
 MASK = torch.tensor([True, False, True, True])
 INPUTS = [
     (X, MASK),
@@ -132,6 +139,71 @@ MODELS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "write by places": lambda x, m: x.index_put(tuple(x.nonzero().t()), torch.tensor(1.0), accumulate=True),
     "write from the end": lambda x, m: x.index_put((m.nonzero()[:, 0] % 3 - 3,), torch.tensor(1.0)),
     "fill from the end": lambda x, m: x.index_fill(1, m.nonzero()[:, 0] - 4, 7.0),
+    "slices": lambda x, m: (x.t() // 6).unique(dim=0, return_inverse=True, return_counts=True),
+    "slices of columns": lambda x, m: ((x // 5).unique(dim=1), x[:, m].unique(dim=1, return_counts=True)),
+    "consecutive slices": lambda x, m: torch.unique_consecutive(
+        x.t()[m] // 6, dim=0, return_inverse=True, return_counts=True
+    ),
+    "median": lambda x, m: (x[x > 3].median(), x[x > 3].nanmedian(), torch.log(x - 4)[x > 3].nanmedian()),
+    "norm": lambda x, m: (x[x > 3].norm(), x[:, m].norm(dim=1), x[:, m].norm(1, dim=0)),
+    "searching": lambda x, m: (
+        torch.searchsorted(x[x > 3].sort().values, x, right=True),
+        torch.bucketize(x[x > 3], torch.tensor([2.0, 5.0, 8.0])),
+    ),
+    "spread": lambda x, m: (*torch.var_mean(x[:, m], 1, correction=0), *torch.std_mean(x[:, m], 0)),
+    "smallest and largest": lambda x, m: tuple(x[:, m].aminmax(dim=0)),
+    "attention": lambda x, m: (
+        F.scaled_dot_product_attention(x.t()[None], x.t()[m][None], x.t()[m][None]),
+        F.scaled_dot_product_attention(x.t()[m][None], x.t()[m][None], x.t()[m][None], is_causal=True),
+        F.scaled_dot_product_attention(x.t()[m][None], x.t()[None], x.t()[None]),
+    ),
+    "attention with a mask": lambda x, m: (
+        F.scaled_dot_product_attention(x.t()[None], x.t()[m][None], x.t()[m][None], (x.t() @ x > 50)[:, m]),
+        F.scaled_dot_product_attention(x.t()[None], x.t()[m][None], x.t()[m][None], (x.t() @ x)[:, m] / 99),
+    ),
+    "group norm": lambda x, m: F.group_norm(x[m[:3]], 2),
+    "rms norm": lambda x, m: F.rms_norm(x[m[:3]], (4,)),
+    "main diagonal": lambda x, m: x[:, m] @ x[:, m].t() + (x.t() @ x)[m][:, m].diagonal(1).sum(),
+    "repeat": lambda x, m: (x[:, m].repeat(2, 3), x[x > 3].repeat(2)),
+    "windows": lambda x, m: x[m[:3]].unfold(1, 2, 1),
+    "distances": lambda x, m: (x[m[:3], None] - x).norm(dim=2),
+    "losses": lambda x, m: [
+        function((x[:, m] / 9).sigmoid(), (x[:, m] + 9) / 30, reduction=reduction)
+        for function in (
+            F.mse_loss,
+            F.l1_loss,
+            F.smooth_l1_loss,
+            F.huber_loss,
+            F.binary_cross_entropy,
+            F.kl_div,
+        )
+        for reduction in ("mean", "sum", "none")
+    ],
+    "losses of classes": lambda x, m: [
+        F.cross_entropy(x.t()[m], m.long()[m] + 1, reduction=reduction, label_smoothing=smoothing)
+        for smoothing in (0.0, 0.2)
+        for reduction in ("mean", "sum", "none")
+    ],
+    "margins": lambda x, m: (
+        F.multi_margin_loss(x.t()[FIRST | m], m.long()[FIRST | m]),
+        F.triplet_margin_loss(x.t()[m], x.t()[m] + 1, x.t()[m] * 2),
+        F.cosine_embedding_loss(x.t()[m], x.t()[m] + 1, m.long()[m] * 2 - 1, reduction="sum"),
+        F.margin_ranking_loss(x[:, m], x[:, m] + 1, x[:, m].sign()),
+    ),
+    "likelihood": lambda x, m: F.nll_loss(
+        x.t()[m].log_softmax(1), m.long()[m], torch.tensor([1.0, 2.0, 3.0])
+    ),
+    "a float": lambda x, m: (
+        x * x.mean().item() + x.amax().item() ** 2,
+        torch.full((2,), x.amin().item()),
+        x[x > x.mean().item()],
+    ),
+    "branches": lambda x, m: torch.cond(
+        x[x > 3].sum() > 20, lambda a: a[a > 2].sum(), lambda a: a.amin(), (x,)
+    ),
+    "a loop": lambda x, m: torch.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a + a.nonzero().sum()), (torch.tensor(0), x)
+    )[1],
     "graph": convolved_graph,
     "experts": experts,
 }
@@ -218,7 +290,21 @@ def test_steps_in_any_order(seed: int) -> None:
         agrees(program(*given), expected)
 
 
-@pytest.mark.parametrize("name", ["largest", "largest of columns", "topk", "last", "first"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "largest",
+        "largest of columns",
+        "topk",
+        "last",
+        "first",
+        "kthvalue",
+        "mode",
+        "median",
+        "extremes",
+        "norm",
+    ],
+)
 def test_what_has_no_elements_is_refused(name: str) -> None:
     model: Callable[[Tensor], Any] = {
         "largest": lambda x: x[x > 3].amax(),
@@ -226,6 +312,11 @@ def test_what_has_no_elements_is_refused(name: str) -> None:
         "topk": lambda x: x[x > 3].topk(1).values,
         "last": lambda x: x[x > 3][-1],
         "first": lambda x: x[x > 3][0],
+        "kthvalue": lambda x: tuple(x[x > 3].kthvalue(2)),
+        "mode": lambda x: tuple((x // 2)[x > 3].mode()),
+        "median": lambda x: tuple(x[:, x[0] > 3].median(1)),
+        "extremes": lambda x: tuple(x[x > 3].aminmax()),
+        "norm": lambda x: x[x > 3].norm(-torch.inf),
     }[name]
     program = torchstone.export(model, (X,))
     given = X.flip(1) + 1
@@ -342,14 +433,33 @@ def test_buffers_follow() -> None:
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (lambda x: x[x > 3].median(), r"aten\.median"),
+        (lambda x: x[x > 3].histc(4), r"aten\.histc"),
         (lambda x: x[:, x[0] > 0].argmax(), "numbers elements that padding lies between"),
         (lambda x: x.repeat_interleave(x[0, :3].long(), 0), r"call torch\._check\(result\.shape\[0\] <= …\)"),
         (lambda x: torch.zeros(x.nonzero().shape[0] % 3), r"its size is Mod\(u0, 3\)|its size is PythonMod"),
-        (lambda x: x.unique(dim=0), r"aten\.unique_dim.* no form for sizes that depend on values"),
-        (lambda x: x * x.sum().item(), "value into a Python number"),
+        (lambda x: x[:, x[0] > 0].unique(dim=0), "slices whose size depends on values"),
+        (lambda x: torch.ones(2, 65).unique(dim=0) + x[x > 3].sum(), "slices of more than 64 elements"),
+        (lambda x: F.leaky_relu(x, x.sum().item()), "takes a number that depends on values"),
+        (
+            lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x[x > 3],)),
+            "enter or leave its subgraphs",
+        ),
+        (
+            lambda x: torch.cond(x.sum() > 0, lambda a: a[a > 3].amax(), lambda a: a.sum(), (x,)),
+            "one of its subgraphs has to check a size: aten",
+        ),
     ],
-    ids=["an operator", "numbers", "no bound", "a remainder", "slices", "a float"],
+    ids=[
+        "an operator",
+        "numbers",
+        "no bound",
+        "a remainder",
+        "slices",
+        "wide",
+        "a float",
+        "branches",
+        "checks",
+    ],
 )
 def test_what_is_refused(model: Callable[[Tensor], Any], told: str) -> None:
     with pytest.raises(UnsupportedOperators, match=re.compile(told, re.DOTALL)) as caught:
@@ -365,10 +475,35 @@ def test_a_branch_on_a_size_is_named() -> None:
     assert len(str(caught.value)) < 500
 
 
+def test_what_answers_a_question_about_a_size_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    def model(x: Tensor) -> Tensor:
+        chosen = x[x > 3]
+        return chosen.logsumexp(0)
+
+    with pytest.raises(CaptureError, match=r"torch\._check\(chosen\.shape\[0\] != 0\)"):
+        torchstone.export(model, (X,))
+    assert capfd.readouterr() == ("", "")  # PyTorch prints the graph as far as it came
+
+    def checked(x: Tensor) -> Tensor:
+        chosen = x[x > 3]
+        torch._check(chosen.shape[0] != 0)
+        return chosen.logsumexp(0) + chosen.roll(1)
+
+    program = torchstone.export(checked, (X,))
+    for given in INPUTS[:4]:
+        agrees(program(given[0]), checked(given[0]))
+    with pytest.raises(InvalidValue, match=r"test_bounded_sizes\.py:\d+: .*u0"):
+        program(torch.zeros(3, 4))
+
+
+def test_a_float_of_a_tensor_is_not_returned() -> None:
+    with pytest.raises(UnsupportedShape, match="return the sizes themselves, or a tensor with the number"):
+        torchstone.export(lambda x: (x, x.sum().item()), (X,))
+
+
 def test_a_decomposition_that_needs_a_size_is_one_sentence() -> None:
     def model(x: Tensor) -> Tensor:
-        labels = x[x > 3].long() % 4
-        return F.cross_entropy(x[:1].expand(labels.shape[0], -1), labels)
+        return F.cross_entropy(x.t()[x[0] > 3], x[1].long()[x[0] < 9])
 
     with pytest.raises(CaptureError, match=r"decomposes an operator only if it knows a size .*u0") as caught:
         torchstone.export(model, (X,))

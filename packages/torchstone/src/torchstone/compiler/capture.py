@@ -17,9 +17,10 @@ from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, Unsupporte
 from ..torch_internals import pytree
 from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
+from ..torch_internals.logs import without_dumps
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
-from .dynamic_sizes import Sizes, unknown_expression
+from .dynamic_sizes import Sizes, suggested_checks, unknown_expression
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
@@ -117,7 +118,7 @@ def capture(
     args, kwargs = _distinct(module, args, kwargs or {})
     sizes = Sizes(capture.__code__)
     try:
-        with _tracing(), patched(*sizes.patches), _dense_results(module):
+        with _tracing(), without_dumps(), patched(*sizes.patches), _dense_results(module):
             return torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
             )
@@ -137,9 +138,10 @@ def capture(
         if unknown is not None:
             frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
             where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+            checks = " or ".join(suggested_checks(error)) or "calls of torch._check(…)"
             raise CaptureError(
                 f"{name} needs a size or number now that only a call knows: {unknown}{where}",
-                hint="say what holds of it with torch._check(…), branch with torch.cond, choose values with "
+                hint=f"say what holds of it with {checks}, branch with torch.cond, choose values with "
                 "torch.where, and do not make a Python number of it with int()",
             ) from error
         hint = "eager PyTorch takes the same inputs; for control flow on values use torch.cond"

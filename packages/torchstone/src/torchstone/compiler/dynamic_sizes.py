@@ -64,6 +64,12 @@ def unknown_expression(error: Exception) -> str | None:
     return None if found is None else found[1]
 
 
+def suggested_checks(error: Exception) -> list[str]:
+    """What PyTorch suggests to say of that size or number, as code: ``torch._check(x.shape[0] != 0)``."""
+    return _CHECK.findall(str(error))
+
+
+_CHECK = re.compile(r"^\s*\d+\. (torch\._check\(.+\))\s*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
 
 

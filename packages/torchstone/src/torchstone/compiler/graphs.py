@@ -98,6 +98,11 @@ def operator_nodes(module: GraphModule) -> Iterable[Node]:
             yield from (node for node in sub.graph.nodes if node.op == "call_function")
 
 
+def writes(target: Any) -> bool:
+    """Whether an operator is in place or ``out=``."""
+    return isinstance(target, OpOverload) and bool(schema_of(target).is_mutable)
+
+
 def settle_inplace_views(module: GraphModule) -> None:
     """Turn ``squeeze_`` and other views in place into views, for graphs that were not functionalized.
 

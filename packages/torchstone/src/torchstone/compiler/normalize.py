@@ -28,11 +28,11 @@ from ..torch_internals.export import (
     without_effect,
     without_guards_on_bases,
 )
-from ..torch_internals.operators import OpOverload, namespace, schema_of
+from ..torch_internals.operators import OpOverload, namespace
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .dynamic_sizes import unknown_expression
-from .graphs import is_inplace_view, location_text, widen_strided_reads
+from .graphs import is_inplace_view, location_text, widen_strided_reads, writes
 from .operators.implementations import implementations_in
 from .operators.lists import list_decompositions
 from .operators.tracing import mended_operators
@@ -56,18 +56,14 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
     """
     registry = load()
     native = registry.overloads()
+    # Functionalization replaces what writes before operators are decomposed.
     table = decomposition_table.get() if training else _all_decompositions()
     theirs = {
         overload: function
         for overload, function in table.items()
-        if overload not in native and not _mutates(overload) and not (training and _is_implicit(overload))
+        if overload not in native and not writes(overload) and not (training and _is_implicit(overload))
     }
     return {**theirs, **list_decompositions(), **registry.decompositions}
-
-
-def _mutates(overload: Any) -> bool:
-    """True for in-place and ``out=`` overloads: functionalization replaces them before decomposition."""
-    return isinstance(overload, OpOverload) and bool(schema_of(overload).is_mutable)
 
 
 def _is_implicit(overload: Any) -> bool:

@@ -254,7 +254,8 @@ def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
         value: Any = nodes[argument.name].meta["val"]
         if isinstance(value, (int, float, bool)):
             return {"const": plain_constant(value)}
-        if not is_relation(f"{value.node.expr} == 0"):
+        of_sizes = all(symbol.is_integer for symbol in value.node.expr.free_symbols)
+        if not of_sizes or not is_relation(f"{value.node.expr} == 0"):
             raise UnsupportedShape(
                 f"the number {value.node.expr} cannot be computed from sizes where a program is called",
                 hint="return the sizes themselves, or a tensor with the number",

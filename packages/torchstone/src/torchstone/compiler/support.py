@@ -96,6 +96,8 @@ def unsupported_reason(node: Node, registry: Registry) -> str | None:
     if isinstance(target, HigherOrderOperator):
         if "triton_kernel" in str(target):
             return "it is a Triton kernel, which is code for a GPU and not for a compiler of StableHLO"
+        if NO_FORM in node.meta:
+            return f"the model has sizes that depend on values, and {node.meta[NO_FORM]}"
         return None if target in registry else "this higher-order operator has no lowering"
     if not isinstance(target, OpOverload):
         return "this is not an operator"

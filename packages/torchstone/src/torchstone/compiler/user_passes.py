@@ -18,8 +18,8 @@ from torch.fx.node import map_arg
 
 from ..errors import PassError, described
 from ..torch_internals.fake import detect_fake_mode
-from ..torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
-from .graphs import location_text, output_values
+from ..torch_internals.operators import HigherOrderOperator
+from .graphs import location_text, output_values, writes
 from .operators.tracing import mended_operators
 from .pipeline import Pass, Unit
 from .support import survey
@@ -113,7 +113,7 @@ def _renew_metadata(name: str, module: GraphModule, calls: Mapping[Node, tuple[A
             raise PassError(
                 f"the pass {name!r} leaves a {node.op} node: {where}", hint="call overloads: torch.ops.aten.…"
             )
-        if isinstance(node.target, OpOverload) and schema_of(node.target).is_mutable:
+        if writes(node.target):
             raise PassError(
                 f"the pass {name!r} leaves {where}, which writes into a tensor",
                 hint="use the operator that returns a new tensor",

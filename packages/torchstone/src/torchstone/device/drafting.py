@@ -7,11 +7,8 @@ traced through PyTorch's decompositions, as the compiler does. Not here: the pro
 
 from __future__ import annotations
 
-import logging
 import operator
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,6 +24,7 @@ from ..compiler.support import unsupported_reason
 from ..lowering import load
 from ..torch_internals import pytree
 from ..torch_internals.fake import LOGGER, FakeTensorMode
+from ..torch_internals.logs import quiet
 from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.private_device import functional_form, parameters_of, written_arguments
 from ..torch_internals.tensors import version_of
@@ -89,7 +87,7 @@ def rehearsed(
     composed: Callable[..., Any] | None,
 ) -> Draft:
     """The call on fake tensors of the CPU, which share storages as the call's tensors do."""
-    with mended_operators(), _quiet(), FakeTensorMode() as mode:
+    with mended_operators(), quiet(LOGGER), FakeTensorMode() as mode:
         fakes = _fakes(call)
         feed = iter(fakes)
         given = substituted(call, args, kwargs, lambda _: next(feed))
@@ -99,21 +97,6 @@ def rehearsed(
         draft.result = (composed or overload)(*draft.args, **draft.kwargs)
         draft.changed = frozenset(i for i, fake in enumerate(fakes) if version_of(fake) != versions[i])
     return draft
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PyTorch's log of what its metadata refuses in this thread: the CPU raises it as an error."""
-    logger, thread = logging.getLogger(LOGGER), threading.get_ident()
-
-    def elsewhere(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    logger.addFilter(elsewhere)
-    try:
-        yield
-    finally:
-        logger.removeFilter(elsewhere)
 
 
 def _fakes(call: Call) -> list[torch.Tensor]:

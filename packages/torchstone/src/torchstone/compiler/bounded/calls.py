@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
+from torch.fx.traceback import set_current_meta
 
-from ...torch_internals.operators import OpOverload, schema_of
-from ..graphs import bind_schema
+from ...torch_internals.operators import HigherOrderOperator, OpOverload, schema_of
+from ...torch_internals.pytree import tree_map
+from ..graphs import bind_schema, is_symbolic_number, output_values
 from .sizes import NoForm, Trace, given_values, is_plain_call, is_unknown_size, unknown_in
 
 Tensor = torch.Tensor
@@ -40,6 +42,8 @@ def call(trace: Trace, node: Node) -> Any:
     """What stands for ``node``: the result of its call on padded tensors."""
     if node.target is operator.getitem:
         return trace.values[node.args[0]][node.args[1]]  # type: ignore[index]
+    if isinstance(node.target, HigherOrderOperator):
+        return call_with_subgraphs(trace, node)
     if not is_plain_call(node):
         raise NoForm("it has no form for sizes that depend on values")
     target: Any = node.target
@@ -54,6 +58,60 @@ def call(trace: Trace, node: Node) -> Any:
         raise NoForm("it has no form for sizes that depend on values")
     _check_shapes(trace, node, result)
     return result
+
+
+def call_with_subgraphs(trace: Trace, node: Node) -> Any:
+    """The result of an operator such as ``cond``. Its operands and results have no padding."""
+    if any(unknown_in(one.meta.get("val")) for one in (node, *node.all_input_nodes)):
+        raise NoForm("sizes or numbers that depend on values enter or leave its subgraphs")
+
+    def subgraph(module: GraphModule) -> Any:
+        graph = module.graph
+        if not any(unknown_in(one.meta.get("val")) for one in graph.nodes):
+            return module
+
+        def run(*given: Any) -> Any:
+            inner = Trace(trace.ranges)
+            inputs = dict(zip(graph.find_nodes(op="placeholder"), given, strict=True))
+            run_nodes(inner, module, inputs)
+            if inner.checks:
+                raise NoForm(f"one of its subgraphs has to check a size: {inner.checks[0].text}")
+            return given_values(inner, tuple(output_values(module)))
+
+        return run
+
+    def callable_of(value: Any) -> Any:
+        return subgraph(value) if isinstance(value, GraphModule) else value
+
+    args, kwargs = (tree_map(callable_of, given_values(trace, one)) for one in (node.args, dict(node.kwargs)))
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def run_nodes(trace: Trace, module: GraphModule, inputs: Mapping[Node, Any]) -> None:
+    """Call each operator of a graph on padded tensors."""
+    for node, value in inputs.items():
+        trace.values[node] = value
+        for size in value.shape if isinstance(value, Tensor) else ():
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                trace.sizes.setdefault(size.node.expr, size)
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            trace.values[node] = operator.attrgetter(str(node.target))(module)
+        if node.op != "call_function" or is_known_number(node):
+            continue
+        with set_current_meta(node):
+            try:
+                trace.values[node] = call(trace, node)
+            except NoForm as error:
+                raise NoForm(str(error.args[0]), node) from error
+            except Exception as error:  # whatever PyTorch raises, it is about this call
+                said = next(iter(str(error).splitlines()), "")
+                raise NoForm(f"its padded form fails: {type(error).__name__}: {said}", node) from error
+
+
+def is_known_number(node: Node) -> bool:
+    """Whether the node computes a number from sizes, which PyTorch's symbols say."""
+    return is_symbolic_number(node) and node.target is not torch.ops.aten._local_scalar_dense.default
 
 
 def is_operator(node: Node, name: str) -> bool:
@@ -84,6 +142,8 @@ def called(trace: Trace, node: Node, **replaced: Any) -> Any:
     try:
         result = function(*positional, **{name: made[name] for name in made if name in keywords})
     except (RuntimeError, TypeError) as error:
+        if counts and "match any schema" in str(error):  # no overload takes a tensor there
+            raise NoForm("it takes a number that depends on values") from error
         raise NoForm(f"its padded form fails: {str(error).splitlines()[0]}") from error
     expected = node.meta.get("val")
     if isinstance(result, Tensor) and isinstance(expected, Tensor) and result.dtype != expected.dtype:
@@ -120,7 +180,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 _PLAIN = _names("""
-    _to_copy alias clone detach lift_fresh_copy expand permute squeeze stack t transpose unsqueeze tril triu
+    _to_copy alias clone detach floor_divide lift_fresh_copy expand permute squeeze stack t transpose
+    unsqueeze tril triu
     cummax cummin cumprod cumsum logcumsumexp empty_like full_like ones_like zeros_like
     bernoulli rand_like randn_like
 """)

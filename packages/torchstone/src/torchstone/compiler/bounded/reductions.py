@@ -1,4 +1,4 @@
-"""Rules for what takes elements together: reductions, orders, products."""
+"""Rules for what takes elements together: reductions and products."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reduced(given: Mapping[str, Any], rank: int) -> list[int]:
     return [dim % rank if rank else 0 for dim in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
-def _many(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
+def elements(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
     """How many real elements a reduction over ``dims`` takes together."""
     value, padded = source.meta["val"], trace.dims(source)
     number = torch.scalar_tensor(1, dtype=torch.int64)
@@ -75,7 +75,7 @@ def reduction(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         raise NoForm("it numbers elements that padding lies between")
     fill = _IDENTITIES[name]
     if name in _OF_SOMETHING:
-        trace.require(node, _many(trace, source, dims) > 0, "it is of at least one element")
+        trace.require(node, elements(trace, source, dims) > 0, "it is of at least one element")
     return called(trace, node, self=trace.filled(source, fill(dtype) if callable(fill) else fill, dims))
 
 
@@ -87,25 +87,51 @@ def mean(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         return called(trace, node)
     wide = torch.promote_types(value.dtype, torch.float32)
     total = trace.filled(source, 0, dims).to(wide).sum(dims, keepdim=given.get("keepdim", False))
-    return (total / _many(trace, source, dims)).to(value.dtype)
+    return (total / elements(trace, source, dims)).to(value.dtype)
 
 
-@rule("var std")
+@rule("var std var_mean std_mean")
 def var(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    source, value = given["self"], node.meta["val"]
+    source, dtype = given["self"], given["self"].meta["val"].dtype
     dims = reduced(given, source.meta["val"].ndim)
     if not trace.dims(source).keys() & set(dims):
         return called(trace, node)
-    if value.dtype.is_complex or source.meta["val"].dtype.is_complex or "correction" not in given:
+    if dtype.is_complex or "correction" not in given:
         raise NoForm("its form is not known")
-    wide = torch.promote_types(value.dtype, torch.float32)
-    number = _many(trace, source, dims)
+    wide = torch.promote_types(dtype, torch.float32)
+    number = elements(trace, source, dims)
     tensor = trace.filled(source, 0, dims).to(wide)
-    far = tensor - tensor.sum(dims, keepdim=True) / number
-    far = torch.where(trace.real(source, dims), far, torch.scalar_tensor(0, dtype=wide))  # type: ignore[arg-type]
+    center = tensor.sum(dims, keepdim=True) / number
+    far = torch.where(trace.real(source, dims), tensor - center, torch.scalar_tensor(0, dtype=wide))  # type: ignore[arg-type]
     correction = 1 if given["correction"] is None else given["correction"]
     found = (far * far).sum(dims, keepdim=given["keepdim"]) / (number - correction).clamp(min=0)
-    return (found.sqrt() if is_operator(node, "std") else found).to(value.dtype)
+    if is_operator(node, "std") or is_operator(node, "std_mean"):
+        found = found.sqrt()
+    if isinstance(node.meta["val"], Tensor):
+        return found.to(dtype)
+    return found.to(dtype), (center if given["keepdim"] else center.reshape(found.shape)).to(dtype)
+
+
+@rule("aminmax")
+def aminmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source = given["self"]
+    dtype, dims = source.meta["val"].dtype, reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    trace.require(node, elements(trace, source, dims) > 0, "it is of at least one element")
+    smallest = trace.filled(source, greatest(dtype), dims).amin(dims, keepdim=given["keepdim"])
+    return smallest, trace.filled(source, least(dtype), dims).amax(dims, keepdim=given["keepdim"])
+
+
+@rule("linalg_vector_norm")
+def vector_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source, power = given["self"], given["ord"]
+    dims = reduced(given, source.meta["val"].ndim)
+    if not trace.dims(source).keys() & set(dims):
+        return called(trace, node)
+    if math.isinf(power) or power < 0:
+        trace.require(node, elements(trace, source, dims) > 0, "it is of at least one element")
+    return called(trace, node, self=trace.filled(source, math.inf if power < 0 else 0, dims))
 
 
 @rule("_softmax _log_softmax")
@@ -116,7 +142,7 @@ def softmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     )
 
 
-@rule("native_layer_norm")
+@rule("native_layer_norm _fused_rms_norm")
 def layer_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     value = given["input"].meta["val"]
     if max(trace.dims(given["input"]), default=-1) >= value.ndim - len(given["normalized_shape"]):
@@ -124,32 +150,18 @@ def layer_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return called(trace, node)
 
 
-@rule("sort")
-def sort(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    dtype, dims = given["self"].meta["val"].dtype, reduced(given, given["self"].meta["val"].ndim)
-    if not trace.dims(given["self"]).keys() & set(dims):
-        return called(trace, node)
-    fill = least(dtype) if given["descending"] else last(dtype)
-    return torch.sort(
-        trace.filled(given["self"], fill, dims), dim=given["dim"], descending=given["descending"], stable=True
-    )
+@rule("native_group_norm")
+def group_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    if trace.dims(given["input"]).keys() - {0} or isinstance(given["HxW"], Node):
+        raise NoForm("it normalizes over a size that depends on values")
+    return called(trace, node, N=trace.physical(given["input"].meta["val"].shape[0]))
 
 
-@rule("topk")
-def topk(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    source = given["self"]
-    dtype, dims = source.meta["val"].dtype, reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
-    if isinstance(given["k"], Node):
-        raise NoForm("it takes a number of elements that depends on values")
-    trace.require(node, _many(trace, source, dims) >= given["k"], f"there are at least {given['k']} elements")
-    fill = least(dtype) if given["largest"] else last(dtype)
-    # A stable order: padding comes behind elements that equal it.
-    found = torch.sort(
-        trace.filled(source, fill, dims), dim=given["dim"], descending=given["largest"], stable=True
-    )
-    return found[0].narrow(given["dim"], 0, given["k"]), found[1].narrow(given["dim"], 0, given["k"])
+@rule("_cdist_forward cdist")
+def distances(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    if any(given[name].meta["val"].ndim - 1 in trace.dims(given[name]) for name in ("x1", "x2")):
+        raise NoForm("its points have sizes that depend on values")
+    return called(trace, node)
 
 
 @rule("mm bmm mv dot addmm baddbmm addmv matmul linear einsum")

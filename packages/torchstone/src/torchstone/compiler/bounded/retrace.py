@@ -12,23 +12,23 @@ check of the program's values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
-from torch.fx.traceback import preserve_node_meta, set_current_meta
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.traceback import preserve_node_meta
 
 from ...torch_internals.tracing import free_unbacked_symbols, make_fx
 from ..checks import Check
-from ..graphs import is_symbolic_number
+from ..graphs import operator_nodes, writes
 from ..normalize import decompositions
-from . import indices, reductions, selections, shapes  # noqa: F401  # their rules
-from .calls import call
-from .sizes import NoForm, Trace, unknown_in
+from . import attention, indices, losses, orders, reductions, selections, shapes  # noqa: F401  # their rules
+from .calls import run_nodes
+from .sizes import Trace, unknown_in
 
 Tensor = torch.Tensor
 
@@ -54,16 +54,15 @@ def unknown_symbols(exported: ExportedProgram) -> set[str]:
 def bounded(exported: ExportedProgram) -> Bounded:
     """The program's graph on padded tensors; raises :class:`NoForm`, with the node as its second argument."""
     graph = exported.graph_module.graph
-    trace = Trace(exported)
+    trace = Trace(exported.range_constraints)
     placeholders = graph.find_nodes(op="placeholder")
     tensors = [node for node in placeholders if isinstance(node.meta.get("val"), Tensor)]
-    with torch.no_grad(), preserve_node_meta():
-        traced = make_fx(
-            lambda *given: _run(trace, graph, dict(zip(tensors, given, strict=True))),
-            decomposition_table=decompositions(),
-            tracing_mode="symbolic",
-            _allow_non_fake_inputs=True,
-        )(*(node.meta["val"] for node in tensors))
+    traced = _traced(
+        lambda *given: _run(trace, exported.graph_module, dict(zip(tensors, given, strict=True))), tensors
+    )
+    if any(writes(node.target) for node in operator_nodes(traced)):
+        # Expansions of composite operators write into what they have made.
+        traced = _traced(torch.func.functionalize(Interpreter(traced).run), tensors)
     made = Graph()
     copies = {}
     for node in placeholders:
@@ -78,35 +77,27 @@ def bounded(exported: ExportedProgram) -> Bounded:
     return Bounded(module, bounds, trace.checks)
 
 
-def _run(trace: Trace, graph: Graph, inputs: Mapping[Node, Tensor]) -> list[Tensor]:
+def _traced(function: Callable[..., Any], inputs: Sequence[Node]) -> GraphModule:
+    with torch.no_grad(), preserve_node_meta():
+        module: GraphModule = make_fx(
+            function,
+            decomposition_table=decompositions(),
+            tracing_mode="symbolic",
+            _allow_non_fake_inputs=True,
+        )(*(node.meta["val"] for node in inputs))
+    return module
+
+
+def _run(trace: Trace, module: GraphModule, inputs: Mapping[Node, Tensor]) -> list[Tensor]:
     """The results of the graph, then the counts of the sizes that they have, then answers to checks."""
-    for node, tensor in inputs.items():
-        trace.values[node] = tensor
-        for size in tensor.shape:
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                trace.sizes.setdefault(size.node.expr, size)
-    for node in graph.nodes:
-        if node.op != "call_function" or is_known_number(node):
-            continue
-        with set_current_meta(node):
-            try:
-                trace.values[node] = call(trace, node)
-            except NoForm as error:
-                raise NoForm(str(error), node) from error
-            except Exception as error:  # whatever PyTorch raises, it is about this call
-                said = next(iter(str(error).splitlines()), "")
-                raise NoForm(f"its padded form fails: {type(error).__name__}: {said}", node) from error
+    run_nodes(trace, module, inputs)
+    graph = module.graph
     results = [one for one in _results(graph) if isinstance(one.meta.get("val"), Tensor)]
     return [
         *(trace.values[one] for one in results),
         *(trace.counts[u] for u in _returned(graph)),
         *trace.answers,
     ]
-
-
-def is_known_number(node: Node) -> bool:
-    """Whether the node computes a number from sizes, which PyTorch's symbols say."""
-    return is_symbolic_number(node) and node.target is not torch.ops.aten._local_scalar_dense.default
 
 
 def _results(graph: Graph) -> list[Node]:

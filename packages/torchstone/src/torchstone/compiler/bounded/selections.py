@@ -17,14 +17,16 @@ from .sizes import NoForm, Trace, is_unknown_size, unknown_in
 Tensor = torch.Tensor
 aten = torch.ops.aten
 
+_MOST_KEYS = 64
+"""Elements of a slice that ``unique(dim=…)`` sorts by: each is a sort of its own."""
 _HOW_LARGE = "nothing says how large that may become: call torch._check(result.shape[0] <= …)"
 
 
 @rule("_local_scalar_dense")
 def item(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     number = trace.values[given["self"]].reshape(())
-    if not isinstance(node.meta["val"], torch.SymInt):
-        raise NoForm("it turns a value that is not an integer into a Python number")
+    if not isinstance(node.meta["val"], (torch.SymInt, torch.SymFloat)):
+        raise NoForm("it turns a value that is not a number into a Python number")
     trace.define(node, node.meta["val"], number)
     return number
 
@@ -97,7 +99,7 @@ def bincount(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 def unique(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     source, consecutive = given["self"], is_operator(node, "unique_consecutive")
     if given.get("dim") is not None:
-        raise NoForm("it compares whole slices")
+        return unique_slices(trace, node, given)
     inside, tensor = trace.real(source), trace.values[source]
     if consecutive and max(trace.dims(source), default=0) > 0:
         raise NoForm("its elements are not in one piece")
@@ -110,16 +112,46 @@ def unique(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
         ordered, order = flat.sort(stable=True)
         real = torch.arange(flat.shape[0]) < real.sum()
     first = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])[: flat.shape[0]] & real
+    values, inverse, counts = _groups(trace, node, ordered, order, first, real)
+    none = torch.zeros(0, dtype=torch.int64)
+    inverse = inverse.reshape(tensor.shape) if given["return_inverse"] else none
+    return values, inverse, counts if given["return_counts"] else none
+
+
+@rule("unique_dim")
+def unique_slices(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    """Slices in lexicographic order: a stable sort by each of their elements, beginning with the last."""
+    source, dim = given["self"], given["dim"] % given["self"].meta["val"].ndim
+    if trace.dims(source).keys() - {dim}:
+        raise NoForm("it compares slices whose size depends on values")
+    tensor = trace.values[source].movedim(dim, 0)
+    size = tensor.shape[0]
+    rows = tensor.reshape(size, -1)
+    if not isinstance(rows.shape[1], int) or rows.shape[1] > _MOST_KEYS:
+        raise NoForm(f"it compares slices of more than {_MOST_KEYS} elements")
+    count = trace.count(trace.dims(source)[dim]) if trace.dims(source) else torch.scalar_tensor(size)
+    real = torch.arange(size) < count
+    order = torch.arange(size)
+    if is_operator(node, "unique_dim"):
+        for key in (*rows.unbind(1)[::-1], ~real):
+            order = order[key[order].sort(stable=True)[1]]
+    ordered = rows[order]
+    differs = (ordered[1:] != ordered[:-1]).any(1)
+    first = torch.cat([torch.ones(1, dtype=torch.bool), differs])[:size] & real
+    values, inverse, counts = _groups(trace, node, ordered, order, first, real)
+    return values.reshape(-1, *tensor.shape[1:]).movedim(0, dim), inverse, counts
+
+
+def _groups(
+    trace: Trace, node: Node, ordered: Tensor, order: Tensor, first: Tensor, real: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What begins each group of equal rows of ``ordered``, the group of each row, and their sizes."""
+    bound = trace.define(node, node.meta["val"][0], first.sum(), order.shape[0])
     place = first.cumsum(0) - 1
-    bound = trace.define(node, node.meta["val"][0], first.sum(), flat.numel())
-    values = selected_rows(ordered, first, bound)
-    inverse, counts = torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-    if given["return_inverse"]:
-        inverse = torch.zeros_like(place).scatter(0, order, place).reshape(tensor.shape)
-    if given["return_counts"]:
-        where = torch.where(real & (place < bound), place, bound)
-        counts = torch.zeros(bound + 1, dtype=torch.int64).index_add(0, where, torch.ones_like(where))[:bound]
-    return values, inverse, counts
+    inverse = torch.zeros_like(place).scatter(0, order, place)
+    where = torch.where(real & (place < bound), place, bound)
+    counts = torch.zeros(bound + 1, dtype=torch.int64).index_add(0, where, torch.ones_like(where))[:bound]
+    return selected_rows(ordered, first, bound), inverse, counts
 
 
 @rule("_assert_scalar")

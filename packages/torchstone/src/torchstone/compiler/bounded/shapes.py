@@ -11,8 +11,8 @@ import torch
 from torch.fx import Node
 
 from ..operators.implicit import selected_rows
-from .calls import called, rule
-from .sizes import NoForm, Trace, is_unknown_size
+from .calls import called, is_unknown_number, rule
+from .sizes import NoForm, Trace, given_values, is_unknown_size
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -85,6 +85,26 @@ def expand(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return trace.values[given["self"]].expand(trace.shape(node.meta["val"]))
 
 
+@rule("repeat")
+def repeat(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source, tensor, repeats = given["self"], trace.values[given["self"]], list(given["repeats"])
+    new = len(repeats) - tensor.ndim
+    for dim, expr in trace.dims(source).items():
+        times = repeats[new + dim]
+        if isinstance(times, Node):
+            raise NoForm("it repeats a size that depends on values a symbolic number of times")
+        places = torch.arange(tensor.shape[dim] * times) % trace.count(expr).clamp(min=1)
+        tensor, repeats[new + dim] = tensor.index_select(dim, places), 1
+    return tensor.repeat(given_values(trace, repeats))
+
+
+@rule("unfold")
+def unfold(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    if given["dimension"] % max(given["self"].meta["val"].ndim, 1) in trace.dims(given["self"]):
+        raise NoForm("it takes windows of a size that depends on values")
+    return called(trace, node)
+
+
 @rule("slice")
 def slice_(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     source, start, step = given["self"], given["start"] or 0, given["step"]
@@ -155,6 +175,36 @@ def flip(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return tensor.flip(plain) if plain else tensor
 
 
+@rule("diagonal diagonal_copy")
+def diagonal(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source = given["self"]
+    rank = source.meta["val"].ndim
+    if not trace.dims(source).keys() & {given["dim1"] % rank, given["dim2"] % rank}:
+        return called(trace, node)
+    length = trace.physical(node.meta["val"].shape[-1])
+    return called(trace, node).narrow(-1, 0, length)  # the real elements come first
+
+
+@rule("roll")
+def roll(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+    source, tensor = given["self"], trace.values[given["self"]]
+    padded = trace.dims(source)
+    if any(map(_depends_on_values, given["shifts"])):
+        raise NoForm("it moves elements by a number that depends on values")
+    if not given["dims"]:
+        if padded.keys() - {0} or tensor.ndim > 1:
+            raise NoForm("it moves elements across rows")
+        given = {**given, "dims": [0]}
+    for dim, shift in zip(given["dims"], given["shifts"], strict=True):
+        dim = dim % tensor.ndim
+        if dim in padded:
+            places = (torch.arange(tensor.shape[dim]) - shift) % trace.count(padded[dim]).clamp(min=1)
+            tensor = tensor.index_select(dim, places)
+        else:
+            tensor = tensor.roll(shift, dim)
+    return tensor
+
+
 @rule("cat")
 def cat(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     sources, value = given["tensors"], node.meta["val"]
@@ -191,7 +241,7 @@ def constant_pad(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
 def new(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     value = node.meta["val"]
     number = given.get("fill_value", given.get("s"))
-    if _depends_on_values(number):
+    if isinstance(number, Node) and is_unknown_number(number):
         return trace.number(number).to(value.dtype).expand(trace.shape(value)).clone()
     return called(trace, node, **({"size": trace.shape(value)} if "size" in given else {}))
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
 
@@ -35,8 +34,9 @@ _MANY = 1 << 40
 class Trace:
     """A graph that is traced again on padded tensors: what stands for each of its nodes and symbols."""
 
-    def __init__(self, exported: ExportedProgram) -> None:
-        self.ranges = exported.range_constraints
+    def __init__(self, ranges: Mapping[Any, Any]) -> None:
+        self.ranges = ranges
+        """What ``torch.export`` says of each symbol."""
         self.values: dict[Node, Any] = {}
         self.counts: dict[sympy.Symbol, Tensor] = {}
         self.bounds: dict[sympy.Symbol, Any] = {}
@@ -78,7 +78,8 @@ class Trace:
         bound = natural
         if declared is not None and (natural is None or not isinstance(natural, int) or declared < natural):
             bound = declared
-        self.counts[symbol], self.bounds[symbol] = count.to(torch.int64), bound
+        dtype = torch.float64 if isinstance(value, torch.SymFloat) else torch.int64
+        self.counts[symbol], self.bounds[symbol] = count.to(dtype), bound
         self.origins[symbol] = _place(node)
         return bound
 
@@ -106,7 +107,8 @@ class Trace:
         """A size, a number made of sizes, or a condition on them as a tensor without dimensions."""
         symbols: dict[sympy.Symbol, Any] = {**self.sizes, **self.counts}
         found = evaluated(expr, symbols)
-        return found if isinstance(found, Tensor) else torch.scalar_tensor(found, dtype=torch.int64)
+        dtype = torch.float64 if isinstance(found, float) else torch.int64
+        return found if isinstance(found, Tensor) else torch.scalar_tensor(found, dtype=dtype)
 
     def number(self, given: Any) -> Any:
         """A number or size of a call as it is, or as a tensor where it is symbolic."""
@@ -166,6 +168,8 @@ def evaluated(expr: Any, symbols: Mapping[Any, Any]) -> Any:
     """A SymPy expression of sizes, for numbers, symbolic numbers or tensors without dimensions."""
     if isinstance(expr, (int, bool)) or expr.is_Integer:
         return int(expr)
+    if expr.is_Float:
+        return float(expr)
     if expr in (sympy.true, sympy.false):
         return bool(expr)
     if expr.is_Symbol:
@@ -237,6 +241,7 @@ _FORMS: Mapping[str, Any] = {
     "Mul": math.prod,
     "Pow": lambda values: values[0] ** values[1],
     "PowByNatural": lambda values: values[0] ** values[1],
+    "FloatPow": lambda values: values[0] ** values[1],
     "Max": lambda values: _pick(False, values),
     "Min": lambda values: _pick(True, values),
     "FloorDiv": lambda values: values[0] // values[1],

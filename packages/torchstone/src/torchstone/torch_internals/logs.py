@@ -1,0 +1,45 @@
+"""What PyTorch prints and logs about failures that Torchstone raises as one error."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .patches import attributes, for_tracing_thread, patched, tracing
+from .probing import Internal
+
+_SIZES = "torch.fx.experimental.symbolic_shapes"
+_export = Internal("torch.export._trace", "exporting")
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Without what this thread logs to that logger."""
+    logger, thread = logging.getLogger(name), threading.get_ident()
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        logger.removeFilter(elsewhere)
+
+
+@contextmanager
+def without_dumps() -> Iterator[None]:
+    """Without the graph that ``torch.export`` prints when it fails, and what it logs about symbols."""
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    with (
+        tracing(),
+        quiet(_SIZES),
+        patched(attributes(_export.get(), print=for_tracing_thread(nothing, print))),
+    ):
+        yield
