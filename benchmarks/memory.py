@@ -45,8 +45,15 @@ COLUMNS = (
     "process, MiB",
 )
 _WARM_UP, _STEPS = 4, 5
-_GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
-"""Of glibc's allocator: larger blocks come from the system, and freed ones return to it."""
+_GIVEN_BACK = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "TORCHSTONE_KEEP_MEMORY": "0",
+}
+"""Of glibc's allocator: larger blocks come from the system, and freed ones return to it.
+
+The setting ``keep_memory`` would undo that: freed blocks stay for the next call, in pieces.
+"""
 
 Figures = Mapping[str, int]
 """Bytes of one candidate."""

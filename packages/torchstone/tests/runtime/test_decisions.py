@@ -173,6 +173,13 @@ def test_turns_keep_the_default_where_little_is_saved(changes: dict[str, float])
     assert found.next == "default"
 
 
+@pytest.mark.parametrize(("other", "chosen"), [(0.029, "other"), (0.031, "other"), (0.034, "default")])
+def test_turns_prefer_a_candidate_that_is_not_much_slower(other: float, chosen: str) -> None:
+    found = turns(kept_in(None), gain=2.0, allowed={"other": 1.1})
+    take_turns(found, {"default": 0.03, "other": other})
+    assert found.next == chosen
+
+
 @pytest.mark.parametrize(("other", "taken"), [(0.9, 4), (0.5, 8), (0.41, 12)])
 @pytest.mark.parametrize("slower", ["default", "other"])
 def test_the_slower_a_candidate_the_fewer_its_turns(other: float, taken: int, slower: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     ("name", "chosen"),
     [
         *((name, None) for name in OPTIMIZERS),
-        *(("sgd", one) for one in (choice.PROGRAM, choice.EAGER, choice.FUSED)),
+        *(("sgd", one) for one in (choice.PROGRAM, choice.SAVING, choice.EAGER, choice.FUSED)),
     ],
 )
 def test_training_is_the_same_whoever_makes_the_steps(
@@ -90,7 +91,8 @@ def test_training_is_the_same_whoever_makes_the_steps(
     assert all(p.grad is None for p in model.parameters())
     assert optimizer.param_groups[0].get("fused") is None
     in_eager = sum(record.in_eager for record in records)
-    assert in_eager == (0 if chosen in (choice.PROGRAM, None) else step.programs - (name != "adagrad"))
+    compiled = chosen in (choice.PROGRAM, choice.SAVING, None)
+    assert in_eager == (0 if compiled else step.programs - (name != "adagrad"))
 
 
 class Network(nn.Module):
@@ -240,7 +242,8 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
 
     monkeypatch.setattr(choice, "_laid_out_as", failing)
     for x, y in images(5):
-        found = step(x, y)
+        with override(save_memory=True):  # one way to compile
+            found = step(x, y)
         loss, metrics = loss_and_metrics(twin(x), y)
         loss.backward()
         other.step()
@@ -248,11 +251,50 @@ def test_eager_steps_that_fail_are_dropped_and_change_nothing(
         torch.testing.assert_close(found, (loss.detach(), metrics))
     assert_same_training(model, optimizer, twin, other)
     assert len(made) == 2  # once for each way to update
-    assert taken[-1].decision == Decision(
-        choice.PROGRAM,
-        {},
-        dict.fromkeys((choice.EAGER, choice.FUSED), "MemoryError: no memory for a gradient"),
-    )
+    failed = dict.fromkeys((choice.EAGER, choice.FUSED), "MemoryError: no memory for a gradient")
+    assert taken[-1].decision == Decision(choice.PROGRAM, {}, failed)
+
+
+class Wide(nn.Module):
+    """Branches whose values need not be there at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(8, 512) for _ in range(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([branch(x).tanh().sin().mean() for branch in self.branches])
+
+
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_a_program_for_little_memory_is_preferred_where_it_is_as_fast(
+    slower: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken: list[Turns] = []
+    real = Turns.took
+
+    def took(self: Turns, seconds: float) -> None:
+        taken.append(self)
+        eager = self.next in (choice.EAGER, choice.FUSED)
+        real(self, 3.0 if eager else slower if self.next == choice.SAVING else 1.0)
+
+    monkeypatch.setattr(Turns, "took", took)
+    model = Wide()
+    twin = copy.deepcopy(model)
+    optimizer, other = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, twin))
+    x, target = torch.randn(256, 8), torch.zeros(8)
+    with override(cache_dir=tmp_path):
+        step = torchstone.compile_step(model, optimizer, F.mse_loss)
+        for _ in range(40):
+            loss = step(x, target)
+            expected = F.mse_loss(twin(x), target)
+            expected.backward()
+            other.step()
+            other.zero_grad()
+            torch.testing.assert_close(loss, expected.detach())
+    assert_same_training(model, optimizer, twin, other)
+    assert taken[-1].next == (choice.SAVING if slower < 1.03 else choice.PROGRAM)
+    assert not taken[-1].decision.dropped  # type: ignore[union-attr]
 
 
 @pytest.mark.kept("None")

@@ -32,7 +32,7 @@ SAVING_OPTIONS: Mapping[str, XlaValue] = {
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
     "xla_cpu_enable_concurrency_optimized_scheduler": False,  # its name in earlier versions
 }
-"""Further ones where the setting ``save_memory`` asks for them.
+"""Further ones where the setting ``save_memory`` or the compilation's options ask for them.
 
 XLA's own order of operations lets many run at once, and keeps all of their values.
 """

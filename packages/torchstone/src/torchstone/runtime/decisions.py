@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from .. import spans
@@ -85,11 +86,20 @@ class Decisions:
         return self._answers.get(key, answer, _KEPT)[0]
 
     def in_turns(
-        self, question: Mapping[str, Any], candidates: Sequence[str], *, handover_s: float, gain: float = 1.0
+        self,
+        question: Mapping[str, Any],
+        candidates: Sequence[str],
+        *,
+        handover_s: float,
+        gain: float = 1.0,
+        allowed: Mapping[str, float] | None = None,
     ) -> Turns:
-        """As :meth:`best`, for work that is done once: the ``candidates`` take turns with it."""
+        """As :meth:`best`, for work that is done once: the ``candidates`` take turns with it.
+
+        Those in ``allowed`` are preferred to the default, and may be so many times as slow.
+        """
         key = self._key(question)
-        turns = Turns(candidates, handover_s, gain, lambda found: self._keep(key, found))
+        turns = Turns(candidates, handover_s, gain, lambda found: self._keep(key, found), allowed or {})
         turns.decision = self._kept(key, candidates)
         return turns
 
@@ -118,13 +128,18 @@ class Turns:
     """
 
     def __init__(
-        self, candidates: Sequence[str], handover_s: float, gain: float, keep: Callable[[Decision], None]
+        self,
+        candidates: Sequence[str],
+        handover_s: float,
+        gain: float,
+        keep: Callable[[Decision], None],
+        allowed: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.decision: Decision | None = None
         """None until one is chosen."""
         self._candidates = list(candidates)
         self._default = candidates[0]
-        self._handover_s, self._gain, self._keep = handover_s, gain, keep
+        self._handover_s, self._gain, self._keep, self._allowed = handover_s, gain, keep, allowed
         self._seconds: dict[str, float] = {}
         self._dropped: dict[str, str] = {}
         self._block: list[float] = []
@@ -169,7 +184,7 @@ class Turns:
             self._decide()
 
     def _decide(self) -> None:
-        chosen = _chosen(self._seconds, self._default, self._handover_s, self._gain)
+        chosen = _chosen(self._seconds, self._default, self._handover_s, self._gain, self._allowed)
         self.decision = Decision(chosen, dict(self._seconds), dict(self._dropped))
         self._keep(self.decision)
 
@@ -179,13 +194,21 @@ def _is_busy() -> bool:
     return os.getloadavg()[0] > (os.cpu_count() or 1) + 1
 
 
-def _chosen(seconds: Mapping[str, float], default: str, handover_s: float, gain: float) -> str:
-    """The fastest, if it is so much faster than the default."""
-    fastest = min(seconds, key=seconds.__getitem__, default=default)
-    wins = fastest != default and (
-        max(seconds[fastest] * gain, seconds[fastest] + handover_s) < seconds[default]
-    )
-    return fastest if wins else default
+def _chosen(
+    seconds: Mapping[str, float],
+    default: str,
+    handover_s: float,
+    gain: float,
+    allowed: Mapping[str, float] = MappingProxyType({}),
+) -> str:
+    """The fastest, if it is so much faster than the default, or not slower than it is ``allowed`` to be."""
+
+    def judged(name: str) -> float:
+        if name in allowed:
+            return seconds[name] / allowed[name]
+        return seconds[name] if name == default else max(seconds[name] * gain, seconds[name] + handover_s)
+
+    return min(seconds, key=judged, default=default)
 
 
 def _measured(

@@ -23,7 +23,8 @@ class CompileOptions:
     buffer passed there is deleted by the call. Imported memory is copied instead.
     ``updates``: pairs of an argument and a result of the same type; the argument is
     donated, and the result is written into its memory. ``mesh``: the mesh that the module is for.
-    ``ranks``: how many ranks run it together.
+    ``ranks``: how many ranks run it together. ``save_memory``: order operations for few live values; None
+    as the setting of that name says.
     """
 
     xla: Mapping[str, XlaValue] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class CompileOptions:
     updates: tuple[tuple[int, int], ...] = ()
     mesh: Mesh | None = None
     ranks: int | None = None
+    save_memory: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "xla", MappingProxyType(dict(sorted(self.xla.items()))))
@@ -38,7 +40,8 @@ class CompileOptions:
         object.__setattr__(self, "updates", tuple(sorted(set(self.updates))))
 
     def __hash__(self) -> int:
-        return hash((tuple(self.xla.items()), self.donate, self.updates, self.mesh, self.ranks))
+        own = (self.donate, self.updates, self.mesh, self.ranks, self.save_memory)
+        return hash((tuple(self.xla.items()), own))
 
     @property
     def consumed(self) -> frozenset[int]:

@@ -136,7 +136,12 @@ class LoadedProgram:
         if self._handle is None:
             return Compiled("program")
         name, text = _jaxlib.optimized_module(self._handle)
-        return Compiled(name, text, _jaxlib.memory_sizes(self._handle))
+        return Compiled(name, text, self.memory)
+
+    @functools.cached_property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of memory by use, as the engine counts them; empty where it does not."""
+        return {} if self._handle is None else _jaxlib.memory_sizes(self._handle)
 
     def _run(self, arrays: list[Any]) -> list[Any]:
         try:

@@ -224,7 +224,7 @@ class PjrtEngine:
             except _jaxlib.RUNTIME_ERRORS as error:
                 # A default that this jaxlib does not know is dropped; an option of the caller's is an error.
                 unknown = _jaxlib.unknown_option(error)
-                if unknown in self._defaults() and unknown not in options.xla:
+                if unknown in self._defaults(options) and unknown not in options.xla:
                     self._unknown.add(unknown)
                     continue
                 raise EngineError(
@@ -232,19 +232,20 @@ class PjrtEngine:
                 ) from error
 
     def _xla(self, options: CompileOptions) -> dict[str, XlaValue]:
-        return {**self._defaults(), **options.xla}
+        return {**self._defaults(options), **options.xla}
 
-    def _defaults(self) -> dict[str, XlaValue]:
+    def _defaults(self, options: CompileOptions) -> dict[str, XlaValue]:
         """The options of every program, without those that this jaxlib was found not to know."""
         if not self.device.shares_host_memory:
             return {}
-        chosen = {**cpu.OPTIONS, **(cpu.SAVING_OPTIONS if config.save_memory else {})}
+        saving = config.save_memory if options.save_memory is None else options.save_memory
+        chosen = {**cpu.OPTIONS, **(cpu.SAVING_OPTIONS if saving else {})}
         return {name: value for name, value in chosen.items() if name not in self._unknown}
 
     def _key(self, program: bytes, options: CompileOptions) -> str:
         """Everything that decides what the compiler makes and where its result can run."""
         setting = {
-            "defaults": self._defaults(),
+            "defaults": self._defaults(options),
             "module": modules.VERSION,
             "rewritten": cpu.VERSION,
             "workarounds": workarounds.VERSION,

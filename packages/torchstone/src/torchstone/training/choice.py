@@ -21,14 +21,17 @@ from ..config import config
 from ..errors import CaptureError
 from ..runtime.decisions import Turns
 from ..torch_internals.training import has_step_hooks, note_step
-from .program import StepProgram
+from .program import StepProgram, WholeStep
 from .recipe import Recipe
 from .state import State
 from .trace import Traced
 
-PROGRAM, EAGER, FUSED = "compiled", "eager PyTorch", "eager PyTorch with a fused update"
+PROGRAM, SAVING = "compiled", "compiled for little memory"
+EAGER, FUSED = "eager PyTorch", "eager PyTorch with a fused update"
 _GAIN = 1.02
 """How many times as fast as the program eager PyTorch has to be."""
+_ALLOWED = 1.03
+"""How many times as slow as the program one for little memory may be."""
 _HANDOVER_S = 5e-6
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 """Optimizers that PyTorch has a fused kernel for on the CPU."""
@@ -41,6 +44,7 @@ class MeasuredStep:
         self.program = program
         self._recipe, self._turns = recipe, turns
         self._eager: EagerStep | None = None
+        self._way = ""
         self._note()
 
     def __call__(
@@ -59,7 +63,10 @@ class MeasuredStep:
         if turns is None:
             return compiled()
         chosen, runs, started = turns.decision is not None, turns.next, time.perf_counter()
-        if runs == PROGRAM:
+        if runs in (PROGRAM, SAVING):
+            if not self._use(runs, chosen=chosen):
+                turns.drop("it takes as much memory")
+                return compiled()
             result = compiled()
         else:
             try:
@@ -79,9 +86,24 @@ class MeasuredStep:
             self._note()
         return result
 
+    def _use(self, way: str, *, chosen: bool) -> bool:
+        """Let the program run that way; False if it is not worth a try."""
+        if not isinstance(self.program, WholeStep):
+            return True
+        if way != self._way:
+            if way == SAVING and not chosen and not self.program.saves():
+                return False
+            self.program.use(saving=way == SAVING)
+            self._way = way
+        if chosen:
+            self.program.settle()
+        return True
+
     def _note(self) -> None:
         """Count the shape, if eager PyTorch was chosen for it."""
-        if self._turns is not None and self._turns.decision is not None and self._turns.next != PROGRAM:
+        if self._turns is None or self._turns.decision is None:
+            return
+        if self._turns.next not in (PROGRAM, SAVING):
             self.program.record.in_eager = 1
 
 
@@ -106,9 +128,13 @@ def turns_with_eager(
     if recipe.buckets or not recipe.set_to_none or not _is_plain(recipe.optimizer):
         return None
     candidates = [PROGRAM, EAGER, *([FUSED] if _can_be_fused(recipe.optimizer) else [])]
+    if isinstance(program, WholeStep) and not config.save_memory:
+        candidates.insert(1, SAVING)
     tensors = [*(entry.tensor for entry in state.entries), *leaves]
     asked = question("training step", traced.module, tensors)
-    found: Turns = decisions.in_turns(asked, candidates, handover_s=_HANDOVER_S, gain=_GAIN)
+    found: Turns = decisions.in_turns(
+        asked, candidates, handover_s=_HANDOVER_S, gain=_GAIN, allowed={SAVING: _ALLOWED}
+    )
     return found
 
 

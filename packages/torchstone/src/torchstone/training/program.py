@@ -27,7 +27,9 @@ from ..compiler.passes import (
 from ..compiler.pipeline import Pipeline, compiler_pass
 from ..errors import raise_failed_checks
 from ..runtime import CompileOptions
-from ..runtime.residents import Resident, reside, shown
+from ..runtime.buffers import BufferSpec
+from ..runtime.executable import LoadedProgram
+from ..runtime.residents import Resident, ResidentCall, reside, shown
 from ..runtime.torch_bridge import owned
 from ..torch_internals.operators import namespace
 from ..torch_internals.tensors import foreach_copy
@@ -82,6 +84,9 @@ DIVIDING: Pipeline[Region] = Pipeline([split_region], given=SURVEYING.guarantees
 
 Created = list[tuple[Resident, torch.Tensor]]
 
+_SMALL = 0.1
+"""Share of a step's memory that is not worth a second compile."""
+
 
 class StepProgram(Protocol):
     """One step for one form of state and batch.
@@ -121,7 +126,7 @@ def step_program(traced: Traced, state: int, engine: Any) -> StepProgram:
     record.draws = region.survey.seeded
     divided = bool(region.survey.preferred) and not region.survey.unsupported
     program = DividedStep(traced, region, engine) if divided else WholeStep(traced, region, state, engine)
-    record.compile_s = time.perf_counter() - started
+    record.compile_s += time.perf_counter() - started
     publish(record)
     return program
 
@@ -152,7 +157,10 @@ class DividedStep:
 
 
 class WholeStep:
-    """A step that is one program, which updates its state in the engine's memory."""
+    """A step that is one program, which updates its state in the engine's memory.
+
+    It is compiled when it first runs, for speed; :meth:`use` chooses little memory.
+    """
 
     def __init__(self, traced: Traced, region: Region, state: int, engine: Any) -> None:
         self.traced, self.record = traced, region.record
@@ -160,16 +168,15 @@ class WholeStep:
         region.record.native.update(region.survey.native)
         self.updated = list(region.mutated)
         updates = tuple((argument, result) for result, argument in enumerate(region.mutated))
-        executable = engine.compile(
-            region.built().serialize(hlo.resolve_version("current")),
-            options=CompileOptions(updates=updates),
-            input_names=[argument.name for argument in region.arguments],
-        )
+        self._state, self._updates, self._engine = state, updates, engine
+        self._module = region.built().serialize(hlo.resolve_version("current"))
+        self._names = [argument.name for argument in region.arguments]
+        self._executables: dict[bool, LoadedProgram] = {}
+        self._call: ResidentCall | None = None
+        self._specs: Sequence[BufferSpec] = ()
         self._orders = [(place - state, order) for place, order in region.orders.by_tensor if place >= state]
         self._seeded, self._checks = region.survey.seeded, region.checks
         self._device = engine.device
-        self._call = executable.resident_call(state, updates)
-        self._specs = executable.outputs[len(updates) :]
         self._layouts = {
             place - len(updates): layout for place, layout in region.orders.outputs if place >= len(updates)
         }
@@ -181,6 +188,9 @@ class WholeStep:
         tensors: list[torch.Tensor],
     ) -> tuple[Created, list[torch.Tensor]]:
         """See :class:`StepProgram`."""
+        if self._call is None:
+            self.use(saving=False)
+            assert self._call is not None
         for place, order in self._orders:
             tensors[place] = tensors[place].permute(order)
         if self._seeded:
@@ -203,3 +213,32 @@ class WholeStep:
             else:
                 results[place - count] = layout.of(results[place - count])
         return created, results
+
+    def use(self, *, saving: bool) -> None:
+        """Run by the program as it is compiled for little memory from now on, or as it is for speed."""
+        executable = self._compiled(saving)
+        self._call = executable.resident_call(self._state, self._updates)
+        self._specs = executable.outputs[len(self._updates) :]
+
+    def saves(self) -> bool:
+        """Whether compiling for little memory makes a difference to what a step takes."""
+        fast = self._compiled(False).memory
+        values = fast.get("intermediate", 0)
+        if values < _SMALL * fast.get("arguments", 0):
+            return False
+        return self._compiled(True).memory.get("intermediate", 0) < (1 - _SMALL) * values
+
+    def settle(self) -> None:
+        """Keep nothing but what runs now."""
+        self._executables.clear()
+        self._module = b""
+
+    def _compiled(self, saving: bool) -> LoadedProgram:
+        if saving not in self._executables:
+            started = time.perf_counter()
+            options = CompileOptions(updates=self._updates, save_memory=saving or None)
+            self._executables[saving] = self._engine.compile(
+                self._module, options=options, input_names=self._names
+            )
+            self.record.compile_s += time.perf_counter() - started
+        return self._executables[saving]
