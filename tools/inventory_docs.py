@@ -21,6 +21,9 @@ without PyTorch, and compared with eager PyTorch in every dtype that PyTorch's C
 gradients through `torch.compile` without fallback. `torchstone ops --inventory` prints the same,
 `torchstone ops --inventory --run` does it again. No program has a custom call.
 
+{any_batch} of the models are exported once more, with a dynamic batch: one program is equal to eager PyTorch
+at every batch size listed. The others say why their batch is fixed.
+
 Recorded at commit `{commit}` with {versions}.
 
 What a status says:
@@ -64,6 +67,7 @@ def _overview(found: Mapping[str, Any], families: Iterable[str]) -> str:
     introduction = OVERVIEW.format(
         operators=len(operators()),
         models=len(models()),
+        any_batch=found["summary"]["models"]["any batch"],
         commit=found["commit"],
         versions=", ".join(f"{name} {version}" for name, version in found["versions"].items() if version),
         statuses="".join(f"- {name}: {text}\n" for name, text in results.STATUSES.items()),
@@ -96,9 +100,16 @@ def _family(
         parts += ["## Operators\n", table(header, listed)]
     if of_models:
         notes = {entry.name: entry.note for entry in _of(family)}
-        columns = ("model", "what it shows", "status", "backward", "reason")
+        columns = ("model", "what it shows", "status", "backward", "batch sizes", "reason")
         rows = [
-            (f"`{row['name']}`", notes[row["name"]], _status(row), row["backward"], row["reason"])
+            (
+                f"`{row['name']}`",
+                notes[row["name"]],
+                _status(row),
+                row["backward"],
+                ", ".join(map(str, row["batch"])),
+                row["reason"],
+            )
             for row in of_models
         ]
         parts += ["## Models\n", table(columns, rows)]

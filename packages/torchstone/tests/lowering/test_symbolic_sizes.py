@@ -11,6 +11,8 @@ import torch
 import torchstone
 from torchstone.errors import InputMismatch, UnsupportedOperators, UnsupportedShape
 
+F = torch.nn.functional
+
 
 @pytest.mark.kept("median", "slice", "roll", "searchsorted", "nonzero_static", "words", "fractions of sizes")
 @pytest.mark.parametrize(
@@ -293,6 +295,93 @@ def test_resampling_by_a_fraction_of_a_symbol_is_refused() -> None:
     size = torch.export.Dim("size", min=2, max=64)
     with pytest.raises(UnsupportedShape, match=r"resampling needs a static size.*\n  next: mark this"):
         torchstone.export(enlarged, (torch.randn(2, 3, 6),), dynamic_shapes=({2: size},))
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_a_batch_of_any_size(loss: Callable[..., torch.Tensor], reduction: str) -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    inputs = torch.randn(6, 4), torch.randint(4, (6,))
+    program = torchstone.export(
+        lambda x, classes: loss(x, classes, reduction=reduction),
+        inputs,
+        dynamic_shapes=({0: rows}, {0: rows}),
+    )
+    for size in (1, 6, 9):
+        x, classes = torch.randn(size, 4), torch.randint(4, (size,))
+        torch.testing.assert_close(program(x, classes), loss(x, classes, reduction=reduction))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 255), id="one scale"),
+        pytest.param(
+            lambda x: torch.fake_quantize_per_tensor_affine(
+                x, torch.tensor(0.1), torch.tensor(3, dtype=torch.int32), 0, 255
+            ),
+            id="one scale in a tensor",
+        ),
+        pytest.param(
+            lambda x: torch.fake_quantize_per_channel_affine(
+                x, torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 2, 3], dtype=torch.int32), 1, 0, 255
+            ),
+            id="a scale for each column",
+        ),
+    ],
+)
+def test_fake_quantization_of_any_size(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    program = torchstone.export(model, (torch.randn(4, 3),), dynamic_shapes=({0: rows},))
+    for size in (1, 20):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), model(x))
+
+
+ADAPTIVE: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
+    "average of 1 axis": (1, lambda x: F.adaptive_avg_pool1d(x, 4)),
+    "average of 2 axes": (2, lambda x: F.adaptive_avg_pool2d(x, (3, 5))),
+    "average along 1 axis of 2": (2, lambda x: F.adaptive_avg_pool2d(x, (3, None))),
+    "average of 3 axes": (3, lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4))),
+    "maximum of 1 axis": (1, lambda x: F.adaptive_max_pool1d(x, 4, return_indices=True)),
+    "maximum of 2 axes": (2, lambda x: F.adaptive_max_pool2d(x, (2, 7), return_indices=True)),
+    "maximum of 3 axes": (3, lambda x: F.adaptive_max_pool3d(x, (2, 3, 4), return_indices=True)),
+}
+
+
+def image(rank: int, size: int) -> torch.Tensor:
+    return torch.randn(2, 3, *[size + axis for axis in range(rank)])
+
+
+@pytest.mark.kept("average of 2 axes", "maximum of 2 axes")
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_adaptive_pooling_of_any_size(name: str) -> None:
+    rank, model = ADAPTIVE[name]
+    dims = {2 + axis: torch.export.Dim(f"size_{axis}", min=1, max=256) for axis in range(rank)}
+    program = torchstone.export(model, (image(rank, 9),), dynamic_shapes=(dims,))
+    for size in (1, 3, 7, 12, 30):
+        x = image(rank, size)
+        if size == 7:
+            x[0, 0], x[1, 1] = float("nan"), float("inf")
+        torch.testing.assert_close(program(x), model(x), equal_nan=True)
+
+
+@pytest.mark.kept("average of 2 axes", "maximum of 2 axes")
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_gradients_of_adaptive_pooling_of_any_size(name: str) -> None:
+    rank, model = ADAPTIVE[name]
+    compiled = torch.compile(model, backend="torchstone", dynamic=True)
+    for size in (9, 3, 12):
+        x = image(rank, size)
+        found, expected = (gradient(function, x) for function in (compiled, model))
+        torch.testing.assert_close(found, expected)
+
+
+def gradient(function: Callable[[torch.Tensor], Any], x: torch.Tensor) -> torch.Tensor:
+    x = x.clone().requires_grad_()
+    result = function(x)
+    result = result[0] if isinstance(result, tuple) else result
+    return torch.autograd.grad(result, x, torch.arange(result.numel()).view_as(result).float())[0]
 
 
 def test_reads_beyond_an_operand_of_symbolic_size() -> None:

@@ -19,7 +19,7 @@ from torchstone.parity.inventory.calls import CALLS, Call, Operator
 
 RECORDED = results.recorded()
 KINDS = {"operators": inventory.operators(), "models": inventory.models()}
-MEASURED = ("status", "composites", "backward", "dtypes")
+MEASURED = ("status", "composites", "backward", "dtypes", "batch")
 """What running an entry again must give; reasons may quote figures."""
 
 

@@ -75,7 +75,8 @@ def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
         print_json(found)
     else:
         for kind in ("operators", "models"):
-            header = (kind, "family", "lowered", "runs", "backward", "dtypes", "reason")
+            inputs = "dtypes" if kind == "operators" else "batch sizes"
+            header = (kind, "family", "lowered", "runs", "backward", inputs, "reason")
             print_table(header, [_shown(row) for row in found[kind]])
         echo(f"commit {found['commit'] or 'unknown'}, {_versions(found['versions'])}")
         for kind, counts in found["summary"].items():
@@ -95,7 +96,9 @@ def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
         {"missing": "no", "composite": "composite"}.get(row["status"], "yes"),
         "yes" if row["status"] in RUNS else "no",
         row["backward"],
-        _short({dtypes.by_name(name) for name in row.get("dtypes", ())}),
+        _short({dtypes.by_name(name) for name in row["dtypes"]})
+        if "dtypes" in row
+        else ", ".join(map(str, row["batch"])),
         row["reason"],
     )
 

@@ -24,6 +24,7 @@ from ..signature import Signature
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..trees import Tree, flatten
 from .capture import as_module, called_eagerly
+from .rules.registry import pads
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -112,7 +113,7 @@ def _why_not(
 
     result = called(cut)
     if not isinstance(result, Exception):
-        return _difference(signature, result, symbols)
+        return None if pads() else _difference(signature, result, symbols)
     # An index of the example may be none of a smaller axis, and other values of the inputs pass.
     for number in _ANY_NUMBERS:
         if not isinstance(called([_filled(tensor, number) for tensor in cut]), Exception):

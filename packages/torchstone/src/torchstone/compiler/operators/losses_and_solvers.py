@@ -1,6 +1,7 @@
 """Losses and ``linalg_lstsq``: shape rules that PyTorch lacks, and an expansion that it can trace.
 
-PyTorch's rule for ``cross_entropy_loss`` asks whether there are elements, which nobody knows of ``x[mask]``.
+PyTorch's rule for ``cross_entropy_loss`` asks whether there are elements, which nobody knows of ``x[mask]``;
+with a dynamic number of rows it takes the reduction for ``size_average`` and forgets ``reduction="none"``.
 The width of ``_ctc_loss``'s second result depends on the values of lengths; here a shape bounds it.
 Whether ``linalg_lstsq`` returns residuals depends on the rank; here it is full.
 """
@@ -14,7 +15,6 @@ import torch
 
 from ...torch_internals.fake import PartialRule
 from ...torch_internals.operators import OpOverload, namespace
-from ...torch_internals.tracing import free_unbacked_symbols
 from .declaring import AUTOGRAD, COMPOSITE, declare
 
 aten = namespace("aten")
@@ -22,11 +22,11 @@ aten = namespace("aten")
 Tensor = torch.Tensor
 
 
-def _of_unknown_rows(self: Tensor, target: Tensor, *rest: Any, **named: Any) -> bool:
-    """Whether the classes of as many rows as values say are given."""
-    unknown = [size for size in self.shape if isinstance(size, torch.SymInt) and free_unbacked_symbols(size)]
+def _of_symbolic_rows(self: Tensor, target: Tensor, *rest: Any, **named: Any) -> bool:
+    """Whether the classes of as many rows as a symbol says are given."""
+    symbolic = any(isinstance(size, torch.SymInt) for size in self.shape)
     rows = [*self.shape[:1], *self.shape[2:]]
-    return bool(unknown) and not target.is_floating_point() and str(rows) == str([*target.shape])
+    return symbolic and not target.is_floating_point() and str(rows) == str([*target.shape])
 
 
 def _cross_entropy_shapes(
@@ -118,7 +118,7 @@ def _lstsq_shapes(
 
 declare(
     aten.cross_entropy_loss.default,
-    shapes=PartialRule(_of_unknown_rows, _cross_entropy_shapes),
+    shapes=PartialRule(_of_symbolic_rows, _cross_entropy_shapes),
 )
 declare(aten._ctc_loss.default, aten._ctc_loss.Tensor, shapes=_ctc_loss_shapes)
 declare(aten.linalg_lstsq.default, shapes=_lstsq_shapes)

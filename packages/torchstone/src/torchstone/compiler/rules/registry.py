@@ -299,6 +299,11 @@ def bounds(**sizes: int) -> Iterator[None]:
         _BOUNDS.reset(token)
 
 
+def pads() -> bool:
+    """Whether results are padded to bounds here: inside of :func:`bounds`."""
+    return _BOUNDS.get() is not None
+
+
 def bound(name: str, what: str, default: int | None = None) -> int:
     """The declared bound, else ``default``; raises :class:`CaptureError` about ``what`` without either."""
     size = (_BOUNDS.get() or {}).get(name, default)

@@ -16,7 +16,6 @@ from ... import hlo
 from ...dtypes import BOOL, FLOATING, INT32, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import static_size
 from ..misfits import other_images
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -27,10 +26,22 @@ from .max_pooling import scattered
 aten = namespace("aten")
 
 
-def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps:
-    size, count = static_size(size, "adaptive pooling"), static_size(count, "adaptive pooling")
+def _ranges(size: hlo.Dim, count: hlo.Dim) -> Taps | None:
+    """The elements of each window; None where the numbers of windows or elements are symbols."""
+    if not isinstance(size, int) or not isinstance(count, int):
+        return None
     windows = numpy.arange(count, dtype=numpy.int64)
     return Taps.ranges(windows * size // max(count, 1), -(-(windows + 1) * size // max(count, 1)))
+
+
+def _in_windows(shape: Sequence[hlo.Dim], axis: int) -> tuple[Value, Value]:
+    """Which elements along ``axis + 1`` of ``shape`` are in the windows along ``axis``, and how many."""
+    count, size = (
+        hlo.broadcast_to(hlo.convert(hlo.dim_scalar(dim), INT64), shape) for dim in shape[axis : axis + 2]
+    )
+    window, place = (hlo.iota(shape, one, INT64) for one in (axis, axis + 1))
+    begin, end = hlo.divide(window * size, count), hlo.divide((window + 1) * size + count - 1, count)
+    return (place >= begin) & (place < end), end - begin
 
 
 @lowers(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default, dtypes=FLOATING)
@@ -51,7 +62,21 @@ def _averages(x: Value, axis: int, count: int) -> Value:
         number = hlo.convert(hlo.dim_scalar(elements), x.dtype)
         return total / hlo.broadcast_to(number, total.shape)
     taps = _ranges(size, count)
-    return taps.scaled(1 / taps.used.sum(1)).apply(x, axis)
+    if taps is not None:
+        return taps.scaled(1 / taps.used.sum(1)).apply(x, axis)
+    return hlo.reduce_sum(_shares(_for_each(x, axis, count), axis), [axis + 1])
+
+
+def _shares(windows: Value, axis: int) -> Value:
+    """Each element divided by the length of its window; 0 outside."""
+    inside, number = _in_windows(windows.shape, axis)
+    return hlo.select(inside, windows / hlo.convert(number, windows.dtype), 0)
+
+
+def _for_each(x: Value, axis: int, count: hlo.Dim) -> Value:
+    """``x`` once for each window, along a new axis before ``axis``."""
+    shape = [*x.shape[:axis], count, *x.shape[axis:]]
+    return hlo.broadcast_in_dim(x, shape, [one + (one >= axis) for one in range(x.rank)])
 
 
 @lowers(aten._adaptive_avg_pool2d_backward.default, dtypes=FLOATING, refuses=other_images(2))
@@ -69,8 +94,15 @@ def _adaptive_avg_pool3d_backward(grad_output: Value, self: Value) -> Value:
 def _average_backward(grad: Value, x: Value, rank: int) -> Value:
     result = hlo.convert(grad, opmath(grad.dtype))
     for axis in range(x.rank - rank, x.rank):
-        taps = _ranges(x.shape[axis], grad.shape[axis])
-        result = taps.scaled(1 / taps.used.sum(1)).adjoint(x.shape[axis]).apply(result, axis)
+        size = x.shape[axis]
+        taps = _ranges(size, grad.shape[axis])
+        if taps is not None:
+            assert isinstance(size, int)
+            result = taps.scaled(1 / taps.used.sum(1)).adjoint(size).apply(result, axis)
+            continue
+        shape = [*result.shape[: axis + 1], size, *result.shape[axis + 1 :]]
+        windows = hlo.broadcast_in_dim(result, shape, [one + (one > axis) for one in range(x.rank)])
+        result = hlo.reduce_sum(_shares(windows, axis), [axis])
     return hlo.convert(result, grad.dtype)
 
 
@@ -81,10 +113,16 @@ def adaptive_max_pool(self: Value, output_size: Sequence[int]) -> tuple[Value, V
     value, place = self, places(self, rank)
     for axis, count in enumerate(output_size, self.rank - rank):
         taps = _ranges(self.shape[axis], count)
-        positions = hlo.constant(taps.positions, INT32)
-        values, candidates = hlo.take(value, positions, axis), hlo.take(place, positions, axis)
-        if not taps.used.all():
-            used = hlo.broadcast_in_dim(hlo.constant(taps.used, BOOL), values.shape, [axis, axis + 1])
+        used: Value | None = None
+        if taps is not None:
+            positions = hlo.constant(taps.positions, INT32)
+            values, candidates = hlo.take(value, positions, axis), hlo.take(place, positions, axis)
+            if not taps.used.all():
+                used = hlo.broadcast_in_dim(hlo.constant(taps.used, BOOL), values.shape, [axis, axis + 1])
+        else:
+            values, candidates = _for_each(value, axis, count), _for_each(place, axis, count)
+            used, _ = _in_windows(values.shape, axis)
+        if used is not None:
             values = hlo.select(used, values, hlo.lowest(values.dtype))
             candidates = hlo.select(used, candidates, hlo.highest(candidates.dtype))
         value, place = first_maximum(values, candidates, [axis + 1])

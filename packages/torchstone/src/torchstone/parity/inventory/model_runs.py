@@ -1,4 +1,4 @@
-"""The models of the inventory: their artifacts in a fresh process, their gradients, as rows."""
+"""The models of the inventory: artifacts in a fresh process, gradients, batch sizes, as rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 from optest.core.comparison import Comparison
 
-from ..examples import check_backward, check_fresh
+from ..batches import NoBatch, at_every_size
+from ..examples import check_backward, check_forward, check_fresh
 from ..zoo import INVENTORY, Example, ZooModel
 from . import Entry
 from .operator_runs import composites_in, in_eager, in_halves, quiet
 
 PADDED = "sizes that depend on values are padded to what torchstone.bounds declares"
+ONE_BATCH = "one batch size"
 ELSEWHERE = "PyTorch has it on accelerators only: compared with its dense form"
 
 
@@ -42,13 +44,15 @@ def _row(model: ZooModel, composites: set[str] | None, error: str) -> dict[str, 
     if error:
         status = "missing" if composites is None else "differs"
     gradient, complaint = _gradients(model, example)
+    sizes, why_one = _batches(model)
     return {
         "family": model.family,
         "name": model.name,
         "status": status,
         "composites": sorted(composites or ()),
         "backward": gradient,
-        "reason": "; ".join([*_known(example), *filter(None, (error, complaint))]),
+        "batch": sizes,
+        "reason": "; ".join([*_known(example), *filter(None, (error, complaint, why_one))]),
     }
 
 
@@ -63,6 +67,21 @@ def _gradients(model: ZooModel, example: Example) -> tuple[str, str]:
 
     wrong += [error for _, error in in_halves([model], run)]
     return ("differs", f"gradients: {wrong[0]}") if wrong else ("equal", "")
+
+
+def _batches(model: ZooModel) -> tuple[list[int], str]:
+    """The batch sizes at which one program is equal to eager; without any, the reason."""
+    wrong: list[str] = []
+    try:
+        example, sizes = at_every_size(model.make())
+    except NoBatch as error:
+        return [], f"{ONE_BATCH}: {error}"
+
+    def run(_: Sequence[ZooModel]) -> None:
+        wrong.extend(each.summary() for each in check_forward(example) if not each.passed)
+
+    wrong += [error for _, error in in_halves([model], run)]
+    return ([], f"{ONE_BATCH}: {wrong[0]}") if wrong else (sorted(sizes), "")
 
 
 def _known(example: Example) -> list[str]:

@@ -20,8 +20,8 @@ from .journal import Journal
 
 Row = dict[str, Any]
 """One operator: family, name, calls, status, composites, backward, dtypes, reason; a model has neither calls
-nor dtypes. ``status`` is one of ``STATUSES``, ``backward`` ``equal``, ``none`` (eager PyTorch differentiates
-nothing) or ``differs``."""
+nor dtypes, but ``batch``: the batch sizes at which one program is equal to eager. ``status`` is one of
+``STATUSES``, ``backward`` ``equal``, ``none`` (eager PyTorch differentiates nothing) or ``differs``."""
 
 STATUSES = {
     "composite": "runs, equal to eager; leaves as a composite that a backend may replace",
@@ -84,13 +84,17 @@ def run(kind: str, entries: Sequence[Entry]) -> list[Row]:
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Of operators and of models: how many there are, run, and have gradients equal to eager's."""
+    """Of operators and of models: how many there are, run, and have gradients equal to eager's.
+
+    Of models also: how many are one program for any batch size.
+    """
     return {
         kind: {
             "total": len(found[kind]),
             "runs": sum(row["status"] in RUNS for row in found[kind]),
             **Counter(row["status"] for row in found[kind]),
             "backward": dict(Counter(row["backward"] for row in found[kind])),
+            **({"any batch": sum(bool(row["batch"]) for row in found[kind])} if kind == "models" else {}),
         }
         for kind in ("operators", "models")
     }

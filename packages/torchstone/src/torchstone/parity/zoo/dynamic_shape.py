@@ -11,7 +11,7 @@ from torch.export import Dim
 from .attention import OPTIONS, WIDTH
 from .example import Example, model
 
-SIZES = (2, 3, 7)
+SIZES = (2, 1, 3, 7)
 
 
 def batched(function: Any, *shape: int, others: tuple[Tensor, ...] = ()) -> Example:
