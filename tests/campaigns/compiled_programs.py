@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -243,14 +244,16 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 def promised_forms(program: Program, call: tuple[str, ...]) -> list[tuple[Any, ...]]:
     """The forms that PyTorch's own metadata promise. Kernels return other strides and dtypes at times."""
     names = load(program)
+    given = giver(call, names)()
     found: list[tuple[Any, ...]] = []
     # Some sizes depend on values: those of real tensors answer for them, if they have the promised dtypes.
     for real in (True, False):
         with (
             torch._functorch.config.patch(fake_tensor_propagate_real_tensors=real),
-            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()),
+            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode,
         ):
-            run = _run(program, names["program"], giver(call, names))
+            fakes = pytree.tree_map_only(torch.Tensor, partial(mode.from_tensor, static_shapes=True), given)
+            run = _run(program, names["program"], lambda fakes=fakes: fakes)
             found = [_form(one) for one in run.all]
         if run.error is None:
             break

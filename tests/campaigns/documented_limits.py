@@ -21,6 +21,8 @@ _CASTS = {"_to_copy": 0, "to": 0, "type_as": 0, "_copy_from": 0, "copy": 1, "cop
 """Operators that change a dtype, and which of their tensors they read. In inference mode ``to`` is one."""
 _BITS = {"signbit": 0, "copysign": 1, "view": 0}
 """Operators that look at the bits of a NaN, and which of their tensors they read for it."""
+_CANCELLING = "norm_backward"
+"""Gradients whose terms cancel."""
 _SUMS = ("add", "add_")
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
@@ -33,6 +35,8 @@ class Limits(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.found: set[str] = set()
+        self._signs: dict[int, torch.Tensor] = {}
+        """As ``_reached``: values that depend on a zero whose sign follows from the order of a sum."""
         self._reached: dict[int, torch.Tensor] = {}
         """A tensor per storage that holds such values. It keeps the storage: no other gets its key."""
         self._reached_python = False
@@ -49,6 +53,10 @@ class Limits(TorchDispatchMode):
         made = func(*args, **kwargs)
         results = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
         name = func.overloadpacket.__name__
+        if name.endswith(_CANCELLING) or any(_storage(one) in self._signs for one in given):
+            self._signs |= {_storage(one): one for one in results}
+            if _reads_bits(name, args) and (given[_BITS[name]] == 0).any():
+                met.add("the sign of a zero")
         if name in _CASTS and results and not _holds(results[0].dtype, given[_CASTS[name]]):
             met.add("a float beyond an integer dtype")
         self.found |= met
@@ -74,15 +82,28 @@ def _met(
     name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[str]:
     """The limits that an operator with these arguments meets, whatever its result."""
-    of_floats = name == "view" and not (isinstance(args[1], torch.dtype) and not args[1].is_floating_point)
-    if name in _BITS and not of_floats and len(given) > _BITS[name] and given[_BITS[name]].isnan().any():
+    if _reads_bits(name, args) and len(given) > _BITS[name] and given[_BITS[name]].isnan().any():
         yield "the bits of a NaN"
+    if "_polynomial_" in name and not _are_degrees(args):
+        yield "a polynomial of a NaN or of a degree beyond int64"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
         yield "squares of deviations overflow"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
+
+
+def _reads_bits(name: str, args: tuple[Any, ...]) -> bool:
+    if name == "view":
+        return isinstance(args[1], torch.dtype) and not args[1].is_floating_point
+    return name in _BITS
+
+
+def _are_degrees(args: tuple[Any, ...]) -> bool:
+    """Whether no number is a NaN, and the degrees of a polynomial are numbers that int64 holds."""
+    numbers, degrees = (torch.as_tensor(one).detach().double() for one in args[:2])
+    return not bool(numbers.isnan().any()) and bool((degrees.abs() < 2**62).all())
 
 
 def _holds(dtype: torch.dtype, source: torch.Tensor) -> bool:

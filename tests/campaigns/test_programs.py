@@ -219,6 +219,30 @@ def test_the_bits_of_a_nan_are_a_limit() -> None:
         assert limits.found == ({"the bits of a NaN"} if met else set())
 
 
+@pytest.mark.parametrize(
+    ("x", "degree", "met"),
+    [(0.5, 2.0, False), (torch.nan, 2.0, True), (0.5, torch.nan, True), (0.5, 1e30, True)],
+)
+def test_polynomials_of_what_is_not_a_number_are_a_limit(x: float, degree: float, met: bool) -> None:
+    given = torch.tensor([x])
+    with Limits() as limits:
+        result = torch.special.chebyshev_polynomial_t(given, degree)
+    assert limits.found == ({"a polynomial of a NaN or of a degree beyond int64"} if met else set())
+    assert limits.reach(result) is met
+
+
+@pytest.mark.parametrize(("scale", "met"), [(0.0, True), (1.0, False)])
+def test_the_sign_of_a_zero_in_a_gradient_is_a_limit_where_bits_are_read(scale: float, met: bool) -> None:
+    x, statistics = torch.randn(1, 2, 3), torch.ones(1, 1)
+    with Limits() as limits:
+        given = (scale * x, x, statistics, statistics, None, 1, 2, 3, 1, [True, False, False])
+        values = torch.ops.aten.native_group_norm_backward(*given)[0] * 2
+        rest, bits = values + 1, values.view(torch.int32)
+    assert limits.found == ({"the sign of a zero"} if met else set())
+    assert limits.reach(bits) is met
+    assert not limits.reach(rest)
+
+
 def test_programs_are_repeated_from_seed_and_number() -> None:
     first = [make(3, number) for number in range(8)]
     assert first == [make(3, number) for number in range(8)]

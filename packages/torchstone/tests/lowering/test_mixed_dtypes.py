@@ -84,3 +84,27 @@ def test_operands_of_different_dtypes(op: OpInfo) -> None:
             if not any(part in op.name for part in DRAWN):
                 rough = 2e-3 if torch.float16 in dtypes else 2e-5
                 torch.testing.assert_close(one, other, rtol=rough, atol=rough, equal_nan=True)
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+def test_the_gradient_of_mish_has_the_dtype_of_its_input(narrow: torch.dtype) -> None:
+    backward = torch.ops.aten.mish_backward.default
+    for dtypes in ((torch.float32, narrow), (narrow, torch.float32)):
+        gradient, x = (torch.randn(2, 3).to(dtype) for dtype in dtypes)
+        found, expected = torchstone.export(backward, (gradient, x))(gradient, x), backward(gradient, x)
+        assert found.dtype == expected.dtype == x.dtype
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_gradient_of_softmax_has_the_dtype_of_its_gradient(name: str, dtype: torch.dtype) -> None:
+    backward = getattr(torch.ops.aten, name).default
+    given = torch.randn(2, 3).to(dtype), torch.rand(2, 3).to(dtype)
+
+    def function(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        return backward(gradient, result, 1, torch.float32)  # type: ignore[no-any-return]
+
+    found, expected = torchstone.export(function, given)(*given), function(*given)
+    assert found.dtype == expected.dtype == dtype
+    torch.testing.assert_close(found, expected)

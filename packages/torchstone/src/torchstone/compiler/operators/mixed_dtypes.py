@@ -1,8 +1,9 @@
 """Results of calls whose operands have different dtypes, where PyTorch's metadata and its kernels disagree.
 
-The kernels decide: these losses and their gradients have the dtype of their input, and normalizations of
-16-bit inputs by float32 parameters keep float32 statistics. Not here: calls that the kernels refuse
-(``compiler.rehearsal``).
+The kernels decide: these losses, their gradients, and that of ``mish`` have the dtype of their input,
+those of softmax that of the gradient, and normalizations of 16-bit inputs by float32 parameters keep
+float32 statistics.
+Not here: calls that the kernels refuse (``compiler.rehearsal``).
 """
 
 from __future__ import annotations
@@ -60,6 +61,16 @@ def _of_loss_gradient(grad: Tensor, first: Tensor, second: Tensor, *_: Any, **__
     return None if grad.dtype == first.dtype == second.dtype else (first.dtype,)
 
 
+def _of_activation_gradient(grad: Tensor, x: Tensor) -> DTypes:
+    return None if grad.dtype == x.dtype else (x.dtype,)
+
+
+def _of_softmax_gradient(grad: Tensor, _: Tensor, __: int, dtype: torch.dtype) -> DTypes:
+    # On accelerators a 16-bit input has float32 results, and this gradient is in its dtype again.
+    widened = grad.dtype == torch.float32 and dtype in (torch.float16, torch.bfloat16)
+    return None if grad.dtype == dtype or widened else (grad.dtype,)
+
+
 def _of_layer(x: Tensor, _: Any, weight: Any, bias: Any, *__: Any) -> DTypes:
     return _of_statistics(x, weight, bias)
 
@@ -104,6 +115,12 @@ _declare(
     aten.mse_loss_backward.default,
     aten.smooth_l1_loss_backward.default,
     aten.soft_margin_loss_backward.default,
+)
+_declare(_of_activation_gradient, aten.mish_backward.default)
+_declare(
+    _of_softmax_gradient,
+    aten._softmax_backward_data.default,
+    aten._log_softmax_backward_data.default,
 )
 _declare(_of_layer, aten.native_layer_norm.default)
 _declare(_of_groups, aten.native_group_norm.default, aten._native_batch_norm_legit.no_stats)
