@@ -28,6 +28,7 @@ os.environ.pop("XDG_CACHE_HOME", None)  # the defaults, not one machine's
 import derivative_docs  # noqa: E402
 import device_runs  # noqa: E402
 import engine_matrix  # noqa: E402
+import engine_samples  # noqa: E402
 import gap_docs  # noqa: E402
 import inventory_docs  # noqa: E402
 import lowered_samples  # noqa: E402
@@ -305,6 +306,7 @@ def generate(root: Path = ROOT, *, quick: bool = False) -> dict[Path, str]:
     pages |= {root / name: text for name, text in inventory_docs.pages(dtype_text).items()}
     pages |= {root / name: text for name, text in gap_docs.pages(root).items()}
     pages |= engine_matrix.pages(root)
+    pages |= engine_samples.pages(root)
     for name, (section, make) in SECTIONS.items():
         pages[root / name] = replace_section((root / name).read_text("utf-8"), section, make())
     return pages
