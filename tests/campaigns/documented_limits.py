@@ -84,6 +84,8 @@ def _met(
     """The limits that an operator with these arguments meets, whatever its result."""
     if _reads_bits(name, args) and len(given) > _BITS[name] and given[_BITS[name]].isnan().any():
         yield "the bits of a NaN"
+    if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
+        yield "an infinite neighbor in resampling"
     if "_polynomial_" in name and not _are_degrees(args):
         yield "a polynomial of a NaN or of a degree beyond int64"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):

@@ -231,6 +231,15 @@ def test_polynomials_of_what_is_not_a_number_are_a_limit(x: float, degree: float
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.inf, True)])
+def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) -> None:
+    given = torch.tensor([[[value, 2.0]]])
+    with Limits() as limits:
+        result = torch.nn.functional.interpolate(given, size=2, mode="linear")
+    assert limits.found == ({"an infinite neighbor in resampling"} if met else set())
+    assert limits.reach(result) is met
+
+
 @pytest.mark.parametrize(("scale", "met"), [(0.0, True), (1.0, False)])
 def test_the_sign_of_a_zero_in_a_gradient_is_a_limit_where_bits_are_read(scale: float, met: bool) -> None:
     x, statistics = torch.randn(1, 2, 3), torch.ones(1, 1)

@@ -887,3 +887,14 @@ def test_functions_of_real_numbers_with_a_second_operand_that_is_complex(
         torchstone.export(
             lambda x, y: operator(x, y), (torch.ones(3).to(dtype), torch.ones(3, dtype=torch.complex64))
         )
+
+
+@pytest.mark.parametrize("name", ["multilabel_margin_loss_forward", "multi_margin_loss"])
+def test_targets_without_elements_have_any_dtype(name: str) -> None:
+    call = getattr(torch.ops.aten, name).default
+
+    def function(x: torch.Tensor) -> Any:
+        return call(x, x, 0) if name.startswith("multilabel") else call(x, x[:, 0], 1, 1.0, None, 0)
+
+    x = torch.randn(0, 5)
+    torch.testing.assert_close(torchstone.export(function, (x,))(x), function(x), equal_nan=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import hlo
-from ...dtypes import FLOAT32, FLOAT64
+from ...dtypes import FLOAT32, FLOAT64, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, NO_CLASS, IndexRule, classes
@@ -43,6 +43,11 @@ def _refuses_surplus(given: Arguments) -> str | None:
     return f"grad_output has shape {list(shape)}, and a reduced loss is one number"
 
 
+def _classes(target: Value) -> Value:
+    """Integers: eager PyTorch takes any dtype where there are no elements."""
+    return hlo.convert(target, INT64)
+
+
 def _violations(scores: Value, target: Value, weight: Optional, margin: float) -> tuple[Value, Value, Value]:
     """How far each class comes within ``margin`` of the target, whether it is the target, and row weights."""
     here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
@@ -67,7 +72,8 @@ def multi_margin_loss(
 
     def kernel(x: Value, target: Value, weight: Optional) -> Value:
         scores = _rows(x)
-        excess, _, factor = _violations(scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin))
+        chosen = _classes(hlo.reshape(target, scores.shape[:1]))
+        excess, _, factor = _violations(scores, chosen, weight, float(margin))
         powers = excess if p == 1 else excess * excess
         weighted = hlo.select(excess > 0.0, powers * restore(factor, powers.shape, [1]), 0.0)
         losses = hlo.reduce_sum(weighted, [1]) / float(scores.shape[1])
@@ -155,7 +161,7 @@ def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Spec
     """Mean over classes of ``max(0, 1 − self[target] + self)`` over all targets and all other classes."""
 
     def kernel(x: Value, target: Value) -> tuple[Value, Value]:
-        scores, targets = _rows(x), _rows(target)
+        scores, targets = _rows(x), _classes(_rows(target))
         marked = _marked(targets, scores)
         excess, counts = _pairs(scores, targets, marked)
         losses = hlo.reduce_sum(hlo.select(counts, excess, 0.0), [1, 2]) / float(scores.shape[1])
