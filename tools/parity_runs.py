@@ -21,10 +21,15 @@ from typing import Any
 from markdown_tables import table
 
 from torchstone.parity.suite import SUITE
+from torchstone.parity.zoo import ARCHITECTURES
 
 RECORD = Path(__file__).resolve().parent.parent / "docs" / "parity-runs.json"
 TRANSFORMERS = ("bert", "gpt2", "llama", "vit", "mixtral")
-WANTED = [*((name, "float32") for name in SUITE), *((name, "bfloat16") for name in TRANSFORMERS)]
+WANTED = [
+    *((name, "float32") for name in SUITE),
+    *((name, "bfloat16") for name in TRANSFORMERS),
+    *((name, "float32") for name in ARCHITECTURES),
+]
 """Models and dtypes that the table has a line for."""
 
 

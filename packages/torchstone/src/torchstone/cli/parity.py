@@ -17,6 +17,7 @@ from .output import progress, require_files, write_whole
 @command("parity")
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
 @click.option("--quick", is_flag=True, help="Two small models in place of the suite.")
+@click.option("--architectures", is_flag=True, help="Architectures of Hugging Face too, tiny.")
 @click.option("--inventory", is_flag=True, help="The models of the inventory too.")
 @precision
 @click.option("--steps", type=REPEATS_OR_NONE, default=3, show_default=True, help="Training steps; 0: none.")
@@ -27,6 +28,7 @@ from .output import progress, require_files, write_whole
 def parity(
     models: tuple[str, ...],
     quick: bool,
+    architectures: bool,
     inventory: bool,
     rtol: float | None,
     atol: float | None,
@@ -56,7 +58,7 @@ def parity(
         from ..parity.suite_pages import page, sections, verdict
 
         report = run_suite(
-            names_of(models, quick=quick, inventory=inventory),
+            names_of(models, quick=quick, inventory=inventory, architectures=architectures),
             dtype=dtype,
             rtol=rtol,
             atol=atol,

@@ -1,7 +1,7 @@
 """From the text that a user types to a model with example inputs.
 
 ``package.module:factory``, ``path/to/file.py:factory`` or the name of a model of
-the zoo (a whole network, or a model of the inventory). A factory is called without
+the zoo (a whole network, an architecture, or a model of the inventory). A factory is called without
 arguments and returns ``(model, args)`` or ``(model, args, kwargs)``. Not here: the
 models themselves (:mod:`.zoo`).
 """
@@ -13,13 +13,14 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, described
-from .zoo import INVENTORY, MODELS
+from .zoo import ARCHITECTURES, INVENTORY, MODELS, architectures
 
 _SYNTAX = "package.module:factory, file.py:factory, or one of the zoo: " + ", ".join(MODELS)
 
@@ -64,6 +65,8 @@ def find_factory(name: str) -> Callable[[], Any]:
     """The factory that ``name`` stands for; raises :class:`ModelError`."""
     if name in MODELS or name in INVENTORY:
         return MODELS.get(name) or INVENTORY[name]
+    if name in ARCHITECTURES:
+        return partial(architectures.made, name)
     place, colon, attribute = name.rpartition(":")
     if not (place and attribute.isidentifier()):
         what = "names no factory after the colon" if colon else "is neither place:factory nor in the zoo"

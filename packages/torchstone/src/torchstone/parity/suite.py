@@ -19,7 +19,7 @@ from ..runtime import get_engine
 from .model import Model, find_factory, load_model
 from .verification import Check, DType, Verification
 from .verify import verify
-from .zoo import INVENTORY, families, networks
+from .zoo import ARCHITECTURES, INVENTORY, families, networks
 
 SUITE: dict[str, Callable[[], tuple[torch.nn.Module, tuple[Any, ...]]]] = {
     "mlp": networks.mlp,
@@ -172,8 +172,10 @@ def load(name: str) -> Model:
     return Model(name, model, args)
 
 
-def names_of(chosen: Iterable[str], *, quick: bool = False, inventory: bool = False) -> list[str]:
-    """The models to run: the chosen names, else the suite; with ``inventory``, its models too.
+def names_of(
+    chosen: Iterable[str], *, quick: bool = False, inventory: bool = False, architectures: bool = False
+) -> list[str]:
+    """The models to run: the chosen names, else the suite; and ``architectures`` or the ``inventory`` too.
 
     Raises :class:`~torchstone.errors.ModelError` for a name that leads nowhere, before a long run begins.
     """
@@ -182,7 +184,8 @@ def names_of(chosen: Iterable[str], *, quick: bool = False, inventory: bool = Fa
         if name not in SUITE:
             find_factory(name)
     names = chosen or list(QUICK if quick else SUITE)
-    return list(dict.fromkeys([*names, *(INVENTORY if inventory else ())]))
+    more = [*(ARCHITECTURES if architectures else ()), *(INVENTORY if inventory else ())]
+    return list(dict.fromkeys([*names, *more]))
 
 
 def source_of(model: Any, check: Check) -> str:

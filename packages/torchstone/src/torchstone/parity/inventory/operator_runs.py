@@ -302,7 +302,8 @@ def in_halves(things: Sequence[Thing], run: Callable[[Sequence[Thing]], None]) -
         run(things)
     except Exception as error:  # noqa: BLE001 - whatever a compiler raises is the answer
         if len(things) == 1:
-            return [(things[0], f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")]
+            said = " ".join(str(error).partition("\n  next:")[0].split())
+            return [(things[0], f"{type(error).__name__}: {said}")]
         middle = len(things) // 2
         return in_halves(things[:middle], run) + in_halves(things[middle:], run)
     return []

@@ -1,7 +1,8 @@
 """The model zoo: whole networks, and every model of the inventory, one file per family.
 
-``MODELS`` are whole networks by name, ``INVENTORY`` the small models that show one
-operator or one pattern each. All are built here: random weights, no downloads.
+``MODELS`` are whole networks by name, ``ARCHITECTURES`` those of Hugging Face as small as can be,
+``INVENTORY`` the small models that show one operator or one pattern each. All are built here: random
+weights, no downloads.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from . import (
     scan,
     sparse,
 )
+from .architectures import ARCHITECTURES
 from .example import INVENTORY, Example, ZooModel
 from .networks import NETWORKS as MODELS
 from .networks import Factory, bert, cnn, gpt2, mlp, resnet18, vit
 
 __all__ = [
+    "ARCHITECTURES",
     "INVENTORY",
     "MODELS",
     "Example",
