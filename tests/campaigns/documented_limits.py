@@ -86,6 +86,8 @@ def _met(
         yield "the bits of a NaN"
     if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
         yield "an infinite neighbor in resampling"
+    if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):
+        yield "a huge exponent of zeta"
     if "_polynomial_" in name and not _are_degrees(args):
         yield "a polynomial of a NaN or of a degree beyond int64"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):

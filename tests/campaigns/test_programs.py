@@ -231,6 +231,13 @@ def test_polynomials_of_what_is_not_a_number_are_a_limit(x: float, degree: float
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("exponent", "met"), [(1e10, False), (1e30, True)])
+def test_a_huge_exponent_of_zeta_is_a_limit(exponent: float, met: bool) -> None:
+    with Limits() as limits:
+        torch.special.zeta(torch.tensor(exponent), 2.0)
+    assert limits.found == ({"a huge exponent of zeta"} if met else set())
+
+
 @pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.inf, True)])
 def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) -> None:
     given = torch.tensor([[[value, 2.0]]])
