@@ -13,6 +13,7 @@ from torchstone.errors import EngineError
 from torchstone.runtime import get_engine, modules, workarounds
 from torchstone.runtime.workarounds import (
     IREE_BOOLEAN_ADD,
+    IREE_EMPTY_PRODUCT,
     IREE_SORT_OF_SLICE,
     XLA_CPU_BASE_DILATION,
     Bug,
@@ -55,21 +56,40 @@ def test_boolean_sums_on_iree(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.skipif(find_spec("iree") is None, reason="IREE is not installed: make test-iree")
-def test_a_sort_of_a_slice_on_iree(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, text = numpy.array([[3, 1, 2, 0], [0, 2, 1, 3]]), program(IREE_SORT_OF_SLICE)
-    (found,) = get_engine("iree").compile(text)(values)
-    assert found.to_numpy().tolist() == [[1, 3], [0, 2]]
+def assert_refused_without_its_workaround(bug: Bug, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workarounds, "for_iree", lambda module: None)
     refused = False
     try:
         get_engine("iree").compile(f"{text}// another program for the cache")
     except EngineError:
         refused = True
-    assert refused == IREE_SORT_OF_SLICE.present, (
-        f"{IREE_SORT_OF_SLICE} is wrong about the installed version: "
+    assert refused == bug.present, (
+        f"{bug} is wrong about the installed version: "
         "set last to the newest version that has the bug, or take its workaround out"
     )
+
+
+@pytest.mark.skipif(find_spec("iree") is None, reason="IREE is not installed: make test-iree")
+def test_a_sort_of_a_slice_on_iree(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, text = numpy.array([[3, 1, 2, 0], [0, 2, 1, 3]]), program(IREE_SORT_OF_SLICE)
+    (found,) = get_engine("iree").compile(text)(values)
+    assert found.to_numpy().tolist() == [[1, 3], [0, 2]]
+    assert_refused_without_its_workaround(IREE_SORT_OF_SLICE, text, monkeypatch)
+
+
+@pytest.mark.skipif(find_spec("iree") is None, reason="IREE is not installed: make test-iree")
+@pytest.mark.parametrize(
+    ("element", "dtype"), [("f32", "float32"), ("i64", "int64"), ("complex<f32>", "complex64")]
+)
+def test_a_product_over_no_elements_on_iree(
+    element: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = program(IREE_EMPTY_PRODUCT).replace("f32", element)
+    given = numpy.zeros((2, 0), dtype), numpy.zeros((0, 3), dtype)
+    (found,) = get_engine("iree").compile(text)(*given)
+    numpy.testing.assert_array_equal(found.to_numpy(), numpy.zeros((2, 3), dtype))
+    if element == "f32":
+        assert_refused_without_its_workaround(IREE_EMPTY_PRODUCT, text, monkeypatch)
 
 
 def holes(window: tuple[int, int], stride: tuple[int, int], hole: tuple[int, int], pad: int) -> str:

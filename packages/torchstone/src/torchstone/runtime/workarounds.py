@@ -35,9 +35,10 @@ XLA_CPU_BASE_DILATION = Bug("xla_cpu_base_dilation", "jaxlib", "0.10.2")
 """https://github.com/openxla/xla/issues/48714"""
 
 IREE_BOOLEAN_ADD = Bug("iree_boolean_add", "iree-base-compiler", "3.13.0")
+IREE_EMPTY_PRODUCT = Bug("iree_empty_product", "iree-base-compiler", "3.13.0")
 IREE_SORT_OF_SLICE = Bug("iree_sort_of_slice", "iree-base-compiler", "3.13.0")
 
-BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD, IREE_SORT_OF_SLICE)
+BUGS = (XLA_CPU_BASE_DILATION, IREE_BOOLEAN_ADD, IREE_EMPTY_PRODUCT, IREE_SORT_OF_SLICE)
 VERSION = 1
 """Part of the compilation cache's keys: raise it with every change of what this module writes."""
 
@@ -58,12 +59,28 @@ def for_iree(module: Any) -> None:
                 with ir.InsertionPoint(op), op.location:
                     op.result.replace_all_uses_with(stablehlo.OrOp(*op.operands).result)
                 op.operation.erase()
+    if IREE_EMPTY_PRODUCT.present:
+        for op in _jaxlib.operations(module, "stablehlo.dot_general"):
+            if 0 in op.lhs.type.shape and 0 not in op.result.type.shape:
+                with ir.InsertionPoint(op), op.location:
+                    op.result.replace_all_uses_with(_zeros(op.result.type))
+                op.operation.erase()
     if IREE_SORT_OF_SLICE.present:
         for op in _jaxlib.operations(module, "stablehlo.sort"):
             for position, operand in enumerate(op.operands):
                 if isinstance(operand, ir.OpResult) and operand.owner.name == "stablehlo.slice":
                     with ir.InsertionPoint(op), op.location:
                         op.operands[position] = stablehlo.OptimizationBarrierOp([operand]).results[0]
+
+
+def _zeros(made: Any) -> Any:
+    element = made.element_type
+    if isinstance(element, ir.ComplexType):
+        part = _zeros(ir.RankedTensorType.get(made.shape, element.element_type))
+        return stablehlo.ComplexOp(part, part).result
+    is_integer = isinstance(element, ir.IntegerType)
+    zero = ir.IntegerAttr.get(element, 0) if is_integer else ir.FloatAttr.get(element, 0.0)
+    return stablehlo.ConstantOp(ir.DenseElementsAttr.get_splat(made, zero)).result
 
 
 def _dropped_axes(op: Any) -> list[int]:
