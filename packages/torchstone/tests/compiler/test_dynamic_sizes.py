@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import torchstone
+from torchstone.compiler.dynamic_sizes import Sizes
 from torchstone.errors import CaptureError
 
 
@@ -77,3 +78,13 @@ def test_unnamed_dimensions_are_called_by_their_input() -> None:
             {"mask": torch.randn(4)},
             dynamic_shapes={"args": (None,), "kwargs": {"mask": {0: Dim.DYNAMIC}}},
         )
+
+
+def test_a_size_that_no_line_needs_is_named() -> None:
+    """PyTorch assumes such sizes where it looks at how results lie in memory."""
+    size = "L['args'][0].size()[2]"
+    said = f"Not all values of d = {size} in the specified range satisfy the generated guard {size} != 9."
+    error = ValueError(f'Constraints violated (d)! For more, run with TORCH_LOGS="+dynamic".\n  - {said}\n')
+    told = str(Sizes(fixed.__code__).error("model", error))
+    assert "It needs:\n  input 0.shape[2] != 9\n" in told
+    assert "TORCH_LOGS" not in told

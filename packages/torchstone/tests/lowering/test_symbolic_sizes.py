@@ -32,6 +32,12 @@ F = torch.nn.functional
         pytest.param(lambda x: x * (x.shape[0] ** 0.5) / (x.shape[0] / 3), id="fractions of sizes"),
         pytest.param(lambda x: torch.full((2,), x.shape[0] / 3), id="full of a fraction"),
         pytest.param(lambda x: torch.nn.functional.leaky_relu(x, 1 / x.shape[0]), id="a fraction as slope"),
+        pytest.param(lambda x: torch.ops.aten.hardshrink_backward(x, x.sin(), 0.5), id="hardshrink_backward"),
+        pytest.param(lambda x: torch.ops.aten.softshrink_backward(x, x.sin(), 0.5), id="softshrink_backward"),
+        pytest.param(lambda x: torch.histogram(x, 5).hist, id="histogram"),
+        pytest.param(
+            lambda x: torch.histogram(x, torch.tensor([-1.0, 0.0, 1.0])).hist, id="histogram by edges"
+        ),
     ],
 )
 def test_one_program_for_every_size(model: Callable[[torch.Tensor], torch.Tensor]) -> None:

@@ -24,6 +24,7 @@ from .dynamic_sizes import Sizes, suggested_checks, unknown_expression
 from .graphs import is_users_file
 from .operators.tracing import mended_operators, standing_in
 from .rules.registry import replacing, without_replaced_modules, without_stand_ins
+from .transforms import refusal_for
 
 
 class _FunctionModule(torch.nn.Module):
@@ -131,7 +132,7 @@ def capture(
             else getattr(model, "__qualname__", "function")
         )
         refused = _eager_error(module, args, kwargs)
-        told = sizes.error(name, error) if refused is None else None
+        told = (sizes.error(name, error) or refusal_for(error)) if refused is None else None
         if told is not None:
             raise told from error
         unknown = unknown_expression(error) if refused is None else None

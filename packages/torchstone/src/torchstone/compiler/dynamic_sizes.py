@@ -46,6 +46,7 @@ class Sizes:
         if not any(part in str(error) for part in _BROKEN):
             return None
         told = list(dict.fromkeys(_told(one) for one in self._watch.assumed() if one.place is not None))
+        told = told or [_in_names(one) for one in _GUARD.findall(str(error))]
         if not told:
             return None
         more = [f"and {len(told) - _MOST} more"] if len(told) > _MOST else []
@@ -69,6 +70,8 @@ def suggested_checks(error: Exception) -> list[str]:
     return _CHECK.findall(str(error))
 
 
+_GUARD = re.compile(r"satisfy the generated guard (.+?)\.?$", re.MULTILINE)
+"""What no line of the user's code assumes, such as that the memory of results is laid out in another way."""
 _CHECK = re.compile(r"^\s*\d+\. (torch\._check\(.+\))\s*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"data-dependent expression (.+?)(?: \(unhinted|\n|$)")
 
@@ -95,6 +98,10 @@ def _dimension(source: str) -> str:
     source = re.sub(r"^L\['kwargs'\]\['(\w+)'\]", r"\1", source)
     source = re.sub(r"^L\['(\w+)'\]", r"\1", source)
     return re.sub(r"\.size\(\)\[(\d+)\]", r".shape[\1]", source)
+
+
+def _in_names(condition: str) -> str:
+    return re.sub(r"L\['\w+'\](?:\[[^\]]+\])*\.size\(\)\[\d+\]", lambda one: _dimension(one[0]), condition)
 
 
 def _in_one_line(text: str) -> str:

@@ -37,6 +37,7 @@ from .operators.implementations import implementations_in
 from .operators.lists import list_decompositions
 from .operators.tracing import mended_operators
 from .overrides import quick_overrides
+from .transforms import refusal_of
 
 aten = namespace("aten")
 
@@ -96,6 +97,9 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     Raises :class:`CaptureError` where PyTorch finds no functional form.
     """
     for node in program.graph.nodes:
+        refusal = refusal_of(node)
+        if refusal is not None:
+            raise refusal
         if is_inplace_view(node.target) and node.args[0].op == "placeholder":
             name, place = node.args[0].name, location_text(node)
             raise CaptureError(

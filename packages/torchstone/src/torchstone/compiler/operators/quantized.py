@@ -3,8 +3,7 @@
 A quantized tensor is represented by its integers (int8, uint8 or int32), with scale
 and zero point as Python numbers: one of each, or one for each index along ``axis``
 (−1: per tensor). The CPU kernels call PyTorch's own quantized operators. As in
-PyTorch, none is differentiable. ``fake_quantize`` of PyTorch gets the shape rules that it lacks
-for symbolic sizes. Not here: the lowerings (``aten/quantization``),
+PyTorch, none is differentiable. Not here: the lowerings (``aten/quantization``),
 the rules that replace PyTorch's calls (``compiler.rules.quantized``).
 """
 
@@ -16,11 +15,8 @@ from typing import Any
 
 import torch
 
-from ...torch_internals.operators import OpOverload, namespace
 from ...torch_internals.tensors import check, make_per_channel_quantized, make_per_tensor_quantized
-from .declaring import declare, implement
-
-aten = namespace("aten")
+from .declaring import implement
 
 Tensor = torch.Tensor
 _TYPES = {torch.int8: torch.qint8, torch.uint8: torch.quint8, torch.int32: torch.qint32}
@@ -220,20 +216,4 @@ _implement(
     "quantized_relu",
     lambda self, scale, zero_point: torch.relu(_per_tensor(self, scale, zero_point)).int_repr(),
     lambda self, scale, zero_point: torch.empty_like(self),
-)
-
-
-# Simulated ----------------------------------------------------------------------------
-
-
-def _with_mask(mode: Any, _: OpOverload, self: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    with mode:
-        return torch.empty_like(self), torch.empty_like(self, dtype=torch.bool)
-
-
-declare(
-    aten.fake_quantize_per_tensor_affine_cachemask.default,
-    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
-    aten.fake_quantize_per_channel_affine_cachemask.default,
-    shapes=_with_mask,
 )
