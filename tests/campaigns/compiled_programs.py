@@ -425,8 +425,12 @@ def _off_by_rounding(program: Program, call: tuple[str, ...], runner: Runner) ->
         yield values
 
 
+_NORMALIZING = ("norm", "softmax")
+"""Parts of the names of operators that round although each of their results depends on many elements."""
+
+
 class _Rounding(TorchDispatchMode):
-    """Inside, each result of an operator that rounds, element by element, is off by at most one rounding."""
+    """Inside, results of operators that round, by element or as normalizations, are off by one at most."""
 
     def __init__(self, chance: torch.Generator) -> None:
         super().__init__()
@@ -439,6 +443,9 @@ class _Rounding(TorchDispatchMode):
         narrowed = name == "_to_copy" and made.is_floating_point() and made.itemsize < args[0].itemsize
         if narrowed or (torch.Tag.pointwise in func.tags and rounds and isinstance(made, torch.Tensor)):
             self._spoil(made)
+        elif any(part in name for part in _NORMALIZING):
+            for one in tensors(made):
+                self._spoil(one)
         return made
 
     def _spoil(self, values: torch.Tensor) -> None:

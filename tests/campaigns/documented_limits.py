@@ -24,6 +24,8 @@ _BITS = {"signbit": 0, "copysign": 1, "view": 0}
 _CANCELLING = "norm_backward"
 """Gradients whose terms cancel."""
 _SUMS = ("add", "add_")
+_SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
+_LARGE_LOGIT = 100
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -86,6 +88,8 @@ def _met(
         yield "the bits of a NaN"
     if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
         yield "an infinite neighbor in resampling"
+    if name in _SOFTMAXES and bool((given[0].detach().abs() > _LARGE_LOGIT).any()):
+        yield "a softmax of large values"
     if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):
         yield "a huge exponent of zeta"
     if "_polynomial_" in name and not _are_degrees(args):

@@ -231,6 +231,13 @@ def test_polynomials_of_what_is_not_a_number_are_a_limit(x: float, degree: float
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("logit", "met"), [(50.0, False), (1e4, True)])
+def test_a_softmax_of_large_values_is_a_limit(logit: float, met: bool) -> None:
+    with Limits() as limits:
+        torch.tensor([0.0, logit]).log_softmax(0)
+    assert limits.found == ({"a softmax of large values"} if met else set())
+
+
 @pytest.mark.parametrize(("exponent", "met"), [(1e10, False), (1e30, True)])
 def test_a_huge_exponent_of_zeta_is_a_limit(exponent: float, met: bool) -> None:
     with Limits() as limits:

@@ -898,3 +898,9 @@ def test_targets_without_elements_have_any_dtype(name: str) -> None:
 
     x = torch.randn(0, 5)
     torch.testing.assert_close(torchstone.export(function, (x,))(x), function(x), equal_nan=True)
+
+
+def test_an_rms_norm_over_more_axes_than_there_are_is_refused() -> None:
+    norm = torch.ops.aten._fused_rms_norm.default
+    with pytest.raises(UnsupportedOperators, match="it normalizes over 1 axes, and its input has 0"):
+        torchstone.export(lambda x: norm(x, [2], None, 0.1)[0], (torch.tensor(1.0),))

@@ -116,7 +116,13 @@ def layer_norm_backward(
     return composed("layer_norm_backward", inputs, kernel, out, {"axes": inner})
 
 
-@lowers(aten._fused_rms_norm.default, dtypes=FLOATING | COMPLEX)
+def _refuses_more_axes(given: Arguments) -> str | None:
+    """Eager PyTorch normalizes a scalar over any shape."""
+    axes, rank = len(given["normalized_shape"]), given["input"].dim()
+    return f"it normalizes over {axes} axes, and its input has {rank}" if axes > rank else None
+
+
+@lowers(aten._fused_rms_norm.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_more_axes)
 def rms_norm(
     input: Value, normalized_shape: Sequence[int], weight: Optional, eps: float | None, out: Specs
 ) -> list[Optional]:
