@@ -131,7 +131,7 @@ def swinv2() -> Case:
 
 
 def detr() -> Case:
-    """Detection: a ResNet, an encoder, and a decoder of queries."""
+    """Detection: a ResNet, an encoder, and a decoder of queries. In training it looks at values."""
     transformers = transformers_or_missing()
     backbone = transformers.ResNetConfig(
         embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], out_features=["stage4"]
