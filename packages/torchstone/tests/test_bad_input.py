@@ -191,20 +191,19 @@ def test_sizes_that_contradict(
     assert "sympy" not in str(raised.value).lower()
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, n: x + x.sum().item(),
-        lambda x, n: x.sum().item(),
-        lambda x, n: x * (n > 0).item(),
-        lambda x, n: x * x[0].tolist(),
-    ],
-    ids=["add", "result", "bool", "tolist"],
-)
-def test_a_tensors_value_as_a_number(function: Callable[..., Any]) -> None:
+def test_a_boolean_of_a_tensor() -> None:
     with pytest.raises(UnsupportedOperators, match=r"_local_scalar_dense.*test_bad_input\.py:\d+") as raised:
-        torchstone.export(function, (torch.ones(4), torch.tensor(2)))
+        torchstone.export(lambda x, n: x * (n > 0).item(), (torch.ones(4), torch.tensor(2)))
     assert "compute with the tensor itself: index_select, torch.where" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x + x.sum().item(), lambda x: x * x[0].tolist()], ids=["item", "tolist"]
+)
+def test_a_float_of_a_tensor(function: Callable[..., Any]) -> None:
+    program = torchstone.export(function, (torch.ones(4),))
+    x = torch.randn(4)
+    torch.testing.assert_close(program(x), function(x))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_the_record_as_json(torchstone: Callable[..., Any]) -> None:
     for row in found["operators"]:
         assert {"family", "name", "calls", "status", "backward", "dtypes", "reason"} <= row.keys()
     for row in found["models"]:
-        assert {"family", "name", "status", "backward", "reason"} <= row.keys()
+        assert {"family", "name", "status", "backward", "batch", "reason"} <= row.keys()
     by_name = {row["name"]: row for row in found["operators"]}
     assert by_name["nnz"]["calls"] == [
         "sparse.to_sparse()._nnz()",
@@ -43,7 +43,14 @@ def test_run_records_and_judges(
 
     def pretend(kind: str, entries: Any) -> list[dict[str, Any]]:
         return [
-            {"family": e.family, "name": e.name, "status": status, "backward": "none", "reason": ""}
+            {
+                "family": e.family,
+                "name": e.name,
+                "status": status,
+                "backward": "none",
+                "batch": [],
+                "reason": "",
+            }
             for e in entries
         ]
 

@@ -254,8 +254,12 @@ def _constant_leaf(argument: Any, nodes: Mapping[str, Any]) -> Tree:
         value: Any = nodes[argument.name].meta["val"]
         if isinstance(value, (int, float, bool)):
             return {"const": plain_constant(value)}
-        of_sizes = all(symbol.is_integer for symbol in value.node.expr.free_symbols)
-        if not of_sizes or not is_relation(f"{value.node.expr} == 0"):
+        if not all(symbol.is_integer for symbol in value.node.expr.free_symbols):
+            raise UnsupportedShape(
+                "the model returns a float that it reads from a tensor, which only a call knows",
+                hint="return the tensor, without item() or tolist()",
+            )
+        if not is_relation(f"{value.node.expr} == 0"):
             raise UnsupportedShape(
                 f"the number {value.node.expr} cannot be computed from sizes where a program is called",
                 hint="return the sizes themselves, or a tensor with the number",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def check_artifact(example: Example, path: Path, *, engine: str | None = None) -
 def save(example: Example, path: Path) -> Path:
     """Write the artifact of a model of the zoo."""
     twin = copy.deepcopy(example.model)
-    with torch.no_grad(), bounds(**(example.bounds or {})):
+    with torch.no_grad(), nullcontext() if example.bounds is None else bounds(**example.bounds):
         program = export(twin, copy.deepcopy(example.args), dynamic_shapes=example.dynamic_shapes)
     return program.save(path)
 
