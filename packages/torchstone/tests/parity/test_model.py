@@ -40,6 +40,11 @@ def test_a_file_imports_its_neighbours_and_shadows_nothing(
     assert loaded.kwargs == {}
 
 
+def test_a_name_that_is_nearly_one_of_the_zoo() -> None:
+    with pytest.raises(ModelError, match=r"next: write tiny-llama, or package\.module:factory"):
+        load_model("tiny-lama")
+
+
 def test_a_module_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)

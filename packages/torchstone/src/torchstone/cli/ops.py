@@ -81,6 +81,8 @@ def _inventory(output: Path | None, again: bool, as_json: bool) -> int:
         echo(f"commit {found['commit'] or 'unknown'}, {_versions(found['versions'])}")
         for kind, counts in found["summary"].items():
             echo(f"{counts['runs']} of {counts['total']} {kind} run and are equal to eager PyTorch")
+            if "any batch" in counts:
+                echo(f"{counts['any batch']} of them are one program for any batch size")
     rows = [*found["operators"], *found["models"]]
     wrong = [row for row in rows if row["status"] not in results.RUNS or row["backward"] == "differs"]
     return FAILURES if again and wrong else OK

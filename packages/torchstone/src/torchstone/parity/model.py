@@ -13,6 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from inspect import isfunction
@@ -70,7 +71,10 @@ def find_factory(name: str) -> Callable[[], Any]:
     place, colon, attribute = name.rpartition(":")
     if not (place and attribute.isidentifier()):
         what = "names no factory after the colon" if colon else "is neither place:factory nor in the zoo"
-        raise ModelError(f"MODEL {name!r} {what}", hint=f"write {_SYNTAX}")
+        close = get_close_matches(name, [*MODELS, *ARCHITECTURES, *INVENTORY], 1)
+        raise ModelError(
+            f"MODEL {name!r} {what}", hint=f"write {f'{close[0]}, or ' if close else ''}{_SYNTAX}"
+        )
     module = _import_file(Path(place), name) if place.endswith(".py") else _import_module(place, name)
     factory = getattr(module, attribute, None)
     if factory is None:
