@@ -14,7 +14,7 @@ from .calls import called, is_operator, rule
 from .sizes import NoForm, Trace
 
 _SUM, _MEAN = 2, 1
-"""What the argument ``reduction`` means in ATen; 0 is no reduction."""
+"""What the argument ``reduction`` means in ATen. 0 returns every loss."""
 _BY_ROWS = ("multi_margin_loss", "triplet_margin_loss", "cosine_embedding_loss")
 """Those with one number for each row. The others have one for each element."""
 

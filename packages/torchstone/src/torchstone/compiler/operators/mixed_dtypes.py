@@ -2,8 +2,7 @@
 
 The kernels decide: these losses, their gradients, and that of ``mish`` have the dtype of their input,
 those of softmax that of the gradient, and normalizations of 16-bit inputs by float32 parameters keep
-float32 statistics.
-Not here: calls that the kernels refuse (``compiler.rehearsal``).
+float32 statistics. Not here: calls that the kernels refuse (``compiler.rehearsal``).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _refuses_surplus(given: Arguments) -> str | None:
 
 
 def _classes(target: Value) -> Value:
-    """Integers: eager PyTorch takes any dtype where there are no elements."""
+    """The target as integers. Eager PyTorch accepts any dtype for an empty one."""
     return hlo.convert(target, INT64)
 
 
