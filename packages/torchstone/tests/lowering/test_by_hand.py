@@ -221,6 +221,11 @@ def test_frequencies_of_any_spacing(operator: Any, step: float, dtype: torch.dty
     agrees(lambda x: (operator(count, step, dtype=dtype), x), torch.ones(1))
 
 
+@pytest.mark.parametrize("count", [-3, -2, -1])
+def test_frequencies_of_a_negative_count(count: int) -> None:
+    agrees(lambda x: (aten.fft_rfftfreq(count, 0.5), x), torch.ones(1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float32], ids=str)
 def test_trilinear_of_empty_tensors_whose_axes_do_not_match(dtype: torch.dtype) -> None:
     tensors = tuple(torch.empty(shape, dtype=dtype) for shape in [(2, 0), (5, 0, 4), (1, 2, 4)])

@@ -114,10 +114,10 @@ def fftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
 
 @lowers(aten.fft_rfftfreq.default, dtypes=FLOATING, ignores=("dtype",))
 def rfftfreq(n: int, d: float = 1.0, *, out: Spec) -> Value:
-    """The nonnegative frequencies of a real signal's transform."""
+    """The nonnegative frequencies of a real signal's transform; for ``n=-1``, which PyTorch takes, a zero."""
 
     def kernel() -> Value:
-        return hlo.convert(hlo.iota((n // 2 + 1,), 0, opmath(out.dtype)) * _step(n, d), out.dtype)
+        return hlo.convert(hlo.iota(out.shape, 0, opmath(out.dtype)) * _step(n, d), out.dtype)
 
     return composed_whole("rfftfreq", [], kernel, out, {"n": n, "d": float(d)})
 
