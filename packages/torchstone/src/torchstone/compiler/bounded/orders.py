@@ -10,29 +10,24 @@ from torch.fx import Node
 
 from ...torch_internals.operators import schema_of
 from .calls import called, rule
-from .reductions import elements, greatest, last, least, reduced
+from .reductions import elements, greatest, last, least, rule_over_padding
 from .sizes import NoForm, Trace
 
 Tensor = torch.Tensor
 
 
-@rule("sort")
-def sort(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    dtype, dims = given["self"].meta["val"].dtype, reduced(given, given["self"].meta["val"].ndim)
-    if not trace.dims(given["self"]).keys() & set(dims):
-        return called(trace, node)
+@rule_over_padding("sort")
+def sort(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
+    dtype = given["self"].meta["val"].dtype
     fill = least(dtype) if given["descending"] else last(dtype)
     return torch.sort(
         trace.filled(given["self"], fill, dims), dim=given["dim"], descending=given["descending"], stable=True
     )
 
 
-@rule("topk")
-def topk(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    source = given["self"]
-    dtype, dims = source.meta["val"].dtype, reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
+@rule_over_padding("topk")
+def topk(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
+    source, dtype = given["self"], given["self"].meta["val"].dtype
     if isinstance(given["k"], Node):
         raise NoForm("it takes a number of elements that depends on values")
     trace.require(
@@ -46,15 +41,11 @@ def topk(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return found[0].narrow(given["dim"], 0, given["k"]), found[1].narrow(given["dim"], 0, given["k"])
 
 
-@rule("median nanmedian kthvalue")
-def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding("median nanmedian kthvalue")
+def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     """The element at a place of the sorted ones. NaN is sorted behind all numbers, and padding behind NaN."""
     name, source = schema_of(node.target).name.removeprefix("aten::"), given["self"]
-    rank, dtype = source.meta["val"].ndim, source.meta["val"].dtype
-    whole = "dim" not in given
-    dims = reduced(given, rank)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
+    dtype, whole = source.meta["val"].dtype, "dim" not in given
     if isinstance(given.get("k"), Node):
         raise NoForm("it takes an index that depends on values")
     real, number = trace.real(source, dims), elements(trace, source, dims)
@@ -76,14 +67,11 @@ def order_statistic(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return tuple(found if given["keepdim"] else (one.squeeze(dim) for one in found))
 
 
-@rule("mode")
-def mode(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding("mode")
+def mode(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     """The smallest of the most frequent elements, and its last position."""
-    source = given["self"]
-    (dim,) = reduced(given, source.meta["val"].ndim)
-    if dim not in trace.dims(source):
-        return called(trace, node)
-    count = elements(trace, source, [dim])
+    source, (dim,) = given["self"], dims
+    count = elements(trace, source, dims)
     trace.require(node, count > 0, "it is of at least one element")
     tensor = trace.filled(source, last(source.meta["val"].dtype), [dim]).transpose(dim, -1)
     ordered, order = tensor.sort(dim=-1, stable=True)

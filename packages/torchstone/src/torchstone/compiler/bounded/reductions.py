@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,28 @@ def reduced(given: Mapping[str, Any], rank: int) -> list[int]:
     return [dim % rank if rank else 0 for dim in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
+RuleOverPadding = Callable[[Trace, Node, Mapping[str, Any], list[int]], Any]
+
+
+def rule_over_padding(names: str) -> Callable[[RuleOverPadding], RuleOverPadding]:
+    """Like ``rule``, for calls along some dimensions of ``self``, which the function gets as well.
+
+    It is asked where one of them has padding. Where none has, the call on padded tensors is right as it is.
+    """
+
+    def register(function: RuleOverPadding) -> RuleOverPadding:
+        @rule(names)
+        def of_any(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+            dims = reduced(given, given["self"].meta["val"].ndim)
+            if not trace.dims(given["self"]).keys() & set(dims):
+                return called(trace, node)
+            return function(trace, node, given, dims)
+
+        return function
+
+    return register
+
+
 def elements(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
     """How many real elements a reduction over ``dims`` takes together."""
     value, padded = source.meta["val"], trace.dims(source)
@@ -60,13 +82,10 @@ def elements(trace: Trace, source: Node, dims: Sequence[int]) -> Tensor:
     return number
 
 
-@rule(" ".join(_IDENTITIES))
-def reduction(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding(" ".join(_IDENTITIES))
+def reduction(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     name, source = schema_of(node.target).name.removeprefix("aten::"), given["self"]
     if isinstance(given.get("other"), Node):  # max and min of two tensors
-        return called(trace, node)
-    dims = reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
         return called(trace, node)
     dtype = source.meta["val"].dtype
     if dtype.is_complex and name not in ("sum", "prod"):
@@ -79,23 +98,17 @@ def reduction(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return called(trace, node, self=trace.filled(source, fill(dtype) if callable(fill) else fill, dims))
 
 
-@rule("mean")
-def mean(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding("mean")
+def mean(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     source, value = given["self"], node.meta["val"]
-    dims = reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
     wide = torch.promote_types(value.dtype, torch.float32)
     total = trace.filled(source, 0, dims).to(wide).sum(dims, keepdim=given.get("keepdim", False))
     return (total / elements(trace, source, dims)).to(value.dtype)
 
 
-@rule("var std var_mean std_mean")
-def var(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding("var std var_mean std_mean")
+def var(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     source, dtype = given["self"], given["self"].meta["val"].dtype
-    dims = reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
     if dtype.is_complex or "correction" not in given:
         raise NoForm("its form is not known")
     wide = torch.promote_types(dtype, torch.float32)
@@ -112,34 +125,26 @@ def var(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
     return found.to(dtype), (center if given["keepdim"] else center.reshape(found.shape)).to(dtype)
 
 
-@rule("aminmax")
-def aminmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    source = given["self"]
-    dtype, dims = source.meta["val"].dtype, reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
+@rule_over_padding("aminmax")
+def aminmax(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
+    source, dtype = given["self"], given["self"].meta["val"].dtype
     trace.require(node, elements(trace, source, dims) > 0, "it is of at least one element")
     smallest = trace.filled(source, greatest(dtype), dims).amin(dims, keepdim=given["keepdim"])
     return smallest, trace.filled(source, least(dtype), dims).amax(dims, keepdim=given["keepdim"])
 
 
-@rule("linalg_vector_norm")
-def vector_norm(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
+@rule_over_padding("linalg_vector_norm")
+def vector_norm(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
     source, power = given["self"], given["ord"]
-    dims = reduced(given, source.meta["val"].ndim)
-    if not trace.dims(source).keys() & set(dims):
-        return called(trace, node)
     if math.isinf(power) or power < 0:
         trace.require(node, elements(trace, source, dims) > 0, "it is of at least one element")
     return called(trace, node, self=trace.filled(source, math.inf if power < 0 else 0, dims))
 
 
-@rule("_softmax _log_softmax")
-def softmax(trace: Trace, node: Node, given: Mapping[str, Any]) -> Any:
-    value = given["self"].meta["val"]
-    return called(
-        trace, node, self=trace.filled(given["self"], least(value.dtype), reduced(given, value.ndim))
-    )
+@rule_over_padding("_softmax _log_softmax")
+def softmax(trace: Trace, node: Node, given: Mapping[str, Any], dims: list[int]) -> Any:
+    source = given["self"]
+    return called(trace, node, self=trace.filled(source, least(source.meta["val"].dtype), dims))
 
 
 @rule("native_layer_norm _fused_rms_norm")

@@ -6,6 +6,7 @@ What this PyTorch lacks (a missing overload, or None for a function) is left out
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +14,8 @@ import torch
 from ...lowering.own import library, own
 from ...lowering.registry import registry
 from ...torch_internals.dispatch import DispatchKey
-from ...torch_internals.operators import MissingOverload, OpOverloadPacket, Packet
+from ...torch_internals.operators import MissingOverload, OpOverload, OpOverloadPacket, Packet
+from ...torch_internals.pytree import tree_leaves
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,6 +27,24 @@ def declare(*operators: Any, **parts: Any) -> None:
     """Add the same parts to the record of each operator; a packet stands for all of its overloads."""
     for overload in overloads(*operators):
         registry.declare(overload, **parts)
+
+
+def declare_symbolic_shapes(*operators: Any, shapes: Callable[..., Any]) -> None:
+    """``shapes`` makes empty results of a call that has symbolic sizes; PyTorch's own rule does of any other.
+
+    PyTorch traces these operators with numbers alone.
+    """
+
+    @wraps(shapes)
+    def rule(mode: Any, _: OpOverload, *given: Any, **named: Any) -> Any:
+        leaves = tree_leaves((given, named))
+        sizes = [size for one in leaves if isinstance(one, torch.Tensor) for size in one.shape]
+        if not any(isinstance(size, torch.SymInt) for size in (*sizes, *leaves)):
+            return NotImplemented
+        with mode:
+            return shapes(*given, **named)
+
+    declare(*operators, shapes=rule)
 
 
 def overloads(*operators: Any) -> Iterator[Any]:

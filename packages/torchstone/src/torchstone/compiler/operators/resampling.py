@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from ...torch_internals.dispatch import python_kernels
-from ...torch_internals.operators import OpOverload, namespace, schema_of
+from ...torch_internals.operators import namespace, schema_of
 from ..graphs import bind_schema
-from .declaring import AUTOGRAD, COMPOSITE, declare
+from .declaring import AUTOGRAD, COMPOSITE, declare, declare_symbolic_shapes
 from .mending import kept_whole
 
 aten = namespace("aten")
@@ -58,20 +58,15 @@ for _name in _NAMES:
 _ANTIALIASED = ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
 
 
-def _gradient_shapes(
-    mode: Any, overload: OpOverload, grad: torch.Tensor, output_size: Any, input_size: Any, *options: Any
-) -> Any:
-    """The gradient's shape where it is symbolic, which PyTorch's own rule does not take."""
-    if not any(isinstance(size, torch.SymInt) for size in (*grad.shape, *output_size, *input_size)):
-        return NotImplemented
-    del overload, options
+def _gradient(grad: torch.Tensor, output_size: Any, input_size: Any, *options: Any) -> torch.Tensor:
+    del output_size, options
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(grad.dim())
-    with mode:
-        made = grad.new_empty(input_size)
-        if last is None or grad.is_contiguous() or not grad.is_contiguous(memory_format=last):
-            return made
-        return made.contiguous(memory_format=last)
+    made = grad.new_empty(input_size)
+    if last is None or grad.is_contiguous() or not grad.is_contiguous(memory_format=last):
+        return made
+    return made.contiguous(memory_format=last)
 
 
 for _name in (*_NAMES, *_ANTIALIASED):
-    declare(getattr(getattr(aten, f"{_name}_backward"), "default", None), shapes=_gradient_shapes)
+    _backward = getattr(getattr(aten, f"{_name}_backward"), "default", None)
+    declare_symbolic_shapes(_backward, shapes=_gradient)

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
 
-from ...torch_internals.operators import OpOverload, namespace
-from .declaring import declare
+from ...torch_internals.operators import namespace
+from .declaring import declare_symbolic_shapes
 
 aten = namespace("aten")
 
 Tensor = torch.Tensor
-
-
-def _declare(shapes: Callable[..., Any], *overloads: Any) -> None:
-    """``shapes`` makes empty results; it is asked where a tensor has symbolic sizes."""
-
-    @wraps(shapes)
-    def rule(mode: Any, _: OpOverload, *given: Any, **named: Any) -> Any:
-        sizes = [size for one in given if isinstance(one, Tensor) for size in one.shape]
-        if not any(isinstance(size, torch.SymInt) for size in sizes):
-            return NotImplemented
-        with mode:
-            return shapes(*given, **named)
-
-    declare(*overloads, shapes=rule)
 
 
 def _with_mask(self: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
@@ -50,12 +34,14 @@ def _counts(self: Tensor, bins: int | Tensor, **_: Any) -> tuple[Tensor, Tensor]
     return self.new_empty([bins]), self.new_empty([bins + 1])
 
 
-_declare(
-    _with_mask,
+declare_symbolic_shapes(
     aten.fake_quantize_per_tensor_affine_cachemask.default,
     aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
     aten.fake_quantize_per_channel_affine_cachemask.default,
+    shapes=_with_mask,
 )
-_declare(_elementwise, aten.hardshrink_backward.default, aten.softshrink_backward.default)
-_declare(_factors, aten.geqrf.default)
-_declare(_counts, aten.histogram.bin_ct, aten.histogram.bins_tensor)
+declare_symbolic_shapes(
+    aten.hardshrink_backward.default, aten.softshrink_backward.default, shapes=_elementwise
+)
+declare_symbolic_shapes(aten.geqrf.default, shapes=_factors)
+declare_symbolic_shapes(aten.histogram.bin_ct, aten.histogram.bins_tensor, shapes=_counts)
