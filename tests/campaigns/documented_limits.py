@@ -26,6 +26,7 @@ _CANCELLING = "norm_backward"
 _SUMS = ("add", "add_")
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _LARGE_LOGIT = 100
+_ONE_SIDED = ("elu_backward", "hardswish_backward")
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -61,6 +62,8 @@ class Limits(TorchDispatchMode):
                 met.add("the sign of a zero")
         if name in _CASTS and results and not _holds(results[0].dtype, given[_CASTS[name]]):
             met.add("a float beyond an integer dtype")
+        if not met and "_polynomial_" in name and results and not _finite(results[0]):
+            met.add("a polynomial that overflows")
         self.found |= met
         if met or reached:
             written = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
@@ -92,6 +95,8 @@ def _met(
         yield "a softmax of large values"
     if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):
         yield "a huge exponent of zeta"
+    if name in _ONE_SIDED and given[-1].isnan().any():
+        yield "a NaN in the gradient of ELU or hardswish"
     if "_polynomial_" in name and not _are_degrees(args):
         yield "a polynomial of a NaN or of a degree beyond int64"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):

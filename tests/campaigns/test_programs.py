@@ -231,6 +231,27 @@ def test_polynomials_of_what_is_not_a_number_are_a_limit(x: float, degree: float
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("x", "met"), [(torch.inf, False), (torch.nan, True)])
+def test_the_gradient_of_an_activation_at_a_nan_is_a_limit(x: float, met: bool) -> None:
+    given = torch.tensor([x])
+    for result in (
+        lambda: aten.elu_backward(torch.ones(1), 1, 1, 1, False, given),
+        lambda: aten.hardswish_backward(torch.ones(1), given),
+    ):
+        with Limits() as limits:
+            result()
+        assert limits.found == ({"a NaN in the gradient of ELU or hardswish"} if met else set())
+
+
+@pytest.mark.parametrize(("degree", "met"), [(60.0, False), (90.0, True)])
+def test_a_polynomial_that_overflows_is_a_limit(degree: float, met: bool) -> None:
+    given = torch.tensor([2.0, 0.5])
+    with Limits() as limits:
+        result = torch.special.chebyshev_polynomial_w(given, torch.tensor(degree))
+    assert limits.found == ({"a polynomial that overflows"} if met else set())
+    assert limits.reach(result) is met
+
+
 @pytest.mark.parametrize(("logit", "met"), [(50.0, False), (1e4, True)])
 def test_a_softmax_of_large_values_is_a_limit(logit: float, met: bool) -> None:
     with Limits() as limits:
