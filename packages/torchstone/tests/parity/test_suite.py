@@ -177,6 +177,6 @@ def test_a_model_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyP
 def test_what_was_left_out_is_on_every_page(mlp: SuiteReport, monkeypatch: pytest.MonkeyPatch) -> None:
     found = mlp.entries[0].found
     assert found is not None
-    monkeypatch.setattr(found, "notes", ["no stage step: whole steps know no capture rules"])
+    monkeypatch.setattr(found, "notes", ["no stage step: whole steps leave nothing to eager PyTorch"])
     for text in (markdown(mlp), page(mlp)):
-        assert "whole steps know no capture rules" in text
+        assert "whole steps leave nothing to eager PyTorch" in text

@@ -139,6 +139,11 @@ def submodules(module: torch.nn.Module) -> dict[str, Any]:
     return module._modules
 
 
+def set_submodules(module: torch.nn.Module, parts: dict[str, Any]) -> None:
+    """Let ``module`` keep its parts in this dict."""
+    module.__dict__.update(_modules=parts)
+
+
 def module_versions(state: Any) -> Mapping[str, Any] | None:
     """The versions of modules that a state dict carries beside its entries, None if it carries none."""
     return getattr(state, "_metadata", None)

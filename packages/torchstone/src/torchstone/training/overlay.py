@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from ..compiler.rules.registry import stand_in_of
 from ..errors import CaptureError
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
-from ..torch_internals.tensors import members, set_members
+from ..torch_internals.tensors import members, set_members, set_submodules, submodules
 from ..torch_internals.training import computed_by_hooks
 from .recipe import Recipe
 
@@ -20,9 +21,12 @@ Tensor = torch.Tensor
 
 
 class Overlay(dict[str, Any]):
-    """The parameters or buffers of a module: ``now`` in the thread that made it, ``real`` in others."""
+    """What a module keeps under names, such as parameters: ``now`` in the thread that made it, else ``real``.
 
-    def __init__(self, real: dict[str, Any], traced: Mapping[int, Tensor]) -> None:
+    ``traced`` has what is shown, by the identity of what is not.
+    """
+
+    def __init__(self, real: dict[str, Any], traced: Mapping[int, Any]) -> None:
         super().__init__(real)
         self.real = real
         self.now = {name: traced.get(id(value), value) for name, value in real.items()}
@@ -67,6 +71,21 @@ def overlaid(
     finally:
         for module, own in before:
             set_members(module, *own)
+
+
+@contextmanager
+def showing_stand_ins(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Shows what capture rules put in place of parts of ``model``; returns what stands for all of it."""
+    stand_ins = {id(module): stand_in_of(module) for module in model.modules()}
+    before = [(module, submodules(module)) for module in model.modules()]
+    try:
+        for module, own in before:
+            if any(stand_ins.get(id(part)) is not part for part in own.values() if part is not None):
+                set_submodules(module, Overlay(own, stand_ins))
+        yield stand_ins[id(model)]
+    finally:
+        for module, own in before:
+            set_submodules(module, own)
 
 
 def roots_of(recipe: Recipe) -> list[torch.nn.Module]:

@@ -7,10 +7,9 @@ reads and writes are the arguments of the graph; what it computes with Python nu
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -24,27 +23,28 @@ from ..compiler.operators.mending import ASK_AUTOGRAD
 from ..compiler.operators.onednn import choosing
 from ..compiler.operators.tracing import mended_operators, passing_value_checks, standing_in
 from ..compiler.provenance import Provenance
+from ..compiler.rules import replacements, replacing, without_stand_ins
 from ..config import config
-from ..errors import TorchstoneError, TrainingError
+from ..errors import CaptureError, TorchstoneError, TrainingError
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import enable_python_dispatcher
 from ..torch_internals.dynamo import aot_autograd
 from ..torch_internals.fake import FakeTensor, FakeTensorMode
 from ..torch_internals.operators import OpOverload, namespace
-from ..torch_internals.patches import Patch, attributes, patched, tracing
+from ..torch_internals.patches import patched, tracing
 from ..torch_internals.tensors import mark_as_parameter
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
-from .attributes import Change
-from .numbers import STAND_INS, Expression, Guards, Number, number
-from .overlay import Overlay, as_it_was, overlaid, roots_of
+from .attributes import Attributes, Change
+from .numbers import Expression, Guards, Number, number
+from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
 from .randomness import without_foreign_randomness
 from .recipe import Recipe
 from .refusals import refusal
 from .state import Entry, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .tracing import Numbers, Substitution
-from .update import clip, next_scale, run_optimizer, shadow_of, unscale
+from .update import clip, next_scale, optimizer_modules, run_optimizer, shadow_of, unscale
 
 aten = namespace("aten")
 
@@ -104,10 +104,18 @@ def trace(
     the next values of ``counted`` behind what it created. ``options`` say whether layers of LSTMs may be
     left to eager PyTorch.
     Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
+    A model that cannot be traced as it is, is traced under the capture rules.
     Raises :class:`CaptureError` for a step that cannot be one program.
     """
-    found, fakes = _begun(state, numbers, batch)
-    step = _Trace(recipe, kind, state, numbers, found, lines)
+
+    def traced(*, ruled: bool) -> Traced:
+        found, fakes = _begun(state, numbers, batch)
+        step = _Trace(recipe, kind, state, numbers, found, lines, ruled=ruled)
+        found.module = _functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
+        return found
+
+    kept = Attributes(module for _, module in state.modules)
+    before = kept.values()
     with (
         tracing(),
         standing_in(),
@@ -116,9 +124,15 @@ def trace(
         mended_operators(),
         choosing(chooser(options or Options.parse(None))),
     ):
-        traced = _graph(step, fakes, batch, tree, ASK_AUTOGRAD)
-        found.module = _functional(traced, fakes)
-    return found
+        try:
+            return traced(ruled=False)
+        except CaptureError:
+            kept.restore(before)
+            with suppress(TorchstoneError), replacements() as replaced:
+                found = traced(ruled=True)
+                if replaced:
+                    return found
+            raise
 
 
 def trace_gradients(
@@ -156,7 +170,7 @@ def _graph(
     with (
         as_it_was(recipe),
         patched(
-            *_optimizer_modules(recipe.optimizer), *without_checkpointing(), *without_foreign_randomness()
+            *optimizer_modules(recipe.optimizer), *without_checkpointing(), *without_foreign_randomness()
         ),
         torch.enable_grad(),
     ):
@@ -205,18 +219,6 @@ def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModu
     return graphs[0]
 
 
-def _optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
-    """``min``, ``max`` and ``math`` that take numbers, in the modules that define the optimizer."""
-    # A class may say that it belongs to the package that exports it; its functions say where they are.
-    functions = (function for kind in type(optimizer).__mro__ for function in vars(kind).values())
-    for name in {one.__module__ for one in functions if inspect.isfunction(one)} & sys.modules.keys():
-        module = sys.modules[name]
-        entries = {
-            one: stand_in for one, stand_in in STAND_INS.items() if one != "math" or hasattr(module, "math")
-        }
-        yield attributes(module, **entries)
-
-
 def _kind_of(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return torch.Tensor
@@ -239,7 +241,10 @@ class _Trace:
         numbers: Sequence[float],
         found: Traced,
         lines: bool,
+        *,
+        ruled: bool = False,
     ) -> None:
+        self.ruled = ruled
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
         self.shown: Mapping[int, Overlay] = {}
@@ -286,7 +291,7 @@ class _Trace:
             [next(numbers) if isinstance(one, float) else one for one in leaves], tree
         )
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
-        loss, result = recipe.forward(batch, given.get("rows"))
+        loss, result = self._forward(batch, given.get("rows"))
         self.provenance.phase = "backward"
         self._rebound(traced)
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
@@ -304,6 +309,13 @@ class _Trace:
             numeric = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in made]
             outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, Tensor)]
             return outputs
+
+    def _forward(self, batch: Any, rows: Number | None) -> tuple[Tensor, Any]:
+        if not self.ruled:
+            return self.recipe.forward(batch, rows)
+        with showing_stand_ins(self.recipe.model) as model, replacing():
+            loss, result = replace(self.recipe, model=model).forward(batch, rows)
+        return loss, without_stand_ins(result)
 
     def _gradients(self, loss: Tensor, traced: Mapping[int, Tensor]) -> dict[Tensor, Tensor]:
         """Those of the optimizer's parameters, with what was accumulated before."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
-from ..torch_internals.patches import functions, patched
-from .numbers import Number
+from ..torch_internals.patches import Patch, attributes, functions, patched
+from .numbers import STAND_INS, Number
 from .recipe import Recipe
 from .state import options, put_numbers
 
@@ -31,6 +33,18 @@ def shadow_of(real: torch.optim.Optimizer, numbers: Iterator[Number]) -> torch.o
             for name, value in kept.items()
         }
     return shadow
+
+
+def optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
+    """``min``, ``max`` and ``math`` that take numbers, in the modules that define the optimizer."""
+    # A class may say that it belongs to the package that exports it; its functions say where they are.
+    functions = (function for kind in type(optimizer).__mro__ for function in vars(kind).values())
+    for name in {one.__module__ for one in functions if inspect.isfunction(one)} & sys.modules.keys():
+        module = sys.modules[name]
+        entries = {
+            one: stand_in for one, stand_in in STAND_INS.items() if one != "math" or hasattr(module, "math")
+        }
+        yield attributes(module, **entries)
 
 
 def run_optimizer(optimizer: torch.optim.Optimizer) -> None:

@@ -207,16 +207,24 @@ def copy_of_view(name: str, view: torch.Tensor, base: torch.Tensor) -> torch.Ten
     return view
 
 
+def stand_in_of(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:
+    """What a rule puts in place of ``module``; itself if none does. Its parts are as they are."""
+    rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
+    made = module if rule is None else rule(module)
+    if made is module:
+        return module
+    _note(type(module).__name__)
+    return made if isinstance(made, torch.nn.Module) else _Called(made)
+
+
 def without_replaced_modules(module: torch.nn.Module, rules: Rules = RULES) -> torch.nn.Module:
     """``module`` with what stands in for those of its parts that have a rule; itself if none has.
 
     Everything else is shared with the original, parameters included.
     """
-    rule = next((rules.modules[kind] for kind in type(module).__mro__ if kind in rules.modules), None)
-    made = module if rule is None else rule(module)
+    made = stand_in_of(module, rules)
     if made is not module:
-        _note(type(module).__name__)
-        return made if isinstance(made, torch.nn.Module) else _Called(made)
+        return made
     children = {name: without_replaced_modules(child, rules) for name, child in module.named_children()}
     if all(child is submodules(module)[name] for name, child in children.items()):
         return module
