@@ -83,6 +83,19 @@ def test_results_and_gradients_are_those_of_eager(name: str, eager: list[dict[st
     assert not any(record.fallbacks or record.preferred for record in records)
 
 
+def test_sparse_gradients_of_tables(eager: list[dict[str, Any]]) -> None:
+    table = nn.Embedding(10, 3, sparse=True)
+    compiled = torch.compile(table, backend="torchstone")
+    for _ in range(3):
+        indices = torch.randint(0, 10, (4, 5))
+        found, expected = (
+            torch.autograd.grad(one(indices).square().sum(), table.weight)[0] for one in (compiled, table)
+        )
+        assert found.layout is expected.layout is torch.sparse_coo
+        torch.testing.assert_close(found.coalesce(), expected.coalesce())
+    assert len(eager) == 1
+
+
 def test_views_and_writes(eager: list[dict[str, Any]]) -> None:
     def function(a: torch.Tensor, b: torch.Tensor) -> Any:
         a.mul_(2)
