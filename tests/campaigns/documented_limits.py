@@ -26,7 +26,10 @@ _CANCELLING = "norm_backward"
 _SUMS = ("add", "add_")
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _LARGE_LOGIT = 100
-_ONE_SIDED = ("elu_backward", "hardswish_backward")
+_ONE_SIDED = (
+    *("elu_backward", "hardshrink_backward", "hardswish_backward", "hardtanh_backward", "logit_backward"),
+    "softshrink_backward",
+)
 _VARIANCES = ("var", "std", "var_mean", "std_mean")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -96,7 +99,7 @@ def _met(
     if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):
         yield "a huge exponent of zeta"
     if name in _ONE_SIDED and given[-1].isnan().any():
-        yield "a NaN in the gradient of ELU or hardswish"
+        yield "a gradient at a NaN"
     if "_polynomial_" in name and not _are_degrees(args):
         yield "a polynomial of a NaN or of a degree beyond int64"
     if name in _SUMS and _negative_zero_beside_zeros(*args[:2], **kwargs):

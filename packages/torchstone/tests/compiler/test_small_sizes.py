@@ -80,14 +80,16 @@ def test_the_median_of_no_elements_is_what_eager_says(tmp_path: Path) -> None:
                 torch.testing.assert_close(program(x), f(x), equal_nan=True)
 
 
-def test_models_that_call_gradients_are_not_run_without_elements() -> None:
+@pytest.mark.parametrize("used", [True, False])
+def test_models_that_call_gradients_are_not_run_without_elements(used: bool) -> None:
     """Some of PyTorch's kernels divide by a size and end the process if it is 0."""
 
     def model(x: Tensor) -> Tensor:
         rows, columns = x.shape
         given = (x[None].contiguous(), x[None].contiguous(), x[None, :, :1].mean(1), x[None, :, :1].amax(1))
         backward = torch.ops.aten.native_group_norm_backward
-        return backward(*given, None, 1, rows, columns, 1, [True, False, False])[0] + x.sum(0)
+        gradient = backward(*given, None, 1, rows, columns, 1, [True, False, False])[0]
+        return gradient + x.sum(0) if used else x + 1
 
     program = exported(model, torch.randn(5, 3), axis=1)
     assert not program.signature.reasons

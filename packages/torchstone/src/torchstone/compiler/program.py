@@ -105,7 +105,7 @@ def build_program(
     with ranks_together():
         pipeline.run(export)
     program = export.program()
-    signature = with_small_sizes(program.signature, export.module.graph, model, args, kwargs or {})
+    signature = with_small_sizes(program.signature, model, args, kwargs or {})
     return replace(program, signature=signature)
 
 

@@ -9,6 +9,7 @@ tensors of other shapes or dtypes than the program says, the program refuses tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import zip_longest
 from textwrap import shorten
@@ -16,11 +17,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph
 
 from ..errors import InputMismatch
 from ..shapes import bind, evaluate, names_in
 from ..signature import Signature
+from ..torch_internals.dispatch import TorchDispatchMode
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..trees import Tree, flatten
 from .capture import as_module, called_eagerly
@@ -36,15 +37,14 @@ _LONGEST_REASON = 300
 
 def with_small_sizes(
     signature: Signature,
-    graph: Graph,
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Signature:
     """``signature`` with a relation, and its reason, for each small size that the program refuses.
 
-    ``graph`` is that of the program. The model is not asked about size 0 where it calls gradients: some of
-    PyTorch's kernels divide by the size and end the process.
+    The model is not asked about size 0 where it calls gradients: some of PyTorch's kernels divide by the
+    size and end the process.
     """
     if not signature.symbols or isinstance(model, ExportedProgram) or _is_told_sizes(signature.input_tree):
         return signature
@@ -52,8 +52,7 @@ def with_small_sizes(
     if given is None:
         return signature
     refused, module = {}, as_module(model)
-    least = 1 if any("_backward" in str(node.target) for node in graph.nodes) else 0
-    for symbol, size in _allowed(signature, least):
+    for symbol, size in _allowed(signature):
         reason = _why_not(signature, module, given, {symbol: size})
         if reason is not None:
             refused[f"{symbol} != {size}"] = reason
@@ -78,11 +77,11 @@ def _own_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments | N
     return own
 
 
-def _allowed(signature: Signature, least: int) -> Iterator[tuple[str, int]]:
-    """Every symbol with each of the small sizes from ``least`` on that its range has."""
+def _allowed(signature: Signature) -> Iterator[tuple[str, int]]:
+    """Every symbol with each of the small sizes that its range has."""
     for symbol, (low, high) in signature.symbols.items():
         for size in _SMALL if symbol not in signature.bounds else ():
-            if max(low, least) <= size and (high is None or size <= high):
+            if low <= size and (high is None or size <= high):
                 yield symbol, size
 
 
@@ -109,9 +108,12 @@ def _why_not(
     def called(inputs: Sequence[torch.Tensor]) -> Any:
         by_leaf = {id(leaf): one for leaf, one in zip(tensors, inputs, strict=True)}
         args, kwargs = tree_map_only(torch.Tensor, lambda leaf: _copy(by_leaf[id(leaf)], leaf), given)
-        return called_eagerly(module, args, kwargs, mutated)
+        with _NoGradients() if 0 in small.values() else nullcontext():
+            return called_eagerly(module, args, kwargs, mutated)
 
     result = called(cut)
+    if isinstance(result, _Gradient):
+        return None
     if not isinstance(result, Exception):
         return None if pads() else _difference(signature, result, symbols)
     # An index of the example may be none of a smaller axis, and other values of the inputs pass.
@@ -121,6 +123,21 @@ def _why_not(
     if isinstance(called(tensors), Exception):
         return None  # it is not about sizes
     return f"eager PyTorch raises {type(result).__name__}: {shorten(str(result), _LONGEST_REASON)}"
+
+
+class _Gradient(Exception):
+    """The model calls a gradient."""
+
+
+class _NoGradients(TorchDispatchMode):
+    """Raises :class:`_Gradient` before a gradient is called, even one whose result is not used."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "_backward" in str(operator):
+            raise _Gradient
+        return operator(*args, **(kwargs or {}))
 
 
 def _cut(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
