@@ -128,7 +128,7 @@ def trace(
             return traced(ruled=False)
         except CaptureError:
             kept.restore(before)
-            with suppress(TorchstoneError), replacements() as replaced:
+            with suppress(Exception), replacements() as replaced:
                 found = traced(ruled=True)
                 if replaced:
                     return found
