@@ -83,6 +83,16 @@ def test_results_and_gradients_are_those_of_eager(name: str, eager: list[dict[st
     assert not any(record.fallbacks or record.preferred for record in records)
 
 
+def test_results_of_float8(eager: list[dict[str, Any]]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x @ x).to(torch.float8_e4m3fn)
+
+    compiled, x = torch.compile(function, backend="torchstone", fullgraph=True), torch.randn(4, 4)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x).float(), function(x).float())
+    assert len(eager) == 1
+
+
 def test_sparse_gradients_of_tables(eager: list[dict[str, Any]]) -> None:
     table = nn.Embedding(10, 3, sparse=True)
     compiled = torch.compile(table, backend="torchstone")
@@ -291,6 +301,13 @@ TURNED = ONE.where(ONE != 700, 0)
 )
 def test_gradients_agree_as_a_whole(other: list[torch.Tensor], expected: bool) -> None:
     assert measured._agree(([], [ONE, ONE * 1e-7]), ([], other)) is expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu], ids=str)
+def test_numbers_of_8_bits_agree_but_for_rounding(dtype: torch.dtype) -> None:
+    some = torch.tensor([1.0, 2.0, 0.5, 64.0]).to(dtype)
+    assert measured._agree(([some], []), ([some.clone()], []))
+    assert not measured._agree(([some], []), ([(some.float() * 2).to(dtype)], []))
 
 
 def test_few_integers_may_differ() -> None:
