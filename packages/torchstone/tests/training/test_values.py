@@ -94,6 +94,7 @@ def drawn_twice(model: Model, x: Tensor) -> Tensor:
 
 
 GENERATOR = torch.Generator()
+NUMBERS, OWN = np.random.default_rng(0), random.Random(0)
 OTHER_DRAWS: dict[str, tuple[Loss, str]] = {
     "random": (lambda model, x: model(rows(x)).sum() * random.random(), "draws with random.random"),
     "shuffle": (
@@ -107,6 +108,44 @@ OTHER_DRAWS: dict[str, tuple[Loss, str]] = {
     ),
     "a seed": (under_a_seed, "calls torch.manual_seed"),
     "a state": (drawn_twice, "calls torch.set_rng_state"),
+}
+
+
+class Mixed(torch.nn.Module):
+    """Keeps its generator, and draws in a function that it calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = np.random.RandomState(0)
+
+    def forward(self, result: Tensor) -> Tensor:
+        return self._share() * result.sum()
+
+    def _share(self) -> float:
+        return self._numbers.beta(0.5, 0.5)
+
+
+MIXED = Mixed()
+
+
+def share() -> float:
+    return OWN.random()
+
+
+GENERATORS: dict[str, tuple[Loss, str]] = {
+    "a global": (
+        lambda model, x: model(rows(x)).sum() * NUMBERS.beta(1, 1),
+        "NUMBERS, a numpy.random.Generator,",
+    ),
+    "a function": (lambda model, x: model(rows(x)).sum() * share(), "OWN, a random.Random,"),
+    "a default": (
+        lambda model, x, own=OWN: own.random() * model(rows(x)).sum(),
+        "<lambda>, a random.Random,",
+    ),
+    "a module": (
+        lambda model, x: MIXED(model(rows(x))),
+        r"MIXED\._numbers, a numpy.random.RandomState,",
+    ),
 }
 
 
@@ -159,6 +198,34 @@ def test_random_numbers_past_the_default_generator_are_refused(name: str) -> Non
     assert (random.getstate(), np.random.get_state()[2]) == before
     random.random()
     np.random.beta(1, 1)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generators_that_a_step_draws_from_are_refused(name: str) -> None:
+    loss, message = GENERATORS[name]
+    step, _ = step_of(loss)
+    before = NUMBERS.bit_generator.state, OWN.getstate()
+    with pytest.raises(CaptureError, match=f"draws from {message} while the step is traced") as found:
+        step(torch.tensor([0, 1, 1, 5]))
+    assert "next: draw with PyTorch" in str(found.value)
+    assert (NUMBERS.bit_generator.state, OWN.getstate()) == before
+
+
+def test_a_generator_without_a_seed_is_refused() -> None:
+    step, _ = step_of(lambda model, x: model(rows(x)).sum() * np.random.default_rng().random())
+    with pytest.raises(CaptureError, match=r"makes a generator without a seed .*test_values\.py:\d+: "):
+        step(torch.tensor([0, 1, 1, 5]))
+
+
+def test_a_generator_that_is_there_and_one_with_a_seed_are_taken() -> None:
+    def loss(model: Model, x: Tensor) -> Tensor:
+        assert NUMBERS is not None
+        return model(rows(x)).square().sum() * np.random.default_rng(3).random()
+
+    step, model = step_of(loss)
+    x = torch.tensor([0, 1, 1, 5])
+    expected = loss(model, x).detach()
+    torch.testing.assert_close(step(x), expected)
 
 
 def seeded(model: Model, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Functions of ``random`` and ``numpy.random`` return Python numbers, which become part of the program. What
 the step's own seeds decide is the same in every step, and may be drawn. Not here: generators that are
-objects (``random.Random``, ``numpy.random.default_rng``), which nothing shows to be drawn from.
+objects (:mod:`.generators`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .refusals import Refused
 
 _SEEDS = ("seed", "set_state", "setstate")
 _KEPT = ("getstate", "get_state", "get_bit_generator", "set_bit_generator")
-_DRAW = (
+DRAW = (
     "draw with PyTorch (torch.rand, torch.randperm), or draw before the step and give the number as part of "
     "the batch"
 )
@@ -64,7 +64,7 @@ def _module(module: ModuleType) -> Patch:
                 raise Refused(
                     f"code of the step draws with {module.__name__}.{name} while the step is traced, and "
                     "every step would have the same numbers",
-                    _DRAW,
+                    DRAW,
                 )
             return function(*args, **kwargs)
 
@@ -75,8 +75,23 @@ def _module(module: ModuleType) -> Patch:
         name: one for name, one in vars(module).items() if type(getattr(one, "__self__", None)) is hidden
     }
     draws = {name: draw(name, one) for name, one in methods.items() if name not in _KEPT and name[0] != "_"}
+    if hasattr(module, "default_rng"):
+        draws["default_rng"] = _new_generator(module.default_rng)
     seeds = {name: seed(name, getattr(module, name)) for name in _SEEDS if hasattr(module, name)}
     return functions(module, **{**draws, **seeds})
+
+
+def _new_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(seed: Any = None) -> Any:
+        if seed is None and _is_users_call():
+            raise Refused(
+                "code of the step makes a generator without a seed while the step is traced, and every step "
+                "would have the same numbers",
+                DRAW,
+            )
+        return function(seed)
+
+    return called
 
 
 def _seeding(name: str) -> Callable[..., Any]:

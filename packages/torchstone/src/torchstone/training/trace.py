@@ -36,6 +36,7 @@ from ..torch_internals.tensors import mark_as_parameter
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
 from .attributes import Attributes, Change
+from .generators import refusing_draws
 from .numbers import Expression, Guards, Number, number
 from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
 from .randomness import without_foreign_randomness
@@ -175,7 +176,7 @@ def _graph(
         torch.enable_grad(),
     ):
         try:
-            with enable_python_dispatcher(), preserve_node_meta():
+            with enable_python_dispatcher(), preserve_node_meta(), refusing_draws(recipe):
                 tracer = make_fx(run, decompositions, tracing_mode="real", _allow_non_fake_inputs=True)
                 traced: GraphModule = tracer(*fakes)
         except TorchstoneError:
