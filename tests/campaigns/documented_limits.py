@@ -30,7 +30,10 @@ _ONE_SIDED = (
     *("elu_backward", "hardshrink_backward", "hardswish_backward", "hardtanh_backward", "logit_backward"),
     "softshrink_backward",
 )
-_VARIANCES = ("var", "std", "var_mean", "std_mean")
+_VARIANCES = (
+    *("var", "std", "var_mean", "std_mean"),
+    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
+)
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 

@@ -252,6 +252,15 @@ def test_a_polynomial_that_overflows_is_a_limit(degree: float, met: bool) -> Non
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("x", "met"), [(1e10, False), (1e30, True)])
+def test_squares_that_overflow_are_a_limit(x: float, met: bool) -> None:
+    given = torch.tensor([[x], [0.5]])
+    for function in (torch.var, lambda one: torch.nn.functional.batch_norm(one, None, None, training=True)):
+        with Limits() as limits:
+            function(given)
+        assert limits.found == ({"squares of deviations overflow"} if met else set())
+
+
 @pytest.mark.parametrize(("logit", "met"), [(50.0, False), (1e4, True)])
 def test_a_softmax_of_large_values_is_a_limit(logit: float, met: bool) -> None:
     with Limits() as limits:
