@@ -402,7 +402,12 @@ def _in_float64(program: Program, call: tuple[str, ...], runner: Runner) -> Run:
         return values.double() if values.is_floating_point() else values
 
     names["made"] = widened
-    return runner(program, names, call)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of constants in the program: ``torch.eye(2)``
+    try:
+        return runner(program, names, call)
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def _off_by_rounding(program: Program, call: tuple[str, ...], runner: Runner) -> Iterator[list[torch.Tensor]]:

@@ -183,6 +183,13 @@ def test_a_result_is_judged_by_the_one_in_float64(
     assert compiled_programs._as_exact(*in_float32, torch.tensor(exact, dtype=torch.float64)) is judged
 
 
+def test_the_run_in_float64_has_constants_in_float64() -> None:
+    made = Program(("a",), ("t0 = torch.eye(2) @ a",), "t0", (("made(0, (2, 2), torch.float32)",),))
+    run = compiled_programs._in_float64(made, made.calls[0], compiled_programs._called)
+    assert [one.dtype for one in run.values] == [torch.float64] * len(run.values)
+    assert torch.get_default_dtype() == torch.float32
+
+
 def test_a_dtype_that_eager_has_no_kernel_for_is_no_difference() -> None:
     calls = (("made(0, (3,), torch.int64)",),)
     made = Program(("a",), ("t0 = torch.logaddexp(a, a)",), "t0", calls)
