@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.map import map as map_over
 from torch.export import Dim
 
 import torchstone
@@ -95,6 +96,17 @@ def test_models_that_call_gradients_are_not_run_without_elements(used: bool) -> 
     assert not program.signature.reasons
     x = torch.randn(5, 1)
     torch.testing.assert_close(program(x), model(x))
+
+
+def test_loops_that_ran_without_elements_compile_afterwards() -> None:
+    """PyTorch compiles operators that take functions where they are called in eager mode, and keeps that."""
+
+    def model(x: Tensor) -> Any:
+        return map_over(lambda row: {"a": (map_over(torch.neg, row), row * 2)}, x)
+
+    exported(model, torch.randn(5, 3))
+    found = model(torch.ones(2, 3))
+    assert torch.equal(found["a"][0], -torch.ones(2, 3))
 
 
 def test_relations_that_divide_by_a_size_without_elements() -> None:

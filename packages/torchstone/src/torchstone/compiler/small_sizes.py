@@ -9,7 +9,7 @@ tensors of other shapes or dtypes than the program says, the program refuses tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import zip_longest
 from textwrap import shorten
@@ -22,6 +22,7 @@ from ..errors import InputMismatch
 from ..shapes import bind, evaluate, names_in
 from ..signature import Signature
 from ..torch_internals.dispatch import TorchDispatchMode
+from ..torch_internals.patches import no_other_traces
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..trees import Tree, flatten
 from .capture import as_module, called_eagerly
@@ -108,7 +109,7 @@ def _why_not(
     def called(inputs: Sequence[torch.Tensor]) -> Any:
         by_leaf = {id(leaf): one for leaf, one in zip(tensors, inputs, strict=True)}
         args, kwargs = tree_map_only(torch.Tensor, lambda leaf: _copy(by_leaf[id(leaf)], leaf), given)
-        with _NoGradients() if 0 in small.values() else nullcontext():
+        with _without_gradients() if 0 in small.values() else nullcontext():
             return called_eagerly(module, args, kwargs, mutated)
 
     result = called(cut)
@@ -138,6 +139,14 @@ class _NoGradients(TorchDispatchMode):
         if "_backward" in str(operator):
             raise _Gradient
         return operator(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _without_gradients() -> Iterator[None]:
+    # Dynamo, which PyTorch runs for operators that take functions, keeps what it compiles under a mode. The
+    # stance is one for all threads, so no two of ours may set it at the same time.
+    with no_other_traces(), torch.compiler.set_stance("force_eager"), _NoGradients():
+        yield
 
 
 def _cut(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

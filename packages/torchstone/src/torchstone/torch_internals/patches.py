@@ -55,6 +55,13 @@ def tracing() -> Iterator[None]:
             _thread = before
 
 
+@contextmanager
+def no_other_traces() -> Iterator[None]:
+    """Inside, no other thread traces; this one runs as ever."""
+    with _lock.get():
+        yield
+
+
 def is_tracing() -> bool:
     """Whether this thread is inside :func:`tracing`."""
     return _thread == threading.get_ident()

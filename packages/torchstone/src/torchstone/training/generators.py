@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
@@ -59,7 +60,7 @@ def _generators(recipe: Recipe) -> Iterator[tuple[str, Any]]:
             if not isinstance(value, random.SystemRandom):  # it has no state
                 yield name, value
         else:
-            waiting += _parts(name, value)
+            waiting += islice(_parts(name, value), _MOST)
 
 
 def _kinds() -> tuple[type, ...]:
