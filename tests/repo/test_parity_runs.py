@@ -28,8 +28,6 @@ def report(model: str, verdict: str = "passed") -> dict[str, Any]:
 STAGES = ["artifact", "compiled", "gradients", "training", "step"]
 REFUSED = {"tiny-detr": "in training its code branches on values"}
 """Models whose whole step is refused."""
-NOT_COMPARED = {"tiny-siglip": "it needs a capture rule, which whole steps do not know"}
-"""Models whose whole step is not compared."""
 
 
 def test_every_model_was_recorded_and_passed() -> None:
@@ -40,7 +38,7 @@ def test_every_model_was_recorded_and_passed() -> None:
         assert failed == (["step"] if run["model"] in REFUSED else [])
         assert run["passed"] is not bool(failed)
         assert not run["fallbacks"]
-        assert list(run["stages"]) == STAGES[: 4 if run["model"] in NOT_COMPARED else 5]
+        assert list(run["stages"]) == STAGES
 
 
 def test_a_run_replaces_the_one_before(tmp_path: Path) -> None:
