@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -490,3 +492,18 @@ def test_threads_share_one_compiled_function() -> None:
             found = list(pool.map(fast, batches))
         for ours, x in zip(found, batches, strict=True):
             torch.testing.assert_close(ours, model(x))
+
+
+def test_what_was_compiled_is_freed() -> None:
+    def used() -> tuple[weakref.ref[Any], torch.Tensor]:
+        with recorded() as records:
+            fast = compiled(small_model(), {"tuning": False})
+            result = fast(torch.randn(4, 6))
+            result.sum().backward()
+        return weakref.ref(records[0]), result.detach()
+
+    reference, result = used()
+    torch._dynamo.reset()
+    gc.collect()
+    assert reference() is None
+    assert result.isfinite().all()  # it outlives the code that computed it

@@ -17,6 +17,7 @@ import importlib
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -48,9 +49,7 @@ def need(owner: Any, *names: str) -> Any:
     )
 
 
-import_dlpack: Callable[..., Any] = need(_native, "dlpack_managed_tensor_to_buffer")
-"""``(capsule, device, stream, copy=None) → array``."""
-
+_import: Callable[..., Any] = need(_native, "dlpack_managed_tensor_to_buffer")
 export_dlpack: Callable[..., Any] = need(_native, "buffer_to_dlpack_managed_tensor")
 """``(array) → capsule``; the array's memory lives as long as the capsule's consumer."""
 
@@ -61,6 +60,13 @@ RUNTIME_ERRORS = (RuntimeError, ValueError)
 """What jaxlib raises when a compilation or an execution fails (its own error is a RuntimeError)."""
 
 Rows = Sequence[Sequence[Any]]
+_detached: Callable[[], AbstractContextManager[Any]] = getattr(_native, "TracebackScope", nullcontext)
+"""A context whose new programs and arrays do not remember the code that called.
+
+jaxlib keeps the frames that made each of them, in C++, where Python's garbage collector does not look. Code
+that Dynamo made owns the function that it calls; a program that was compiled, or an array that was made,
+while that code ran would keep both for ever.
+"""
 _device_list = need(_native, "DeviceList")
 _shaped_array = need(jax.core, "ShapedArray")
 
@@ -259,7 +265,8 @@ def dict_items(attribute: Any) -> dict[str, Any]:
 def compile_program(client: Any, module: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
     """Compile MLIR bytecode for a row of devices for each rank; XLA's own exceptions pass through."""
     compiler = need(client, "compile_and_load", "compile")
-    return compiler(module, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
+    with _detached():
+        return compiler(module, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
 def unknown_option(error: Exception) -> str | None:
@@ -276,7 +283,8 @@ def serialize_executable(client: Any, executable: Any) -> bytes:
 def deserialize_executable(client: Any, image: bytes, devices: Rows, xla: Mapping[str, Any]) -> Any:
     """The inverse of :func:`serialize_executable`. Unsafe on bytes of unknown origin."""
     reader = need(client, "deserialize_executable")
-    return reader(image, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
+    with _detached():
+        return reader(image, _device_list(tuple(chain(*devices))), _compile_options(xla, devices))
 
 
 def _compile_options(xla: Mapping[str, Any], devices: Rows) -> Any:
@@ -310,7 +318,8 @@ def partitioned_executor(executable: Any) -> Callable[[Sequence[Any]], list[list
     execute = need(executable, "execute_sharded")
 
     def run(arguments: Sequence[Any]) -> list[list[Any]]:
-        parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
+        with _detached():
+            parts: list[list[Any]] = execute(arguments).disassemble_into_single_device_arrays()
         return parts
 
     return run
@@ -393,12 +402,18 @@ def optional(part: str, name: str) -> Any:
 # --- arrays ----------------------------------------------------------------------------
 
 
+def import_dlpack(capsule: Any, device: Any, stream: Any, copy: bool | None = None) -> Any:
+    """The tensor of a DLPack capsule as an array of ``device``, in the same memory where that is possible."""
+    with _detached():
+        return _import(capsule, device, stream, copy)
+
+
 def put(array: numpy.ndarray[Any, Any], device: Any) -> Any:
     """A copy of a contiguous NumPy array in ``device``'s memory."""
     aval = _shaped_array(array.shape, array.dtype)
     transfer = need(_native, "batched_device_put")
-    # Outside this thread-local scope jaxlib narrows 64-bit arrays to 32 bits.
-    with jax.enable_x64(True):
+    # Outside the second scope, which is the thread's, jaxlib narrows 64-bit arrays to 32 bits.
+    with _detached(), jax.enable_x64(True):
         placed = transfer(aval, SingleDeviceSharding(device), [array], [device])
         placed.block_until_ready()
     return placed
