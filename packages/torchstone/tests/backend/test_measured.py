@@ -319,3 +319,13 @@ def test_few_integers_may_differ() -> None:
     with_nan = torch.tensor([1.0, torch.nan, torch.inf])
     assert measured._agree(([with_nan], []), ([with_nan.clone()], []))
     assert not measured._agree(([with_nan], []), ([torch.zeros(3)], []))
+
+
+def test_calls_of_parts_that_make_tensors_of_numbers_are_recorded() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tensor([2.0, 3.0])
+
+    with calls_recorded() as calls:
+        result = torch.compile(function, backend="torchstone")(torch.ones(2))
+    (call,) = calls
+    torch.testing.assert_close(call.module(*call.inputs)[0], result)

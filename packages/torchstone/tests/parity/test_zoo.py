@@ -13,10 +13,11 @@ from stratified import stratified
 
 from torchstone.errors import EngineError
 from torchstone.parity import inventory, zoo
+from torchstone.parity.alike import tensors
 from torchstone.parity.compilation import compiled
 from torchstone.parity.examples import check_backward, check_forward, check_fresh
 from torchstone.parity.model import load_model
-from torchstone.parity.subject import Subject, tensors
+from torchstone.parity.subject import Subject
 
 MODELS = list(zoo.INVENTORY.values())
 TRAINED = [model for model in MODELS if model.make().trains]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from ..torch_internals.dispatch import without_modes
 from .part import CompiledPart, Run, draw_seed
 from .passes import Region
 
@@ -55,7 +56,9 @@ def compile_part(region: Region, static: Iterable[int] = ()) -> Run:
     """``region`` compiled as a whole; its calls are recorded if anyone listens now."""
     if not is_watched():
         return CompiledPart(region, static)
-    kind, module, listeners = region.record.kind, copy.deepcopy(region.module), list(_listeners)
+    with without_modes():  # tensors among the constants are real ones, in a trace of fake ones
+        module = copy.deepcopy(region.module)
+    kind, listeners = region.record.kind, list(_listeners)
     part = CompiledPart(region, static)
 
     def run(inputs: list[Any]) -> list[Any]:

@@ -15,10 +15,12 @@ from torch.fx import GraphModule, Node
 from ..errors import CaptureError
 from ..overlap import overlap
 from ..torch_internals import pytree
+from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.operators import OpOverload, schema_of
 from .graphs import bind_schema, flattened, location_text
 
 
+@caches_as_trees()
 def check_example_aliasing(program: ExportedProgram) -> None:
     """Raises :class:`CaptureError` where ``program`` mutates an example input that shares memory."""
     if program.example_inputs is None:

@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from ..config import config
 from ..errors import CaptureError, TorchstoneError, UnsupportedDtype, UnsupportedLayout, described
 from ..torch_internals import pytree
+from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
 from ..torch_internals.logs import without_dumps
@@ -75,6 +76,7 @@ def require_plain(label: str, value: Any) -> None:
             )
 
 
+@caches_as_trees()
 def capture(
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,
     args: Sequence[Any] = (),

@@ -19,6 +19,7 @@ from torch.export import ExportedProgram, default_decompositions
 from ..config import config
 from ..errors import CaptureError, TorchstoneError
 from ..lowering import load
+from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.decompositions import decomposition_table
 from ..torch_internals.dispatch import DispatchKey, is_composite_implicit, python_kernels
 from ..torch_internals.distributed import dtensors_in_graphs, makes_dtensors
@@ -141,6 +142,7 @@ def _name_local_tensors(program: ExportedProgram, before: Mapping[str, Any]) -> 
 _PART = re.compile(r"parametrizations\.(\w+)\.original0$")
 
 
+@caches_as_trees()
 def _functional(program: ExportedProgram) -> ExportedProgram:
     with (
         torch.no_grad(),

@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 from ..errors import InputMismatch
 from ..shapes import bind, evaluate, names_in
 from ..signature import Signature
+from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.dispatch import TorchDispatchMode
 from ..torch_internals.patches import no_other_traces
 from ..torch_internals.pytree import tree_leaves, tree_map_only
@@ -36,6 +37,7 @@ _ANY_NUMBERS = (0, 1)
 _LONGEST_REASON = 300
 
 
+@caches_as_trees()
 def with_small_sizes(
     signature: Signature,
     model: torch.nn.Module | Callable[..., Any] | ExportedProgram,

@@ -7,10 +7,13 @@ from typing import Any
 import torch
 
 from ..torch_internals import pytree
+from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.tensors import overlaps, storage_identity
 
 
+@caches_as_trees()
 def tensors(*values: Any) -> list[torch.Tensor]:
+    """The tensors in nested values and in caches, in pytree order."""
     return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 

@@ -23,9 +23,10 @@ from ..compiler import bounds
 from ..compiler.capture import capture
 from ..compiler.graphs import to_numpy
 from ..torch_internals.pytree import tree_leaves
+from .alike import tensors
 from .compilation import plain_errors, watched
 from .replay import run_all_fresh
-from .subject import Subject, differentiate, tensors
+from .subject import Subject, differentiate
 from .zoo import Example, ZooModel
 
 Tensors = list[torch.Tensor]

@@ -16,7 +16,8 @@ import torch
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import TorchDispatchMode
 from ..torch_internals.operators import schema_of
-from .subject import Subject, tensors
+from .alike import tensors
+from .subject import Subject
 
 Tensor = torch.Tensor
 T = TypeVar("T")

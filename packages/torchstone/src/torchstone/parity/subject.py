@@ -14,6 +14,7 @@ import torch
 
 from ..compiler.capture import capture
 from ..torch_internals import pytree
+from .alike import tensors
 from .compilation import compiled
 
 
@@ -86,11 +87,6 @@ def differentiate(
     results = [output for output in outputs if output.requires_grad]
     torch.autograd.backward(results, [cotangent(i, output) for i, output in enumerate(results)])
     return {name: leaf.grad for name, leaf in leaves.items()}
-
-
-def tensors(*values: Any) -> list[torch.Tensor]:
-    """The tensors in nested values, in pytree order."""
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def cotangent(position: int, output: torch.Tensor) -> torch.Tensor:

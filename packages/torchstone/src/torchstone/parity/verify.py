@@ -31,13 +31,14 @@ from ..errors import FallbackRefused, ModelError, TorchstoneError, UnsupportedOp
 from ..runtime import get_engine
 from ..torch_internals import pytree
 from ..torch_internals.dynamo import TorchDynamoException
+from .alike import tensors
 from .compilation import plain_errors, watched
 from .judge import RUNS, Judge
 from .model import Model
 from .replay import output_specs, run_fresh
 from .roundings import reruns
 from .steps import UPDATE, compiled_values, eager_values, step_values
-from .subject import Subject, differentiate, tensors
+from .subject import Subject, differentiate
 from .verification import STAGES, TRAINING_STAGES, Check, DType, Stage, Verification
 
 Array = numpy.ndarray[Any, Any]

@@ -274,11 +274,15 @@ class _Called(torch.nn.Module):
 
 
 def without_stand_ins(value: Any) -> Any:
-    """``value`` with every stand-in replaced by a dict of its dense parts."""
+    """``value`` with every stand-in replaced by a dict of its dense parts; itself if it has none."""
+
+    def is_stand_in(leaf: Any) -> bool:
+        return isinstance(leaf, StandIn)
+
+    if not any(map(is_stand_in, pytree.tree_leaves(value, is_leaf=is_stand_in))):
+        return value  # made anew, some containers compute what they hold once more
     return pytree.tree_map(
-        lambda leaf: leaf.parts() if isinstance(leaf, StandIn) else leaf,
-        value,
-        is_leaf=lambda leaf: isinstance(leaf, StandIn),
+        lambda leaf: leaf.parts() if is_stand_in(leaf) else leaf, value, is_leaf=is_stand_in
     )
 
 

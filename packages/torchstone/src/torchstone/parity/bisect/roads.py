@@ -25,8 +25,9 @@ from ...training import compile_step
 from ...training.recipe import Recipe
 from ...training.state import State, split_numbers
 from ...training.trace import trace
+from ..alike import tensors
 from ..compilation import plain_errors
-from ..subject import Subject, cotangent, differentiate, tensors
+from ..subject import Subject, cotangent, differentiate
 from .values import Piece
 
 Tensor = torch.Tensor

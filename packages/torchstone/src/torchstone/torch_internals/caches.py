@@ -1,0 +1,85 @@
+"""The caches of ``transformers`` (``DynamicCache`` and others) as trees, which exports take and return.
+
+PyTorch takes an object apart only if its class is registered, and ``transformers`` registers none. A cache
+is taken apart by its public attributes that hold tensors or numbers: ``layers``, and in each ``keys`` and
+``values``. Numbers become constants of the program, which each call checks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .patches import Patch, patched
+from .probing import Internal
+
+_nodes = Internal("torch.utils._pytree.SUPPORTED_NODES", "exporting models with caches")
+_node = Internal("torch.utils._pytree.NodeDef", "exporting models with caches")
+_attribute = Internal("torch.utils._pytree.GetAttrKey", "exporting models with caches")
+
+_BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin")
+_NOT_PARTS = (type(None), type, str, torch.dtype, torch.device, torch.Stream)
+
+
+class _Names(list[str]):
+    """The names of an object's parts, and what else is needed to make it again."""
+
+    def __init__(self, names: Sequence[str], kind: type, rest: dict[str, Any]) -> None:
+        super().__init__(names)
+        self.kind, self.rest = kind, rest
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Names:
+        return self  # tensors of a trace cannot be copied, and nothing here is ever written
+
+
+@contextmanager
+def caches_as_trees() -> Iterator[None]:
+    """Inside, PyTorch takes caches apart. Nothing happens where ``transformers`` has not been imported."""
+    module = sys.modules.get("transformers.cache_utils")
+    classes = [one for name in _BASES for one in _and_below(getattr(module, name, None))]
+    if not classes:
+        yield
+        return
+    node = _node.get()
+    made = {one: node(one, _flatten, _unflatten, _flatten_with_keys) for one in classes}
+    with patched(Patch(_nodes.get(), made)):
+        yield
+
+
+def _and_below(cls: Any) -> Iterator[type]:
+    if cls is not None:
+        yield cls
+        for one in cls.__subclasses__():
+            yield from _and_below(one)
+
+
+def _flatten(cache: Any) -> tuple[list[Any], _Names]:
+    whole = vars(cache)
+    names = [name for name, value in whole.items() if not name.startswith("_") and _is_part(value)]
+    rest = {name: value for name, value in whole.items() if name not in names}
+    return [whole[name] for name in names], _Names(names, type(cache), rest)
+
+
+def _flatten_with_keys(cache: Any) -> tuple[list[tuple[Any, Any]], _Names]:
+    values, names = _flatten(cache)
+    key = _attribute.get()
+    return [(key(name), value) for name, value in zip(names, values, strict=True)], names
+
+
+def _unflatten(values: Any, names: _Names) -> Any:
+    made: Any = object.__new__(names.kind)
+    vars(made).update(names.rest, **dict(zip(names, values, strict=True)))
+    return made
+
+
+def _is_part(value: Any) -> bool:
+    """Whether a value is a tensor, a number, what PyTorch maps these to, or a container of such parts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_part, value))
+    return not isinstance(value, _NOT_PARTS)
