@@ -34,6 +34,7 @@ from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
 from .dynamic_sizes import unknown_expression
 from .graphs import is_inplace_view, location_text, widen_strided_reads, writes
+from .operators.experts import expert_decompositions
 from .operators.implementations import implementations_in
 from .operators.lists import list_decompositions
 from .operators.tracing import mended_operators
@@ -65,7 +66,7 @@ def decompositions(*, training: bool = False) -> dict[Any, Callable[..., Any]]:
         for overload, function in table.items()
         if overload not in native and not writes(overload) and not (training and _is_implicit(overload))
     }
-    return {**theirs, **list_decompositions(), **registry.decompositions}
+    return {**theirs, **list_decompositions(), **expert_decompositions(), **registry.decompositions}
 
 
 def _is_implicit(overload: Any) -> bool:
