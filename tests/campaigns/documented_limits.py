@@ -109,6 +109,8 @@ def _met(
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
         yield "squares of deviations overflow"
+    if name in _VARIANCES and given[0].detach().isinf().any():
+        yield "the mean beside an infinite variance"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
 

@@ -268,6 +268,13 @@ def test_squares_that_overflow_are_a_limit(x: float, met: bool) -> None:
         assert limits.found == ({"squares of deviations overflow"} if met else set())
 
 
+@pytest.mark.parametrize(("x", "met"), [(1e30, False), (float("inf"), True)])
+def test_the_mean_beside_an_infinite_variance_is_a_limit(x: float, met: bool) -> None:
+    with Limits() as limits:
+        torch.std_mean(torch.tensor([1.0, x], dtype=torch.float64))
+    assert limits.found == ({"the mean beside an infinite variance"} if met else set())
+
+
 @pytest.mark.parametrize(("logit", "met"), [(50.0, False), (1e4, True)])
 def test_a_softmax_of_large_values_is_a_limit(logit: float, met: bool) -> None:
     with Limits() as limits:
