@@ -34,6 +34,7 @@ _VARIANCES = (
     *("var", "std", "var_mean", "std_mean"),
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
 )
+_INDICES = ("median", "nanmedian", "kthvalue", "mode")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -111,6 +112,8 @@ def _met(
         yield "squares of deviations overflow"
     if name in _VARIANCES and given[0].detach().isinf().any():
         yield "the mean beside an infinite variance"
+    if name in _INDICES and len(args) > 1 and _repeat(given[0]):
+        yield "the index of one of equal elements"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
 
@@ -145,6 +148,12 @@ def _negative_zero_beside_zeros(one: Any, other: Any, alpha: Any = 1) -> bool:
         return False
     zero, negative = ([(addend == 0) & (addend.signbit() == sign) for addend in addends] for sign in (0, 1))
     return bool((zero[0].all() and negative[1].any()) or (zero[1].all() and negative[0].any()))
+
+
+def _repeat(values: torch.Tensor) -> bool:
+    """Whether two elements are equal, or NaN."""
+    known = values.detach()
+    return known.unique().numel() < known.numel() or bool((known != known).any())
 
 
 def _squares_overflow(values: torch.Tensor) -> bool:

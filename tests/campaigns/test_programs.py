@@ -275,6 +275,18 @@ def test_the_mean_beside_an_infinite_variance_is_a_limit(x: float, met: bool) ->
     assert limits.found == ({"the mean beside an infinite variance"} if met else set())
 
 
+@pytest.mark.parametrize(("x", "met"), [(2.0, False), (1.0, True)])
+def test_the_index_of_one_of_equal_elements_is_a_limit(x: float, met: bool) -> None:
+    given = torch.tensor([1.0, x, 3.0])
+    for function in (torch.nanmedian, torch.mode, torch.Tensor.median):
+        with Limits() as limits:
+            _, index = function(given, 0)
+        assert limits.reach(index) is met
+    with Limits() as limits:
+        given.median()  # has no index
+    assert limits.found == set()
+
+
 @pytest.mark.parametrize(("logit", "met"), [(50.0, False), (1e4, True)])
 def test_a_softmax_of_large_values_is_a_limit(logit: float, met: bool) -> None:
     with Limits() as limits:

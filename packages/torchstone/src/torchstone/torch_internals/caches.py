@@ -22,7 +22,7 @@ _node = Internal("torch.utils._pytree.NodeDef", "exporting models with caches")
 _attribute = Internal("torch.utils._pytree.GetAttrKey", "exporting models with caches")
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin")
-_NOT_PARTS = (type(None), type, str, torch.dtype, torch.device, torch.Stream)
+_NOT_PARTS = (torch.dtype, torch.device, torch.Stream)
 
 
 class _Names(list[str]):
@@ -77,9 +77,12 @@ def _unflatten(values: Any, names: _Names) -> Any:
 
 
 def _is_part(value: Any) -> bool:
-    """Whether a value is a tensor, a number, what PyTorch maps these to, or a container of such parts."""
+    """Whether a value is a number, a tensor or what stands for one, a cache, or a container of these."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         return bool(value) and all(map(_is_part, value))
-    return not isinstance(value, _NOT_PARTS)
+    kind = type(value)
+    if kind in _nodes.get() or isinstance(value, (int, float)):
+        return True
+    return kind.__module__.partition(".")[0] == "torch" and not isinstance(value, _NOT_PARTS)
