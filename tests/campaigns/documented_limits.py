@@ -60,6 +60,7 @@ class Limits(TorchDispatchMode):
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         reached = any(self.reach(one) for one in given)
         met = set(_met(func.overloadpacket.__name__, given, args, kwargs))  # before it writes into them
+        by_second = set(_met_by_second(func.overloadpacket.__name__, given, args))
         made = func(*args, **kwargs)
         results = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
         name = func.overloadpacket.__name__
@@ -71,7 +72,9 @@ class Limits(TorchDispatchMode):
             met.add("a float beyond an integer dtype")
         if not met and "_polynomial_" in name and results and not _finite(results[0]):
             met.add("a polynomial that overflows")
-        self.found |= met
+        self.found |= met | by_second
+        if by_second:
+            self._reached |= {_storage(one): one for one in results[1:]}
         if met or reached:
             written = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
             self._reached |= {_storage(one): one for one in (*results, *written)}
@@ -110,12 +113,16 @@ def _met(
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
         yield "squares of deviations overflow"
-    if name in _VARIANCES and given[0].detach().isinf().any():
-        yield "the mean beside an infinite variance"
-    if name in _INDICES and len(args) > 1 and _repeat(given[0]):
-        yield "the index of one of equal elements"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
+
+
+def _met_by_second(name: str, given: list[torch.Tensor], args: tuple[Any, ...]) -> Iterator[str]:
+    """The limits that the second result of an operator meets, and the first one does not."""
+    if name in ("var_mean", "std_mean") and given[0].detach().isinf().any():
+        yield "the mean of infinite values"
+    if name in _INDICES and len(args) > 1 and _repeat(given[0]):
+        yield "the index of one of equal elements"
 
 
 def _reads_bits(name: str, args: tuple[Any, ...]) -> bool:

@@ -14,6 +14,7 @@ import torchstone
 from torchstone.errors import InputMismatch
 from torchstone.parity.model import Model
 from torchstone.parity.verify import verify
+from torchstone.torch_internals.caches import caches_as_trees
 
 transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
 TOKENS = {"vocab_size": 99, "bos_token_id": 1, "eos_token_id": 2}
@@ -112,6 +113,15 @@ def test_a_number_of_a_cache_is_checked() -> None:
         torch.testing.assert_close(found.logits, model(token, past_key_values=cache).logits)
     with pytest.raises(InputMismatch, match=r"cumulative_length is 7; the program was exported for 6"):
         program(token, past_key_values=longer)
+
+
+def test_no_tensor_of_a_cache_stays_behind() -> None:
+    """It would be a constant of the program."""
+    cache = transformers.DynamicCache()
+    cache.states, cache._quantized = {0: torch.zeros(1), 1: None}, (torch.ones(2), "int4")
+    with caches_as_trees():
+        leaves = _pytree.tree_leaves(cache)
+    assert [one.tolist() for one in leaves if isinstance(one, torch.Tensor)] == [[0.0], [1.0, 1.0]]
 
 
 def test_caches_are_compared() -> None:

@@ -1,8 +1,9 @@
 """The caches of ``transformers`` (``DynamicCache`` and others) as trees, which exports take and return.
 
 PyTorch takes an object apart only if its class is registered, and ``transformers`` registers none. A cache
-is taken apart by its public attributes that hold tensors or numbers: ``layers``, and in each ``keys`` and
-``values``. Numbers become constants of the program, which each call checks.
+is taken apart by all of its attributes that hold tensors or numbers: ``layers``, and in each ``keys`` and
+``values``. A tensor that stayed behind would be a constant that no call checks. Numbers become constants
+that each call checks.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _and_below(cls: Any) -> Iterator[type]:
 
 def _flatten(cache: Any) -> tuple[list[Any], _Names]:
     whole = vars(cache)
-    names = [name for name, value in whole.items() if not name.startswith("_") and _is_part(value)]
+    names = [name for name, value in whole.items() if _is_part(value)]
     rest = {name: value for name, value in whole.items() if name not in names}
     return [whole[name] for name in names], _Names(names, type(cache), rest)
 
@@ -77,11 +78,11 @@ def _unflatten(values: Any, names: _Names) -> Any:
 
 
 def _is_part(value: Any) -> bool:
-    """Whether a value is a number, a tensor or what stands for one, a cache, or a container of these."""
+    """Whether a value is a number, a tensor or what stands for one, a cache, or has any of these in it."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(_is_part, value))
+        return any(map(_is_part, value))
     kind = type(value)
     if kind in _nodes.get() or isinstance(value, (int, float)):
         return True

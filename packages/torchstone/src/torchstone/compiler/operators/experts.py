@@ -18,8 +18,10 @@ Tensor = torch.Tensor
 
 
 def expert_decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """Those of the operators that this process has; their rows are sorted by group, and ``offs`` are the
-    ends of the groups."""
+    """What the operators are traced as, for those that this process has.
+
+    They take rows that are sorted by group; ``offs`` holds the end of each group.
+    """
     if "transformers.integrations.moe" not in sys.modules:
         return {}
     rules: dict[str, Callable[..., Any]] = {
