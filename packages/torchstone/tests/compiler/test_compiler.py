@@ -12,7 +12,7 @@ import torch
 import torchstone
 from torchstone import hlo, lowering
 from torchstone.compiler import build_program
-from torchstone.compiler.capture import capture
+from torchstone.compiler.capture import called_eagerly, capture
 from torchstone.compiler.normalize import _all_decompositions, decompositions
 from torchstone.compiler.program import lower_program, normalize
 from torchstone.errors import CaptureError, LoweringBug, UnsupportedOperators
@@ -205,3 +205,20 @@ def test_lowering_takes_steps_in_proportion_to_the_graph(size: int) -> None:
     steps(2)  # what is imported and cached once
     few, many = steps(size), steps(8 * size)
     assert 7 * few < many < 9 * few
+
+
+def test_buffers_keep_their_strides_where_eager_pytorch_is_asked() -> None:
+    """Some of PyTorch's kernels end the process for one layout only."""
+
+    class Strided(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("part", torch.arange(8.0).view(2, 4)[:, 1:3])
+
+        def forward(self) -> tuple[int, ...]:
+            self.part.add_(1)
+            return self.part.stride()
+
+    model = Strided()
+    assert called_eagerly(model, (), {}) == (4, 1)
+    assert torch.equal(model.part, torch.tensor([[1.0, 2.0], [5.0, 6.0]]))

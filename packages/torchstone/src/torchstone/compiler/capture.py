@@ -227,7 +227,8 @@ def called_eagerly(
     parameters = {name: one.detach().clone() for name, one in module.named_parameters() if name in written}
     attributes = [(part, dict(vars(part))) for part in module.modules()]
     try:
-        buffers = {name: one.clone() for name, one in module.named_buffers()}
+        # A clone may have other strides, and some kernels of PyTorch end the process for one layout only.
+        buffers = copy.deepcopy({name: one.detach() for name, one in module.named_buffers()})
         with torch.random.fork_rng(devices=()):
             return torch.func.functional_call(module, {**parameters, **buffers}, tuple(args), dict(kwargs))
     except Exception as error:  # noqa: BLE001  # which one it is, is the question
