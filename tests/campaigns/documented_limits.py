@@ -36,6 +36,7 @@ _VARIANCES = (
 )
 _INDICES = ("median", "nanmedian", "kthvalue", "mode")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
+_FACTORIZATIONS = ("geqrf", "linalg_qr")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -101,6 +102,8 @@ def _met(
         yield "the bits of a NaN"
     if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
         yield "an infinite neighbor in resampling"
+    if name in _FACTORIZATIONS and not _finite(given[0]):
+        yield "a factorization of infinite values"
     if name in _SOFTMAXES and bool((given[0].detach().abs() > _LARGE_LOGIT).any()):
         yield "a softmax of large values"
     if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):

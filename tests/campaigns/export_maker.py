@@ -85,7 +85,7 @@ LOOPS: tuple[str, ...] = (
     "while_loop(lambda i, u: i < {k}, lambda i, u: (i + 1, (u * 2).to(u.dtype)), (torch.tensor(0), dense({x})))[1]",  # noqa: E501
     "while_loop(lambda i, u: i < n, lambda i, u: (i + 1, u.sin() + i), (torch.tensor(0), dense({f})))[1]",
     "while_loop(lambda u: (u < 9).any(), lambda u: (u.abs() * 2 + 1,), (dense({f}.nan_to_num()),))[0]",
-    "while_loop(lambda i, u: i < u.sum(), lambda i, u: (i + 1, u - 1), (torch.tensor(0), dense({i})))[0]",
+    "while_loop(lambda i, u: (i < u.sum()) & (i < 40), lambda i, u: (i + 1, u - 1), (torch.tensor(0), dense({i})))[0]",  # noqa: E501
     (
         "while_loop(lambda i, u: i < 2, lambda i, u: (i + 1, cond(u.sum() > 0, lambda v: v / 2, "
         "lambda v: v + 1, (u,))), (torch.tensor(0), dense({f})))[1]"

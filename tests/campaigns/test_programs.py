@@ -314,6 +314,14 @@ def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) 
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.nan, True)])
+def test_a_factorization_of_infinite_values_is_a_limit(value: float, met: bool) -> None:
+    with Limits() as limits:
+        result = torch.geqrf(torch.tensor([[value, 2.0], [3.0, 4.0]]))[0]
+    assert limits.found == ({"a factorization of infinite values"} if met else set())
+    assert limits.reach(result) is met
+
+
 @pytest.mark.parametrize(("scale", "met"), [(0.0, True), (1.0, False)])
 def test_the_sign_of_a_zero_in_a_gradient_is_a_limit_where_bits_are_read(scale: float, met: bool) -> None:
     x, statistics = torch.randn(1, 2, 3), torch.ones(1, 1)
