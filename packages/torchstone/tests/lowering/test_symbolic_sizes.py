@@ -14,7 +14,10 @@ from torchstone.errors import InputMismatch, UnsupportedOperators, UnsupportedSh
 F = torch.nn.functional
 
 
-@pytest.mark.kept("median", "slice", "roll", "searchsorted", "nonzero_static", "words", "fractions of sizes")
+@pytest.mark.kept(
+    *("median", "slice", "roll", "searchsorted", "nonzero_static", "words", "fractions of sizes"),
+    *("nextafter", "classes", "matrices"),
+)
 @pytest.mark.parametrize(
     "model",
     [
@@ -37,6 +40,11 @@ F = torch.nn.functional
         pytest.param(lambda x: torch.histogram(x, 5).hist, id="histogram"),
         pytest.param(
             lambda x: torch.histogram(x, torch.tensor([-1.0, 0.0, 1.0])).hist, id="histogram by edges"
+        ),
+        pytest.param(lambda x: torch.nextafter(x, x.sin()), id="nextafter"),
+        pytest.param(lambda x: F.multi_margin_loss(x.T, torch.tensor([2, 1, 0])), id="classes"),
+        pytest.param(
+            lambda x: torch.linalg.solve(torch.eye(3) + x[:, :, None] * x[:, None], x), id="matrices"
         ),
     ],
 )
@@ -95,6 +103,57 @@ def test_slices_beyond_an_axis(model: Callable[[torch.Tensor], torch.Tensor]) ->
     for rows in (3, 2):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(program(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "fitting", "other", "relation"),
+    [
+        pytest.param(
+            lambda x, at, values: x.index_put((at,), values),
+            [(5, 3), (3,), (3, 3)],
+            [(5, 3), (2,), (2, 3)],
+            [(5, 3), (2,), (4, 3)],
+            r"input 1\.shape\[0\] == input 2\.shape\[0\]",
+            id="index_put",
+        ),
+        pytest.param(
+            lambda x, values: x.slice_scatter(values, 0, 1),
+            [(5, 3), (4, 3)],
+            [(9, 3), (8, 3)],
+            [(9, 3), (4, 3)],
+            r"input 1\.shape\[0\]",
+            id="slice_scatter",
+        ),
+        pytest.param(
+            lambda x, values: torch.diagonal_scatter(x, values[:, 0]),
+            [(4, 3), (3, 2)],
+            [(2, 3), (2, 2)],
+            [(2, 3), (3, 2)],
+            r"input 1\.shape\[0\]",
+            id="diagonal_scatter",
+        ),
+    ],
+)
+def test_sizes_that_kernels_compare(
+    model: Callable[..., torch.Tensor],
+    example: list[tuple[int, ...]],
+    fitting: list[tuple[int, ...]],
+    other: list[tuple[int, ...]],
+    relation: str,
+) -> None:
+    """PyTorch's metadata functions do not compare them, so that its trace assumes nothing of them."""
+
+    def inputs(shapes: list[tuple[int, ...]]) -> list[torch.Tensor]:
+        return [torch.randn(shape) if len(shape) > 1 else torch.arange(shape[0]) for shape in shapes]
+
+    sizes = tuple({0: torch.export.Dim.AUTO} for _ in example)
+    program = torchstone.export(model, tuple(inputs(example)), dynamic_shapes=sizes)
+    given = inputs(fitting)
+    torch.testing.assert_close(program(*given), model(*given))
+    with pytest.raises(RuntimeError):
+        model(*inputs(other))
+    with pytest.raises(InputMismatch, match=relation):
+        program(*inputs(other))
 
 
 def test_a_negative_size_is_counted_from_the_end() -> None:

@@ -204,22 +204,19 @@ class _Walker:
         try:
             return lowering.function(**arguments)
         except LoweringBug as error:
-            raise LoweringBug(f"{lowering.name} at {location_text(node)}: {error.message}") from error
+            raise LoweringBug(f"{lowering.name} at {_place(node)}: {error.message}") from error
         except UnsupportedShape as error:
-            message = f"{lowering.name} at {location_text(node)}: {error.message}"
-            raise UnsupportedShape(message, hint=error.hint) from error
+            raise _located(error, lowering.name, node) from error
         except MemoryError as error:
             raise UnsupportedShape(
-                f"{lowering.name} at {location_text(node)}: a program for these sizes does not fit in memory",
+                f"{lowering.name} at {_place(node)}: a program for these sizes does not fit in memory",
                 hint="correct the sizes of windows, padding and dilation",
             ) from error
         except TorchstoneError:
             raise
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
-            raise LoweringBug(
-                f"the lowering of {lowering.name} failed at {location_text(node)}: {cause}"
-            ) from error
+            raise LoweringBug(f"the lowering of {lowering.name} failed at {_place(node)}: {cause}") from error
 
     def _rng(self, node: Node) -> Rng:
         if self.seed is None:
@@ -236,6 +233,15 @@ class _Walker:
             )
         self.stream += 1
         return Rng(self.seed, self.stream)
+
+
+def _place(node: Node) -> str:
+    return location_text(node) or "an unknown source line"
+
+
+def _located(error: UnsupportedShape, operator: str, node: Node) -> UnsupportedShape:
+    """``error``, with the call whose lowering raised it."""
+    return UnsupportedShape(f"{operator} at {_place(node)}: {error.message}", hint=error.hint)
 
 
 def _tensors_of_numbers(target: Any, arguments: Mapping[str, Any]) -> dict[str, Value]:
@@ -287,9 +293,14 @@ def _check(node: Node, got: Any, want: Any) -> Any:
 
 
 def _check_one(node: Node, got: Any, want: Spec) -> Value:
-    if not isinstance(got, Value) or got.dtype is not want.dtype or not hlo.same_shape(got.shape, want.shape):
+    try:
+        fits = isinstance(got, Value) and got.dtype is want.dtype
+        fits = fits and hlo.assume_same_shape(got.shape, want.shape)
+    except UnsupportedShape as error:
+        raise _located(error, str(node.target), node) from error
+    if not fits:
         raise LoweringBug(
             f"the lowering of {node.target} returned {got!r}; PyTorch says {want.shape} {want.dtype}"
-            f" (at {location_text(node)})"
+            f" (at {_place(node)})"
         )
     return got if hlo.is_static(got.shape) else hlo.respelled(got, want.shape)

@@ -163,7 +163,9 @@ class SignatureReader:
         nodes = {node.name: node for node in self.exported.graph.nodes if node.op == "placeholder"}
         for spec in self.inputs:
             value = nodes[spec.name].meta.get("val")
-            if isinstance(value, torch.Tensor) and _shape_text(value) != spec.shape:
+            if not isinstance(value, torch.Tensor):
+                continue
+            if list(map(type, _shape_text(value))) != list(map(type, spec.shape)):
                 raise UnsupportedShape(
                     f"a lowering needs sizes of {spec.target or spec.name} as numbers: "
                     f"[{', '.join(map(str, spec.shape))}] became [{', '.join(map(str, _shape_text(value)))}]",

@@ -13,6 +13,8 @@ from .control import case, fori, if_, while_
 from .dimensions import (
     Dim,
     Shape,
+    assume_same,
+    assume_same_shape,
     at_least,
     at_most,
     is_negative,
@@ -64,7 +66,6 @@ from .elementwise import (
     negate,
     next_after,
     optimization_barrier,
-    polygamma,
     popcnt,
     power,
     real,
@@ -83,7 +84,6 @@ from .elementwise import (
     sqrt,
     tan,
     tanh,
-    zeta,
 )
 from .indexing import gather, put, put_along, scatter, take, take_along
 from .module import Argument, Module, call_program, location

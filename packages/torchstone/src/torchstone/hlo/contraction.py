@@ -10,7 +10,7 @@ import numpy
 from ..dtypes import COMPLEX64, FLOAT32, DType
 from ..errors import LoweringBug
 from ._mlir import ir, stablehlo
-from .dimensions import Dim, plain
+from .dimensions import Dim, assume_same, plain
 from .sizes import require_addressable
 from .value import Value, scope, tensor_type
 
@@ -41,6 +41,9 @@ def dot_general(
     """
     if a.dtype is not b.dtype:
         raise LoweringBug(f"dot operands differ in dtype: {a!r}, {b!r}")
+    pairs = zip((*batch[0], *contract[0]), (*batch[1], *contract[1]), strict=True)
+    if not all(assume_same(a.shape[one], b.shape[other]) for one, other in pairs):
+        raise LoweringBug(f"dot operands differ in size: {a!r}, {b!r} along {batch} and {contract}")
     dtype = accumulate or a.dtype
     numbers = stablehlo.DotDimensionNumbers.get(
         lhs_batching_dimensions=list(batch[0]),
@@ -142,6 +145,8 @@ def fft(x: Value, kind: Literal["FFT", "IFFT", "RFFT", "IRFFT"], lengths: Sequen
     if kind == "RFFT":
         shape[-1], dtype = lengths[-1] // 2 + 1, x.dtype.complex
     elif kind == "IRFFT":
+        if not assume_same(shape[-1], lengths[-1] // 2 + 1):
+            raise LoweringBug(f"{x!r} is not half a spectrum of {lengths[-1]} numbers")
         shape[-1], dtype = lengths[-1], x.dtype.real
     operation = stablehlo.FftOp(
         x.ir, stablehlo.FftTypeAttr.get(kind), list(lengths), results=[tensor_type(shape, dtype)]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import UnsupportedShape
+
 Dim = Any
 """``int``, or a symbolic integer with a SymPy expression at ``.node.expr``."""
 Shape = tuple[Dim, ...]
@@ -79,6 +81,34 @@ def at_least(dim: Dim, limit: Dim) -> Dim:
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def assume_same(a: Dim, b: Dim) -> bool:
+    """True if two dimensions have to be equal: known to be, or so in the example, which becomes a guard.
+
+    For dimensions that eager PyTorch's kernel compares and its metadata function does not. Raises
+    :class:`UnsupportedShape` if the guard makes a number of a symbol.
+    """
+    if same_dim(a, b):
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return False
+    text = f"{a} == {b}"
+    try:
+        holds = bool(a == b)
+    except RuntimeError:  # sizes that depend on values
+        return False
+    if holds and static_dim(a) is not None and static_dim(b) is not None:
+        raise UnsupportedShape(
+            f"this call needs {text}",
+            hint="mark this dimension static, or export the program once per size",
+        )
+    return holds
+
+
+def assume_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """:func:`assume_same` of all dimensions of two shapes."""
+    return same_shape(a, b) or (len(a) == len(b) and all(map(assume_same, a, b)))
 
 
 def product(dims: Sequence[Dim]) -> Dim:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..dtypes import BOOL, INT8, DType
 from ..errors import LoweringBug
 from ._mlir import chlo, ir, stablehlo
-from .dimensions import same_shape
+from .dimensions import assume_same_shape
 from .value import Number, Value, binary, compare, full_like, operands, require_same, tensor_type, unary
 
 Unary = Callable[[Value], Value]
@@ -89,9 +89,7 @@ shift_left = _binary("shift_left")
 shift_right_arithmetic = _binary("shift_right_arithmetic")
 shift_right_logical = _binary("shift_right_logical")
 
-next_after = _binary("broadcast_next_after", chlo)
-polygamma = _binary("broadcast_polygamma", chlo)
-zeta = _binary("broadcast_zeta", chlo)
+next_after = _binary("next_after", chlo)
 
 
 def eq(a: Value | Number, b: Value | Number) -> Value:
@@ -131,7 +129,7 @@ def select(condition: Value, on_true: Value | Number, on_false: Value | Number) 
     if not isinstance(on_true, Value) and not isinstance(on_false, Value):
         raise LoweringBug("select needs at least one branch that is a value")
     x, y = operands(on_true, on_false)
-    if condition.dtype is not BOOL or not same_shape(condition.shape, x.shape):
+    if condition.dtype is not BOOL or not assume_same_shape(condition.shape, x.shape):
         raise LoweringBug(f"select condition {condition!r} does not fit {x!r}")
     return Value(stablehlo.select(condition.ir, x.ir, y.ir), x.shape, x.dtype)
 

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from ..dtypes import INT64, DType
 from ..errors import LoweringBug
 from ._mlir import stablehlo
-from .dimensions import Dim, Shape, at_least, is_static, plain, same_dim, same_shape
+from .dimensions import (
+    Dim,
+    Shape,
+    assume_same,
+    assume_same_shape,
+    at_least,
+    is_static,
+    plain,
+    same_dim,
+    same_shape,
+)
 from .value import Number, Value, scalar, shape_operand, tensor_type
 
 
@@ -35,7 +45,7 @@ def broadcast_to(x: Value, shape: Sequence[Dim]) -> Value:
         return x
     lead = len(shape) - x.rank
     if lead < 0 or not all(
-        same_dim(have, 1) or same_dim(have, want) for have, want in zip(x.shape, shape[lead:], strict=True)
+        same_dim(have, 1) or assume_same(have, want) for have, want in zip(x.shape, shape[lead:], strict=True)
     ):
         raise LoweringBug(f"{x!r} does not broadcast to shape {tuple(shape)}")
     return broadcast_in_dim(x, shape, range(lead, len(shape)))
@@ -49,7 +59,7 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
         for axis, dim in enumerate(shape, rank - len(shape)):
             if same_dim(result[axis], 1):
                 result[axis] = dim
-            elif not same_dim(dim, 1) and not same_dim(dim, result[axis]):
+            elif not same_dim(dim, 1) and not assume_same(dim, result[axis]):
                 raise LoweringBug(f"shapes {[tuple(s) for s in shapes]} do not broadcast")
     return tuple(result)
 
@@ -126,7 +136,7 @@ def concatenate(values: Sequence[Value], axis: int) -> Value:
     size = sum((value.shape[axis] for value in values[1:]), first.shape[axis])
     for value in values[1:]:
         others = [d for i, d in enumerate(value.shape) if i != axis]
-        if value.dtype is not first.dtype or not same_shape(
+        if value.dtype is not first.dtype or not assume_same_shape(
             others, [d for i, d in enumerate(first.shape) if i != axis]
         ):
             raise LoweringBug(f"cannot concatenate {first!r} and {value!r} along {axis}")
@@ -178,9 +188,25 @@ def slice_axis(x: Value, axis: int, start: Dim, limit: Dim, stride: int = 1) -> 
     return slice_(x, starts, limits, strides)
 
 
-def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
-    """A block of static ``sizes`` at run-time ``starts`` (0-d integers, clamped into range)."""
+def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[Dim]) -> Value:
+    """A block of ``sizes`` at run-time ``starts`` (0-d integers, clamped into range)."""
+    sizes = plain(sizes)
+    if not is_static(sizes):
+        first = concatenate([reshape(start, (1,)) for start in starts], 0)
+        return _symbolic_slice(x, first, sizes)
     return Value(stablehlo.dynamic_slice(x.ir, [s.ir for s in starts], list(sizes)), sizes, x.dtype)
+
+
+def _symbolic_slice(x: Value, starts: Value, sizes: Shape) -> Value:
+    """In the form in which StableHLO's refinement of shapes finds the sizes: where starts plus sizes ends."""
+    extent, size = shape_operand(x.shape), shape_operand(sizes)
+    kind = extent.ir.type
+    first = starts.ir if starts.ir.type == kind else stablehlo.convert(kind, starts.ir)
+    none, step = shape_operand([0] * x.rank), shape_operand([1] * x.rank)
+    first = stablehlo.clamp(none.ir, first, stablehlo.subtract(extent.ir, size.ir))
+    limit = stablehlo.add(first, size.ir)
+    result = stablehlo.real_dynamic_slice(tensor_type(sizes, x.dtype), x.ir, first, limit, step.ir)
+    return Value(result, sizes, x.dtype)
 
 
 def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:

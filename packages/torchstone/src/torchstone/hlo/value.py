@@ -23,7 +23,7 @@ from ..dtypes import BOOL, FLOAT8_E8M0FNU, FLOAT64, INT64, DType
 from ..errors import LoweringBug, UnsupportedShape
 from ._mlir import ir, stablehlo
 from .cancellation import may_cancel
-from .dimensions import Dim, Shape, dim_key, is_static, product, same_shape
+from .dimensions import Dim, Shape, assume_same_shape, dim_key, is_static, product
 from .sizes import require_addressable
 
 Number = bool | int | float | complex
@@ -256,7 +256,7 @@ def operands(a: Value | Number, b: Value | Number) -> tuple[Value, Value]:
 
 def require_same(a: Value, b: Value) -> None:
     """Raises :class:`LoweringBug` unless both values have the same shape and dtype."""
-    if a.dtype is not b.dtype or not same_shape(a.shape, b.shape):
+    if a.dtype is not b.dtype or not assume_same_shape(a.shape, b.shape):
         raise LoweringBug(f"hlo operands differ: {a!r} and {b!r} (broadcast and convert explicitly)")
 
 

@@ -30,6 +30,14 @@ def other_shape(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str |
     return f"{name} has shape {list(shape)}; expected {list(wanted)}"
 
 
+def at_most(size: Any, limit: Any) -> bool:
+    """Whether ``size`` is not more than ``limit``, which becomes an assumption of the trace for symbols."""
+    try:
+        return bool(size <= limit)
+    except RuntimeError:  # sizes that depend on values
+        return True
+
+
 def broadcasts(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
     """Whether a tensor of ``shape`` can be expanded to the shape ``wanted``."""
     try:

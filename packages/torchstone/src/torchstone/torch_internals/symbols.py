@@ -31,10 +31,19 @@ def is_known(condition: bool | torch.SymBool) -> bool:
 def assumed_of(
     sizes: Sequence[torch.SymInt], ranges: Mapping[str, tuple[int, int | None]], known: Set[str]
 ) -> Iterator[str]:
-    """Conditions on ``known`` symbols in Python's words, without those that ``ranges`` imply."""
+    """Conditions on ``known`` symbols in Python's words, without those that ``ranges`` imply.
+
+    PyTorch writes another in place of a symbol that it assumes to be equal to that. A known symbol is one
+    that was written when ``known`` was read, so that such an equation is a condition too.
+    """
     if not sizes:
         return
     environment: Any = sizes[0].node.shape_env
+    for symbol in environment.replacements:
+        value = environment.simplify(symbol)
+        names = {str(one) for one in value.free_symbols}
+        if str(symbol) in known and names and names <= known:
+            yield f"{symbol} == {_PythonPrinter().doprint(value)}"
     seen = set()
     for guard in environment.guards:
         condition = environment.simplify(_exact(guard.expr))

@@ -67,7 +67,21 @@ def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Optional]:
     return composed("cdist", [x1, x2], lambda a, b: _distances(a, b, p), out, {"p": p})
 
 
-@lowers(aten._cdist_backward.default, dtypes=WIDE, renamed={"grad": "grad_output"})
+def _refuses_other_rows(given: Arguments) -> str | None:
+    """Kernels read a gradient and a distance of each pair of rows, whether there are so many or not."""
+    pairs = (given["x1"].shape[-2], given["x2"].shape[-2])
+    for name in ("grad" if "grad" in given else "grad_output", "cdist"):
+        if said := other_shape(name, given[name].shape, (*given[name].shape[:-2], *pairs)):
+            return said
+    return None
+
+
+@lowers(
+    aten._cdist_backward.default,
+    dtypes=WIDE,
+    renamed={"grad": "grad_output"},
+    refuses=_refuses_other_rows,
+)
 def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec) -> list[Optional]:
     """Gradient of :func:`cdist` in ``x1``; if there are no distances, its batch axes are not broadcast."""
     if is_empty(grad.shape):
@@ -107,9 +121,12 @@ def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
 
 
 def _refuses_other_pairs(given: Arguments) -> str | None:
-    """The kernel reads as many elements of both."""
-    grad = "grad" if "grad" in given else "grad_output"
-    return other_shape("pdist", given["pdist"].shape, given[grad].shape)
+    """Kernels read a gradient and a distance of each pair of rows, whether there are so many or not."""
+    rows = given["self"].shape[0]
+    for name in ("grad" if "grad" in given else "grad_output", "pdist"):
+        if said := other_shape(name, given[name].shape, (rows * (rows - 1) // 2,)):
+            return said
+    return None
 
 
 @lowers(

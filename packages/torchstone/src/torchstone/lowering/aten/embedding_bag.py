@@ -20,6 +20,7 @@ from ..checks import CLAMPED, IndexRule, rows
 from ..common import NOTHING_TO_DO, counter, is_empty, restore
 from ..composites import composed
 from ..conditions import OFFSETS
+from ..misfits import at_most, other_shape
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .index_updates import count_of_each
@@ -132,12 +133,13 @@ def _largest(weight: Value, indices: Value, where: Value, bags: hlo.Dim) -> tupl
 
 
 def _refuses_few_offsets(arguments: Mapping[str, Any]) -> str | None:
-    """Where the bags of the indices are left out, each row of the gradient has an offset."""
+    """Each index has a bag. Where these are left out, each row of the gradient has an offset."""
     if arguments["offset2bag"].dim() != 1:
         return f"offset2bag has {arguments['offset2bag'].dim()} dimensions; expected 1"
+    if arguments["offset2bag"].shape[0]:
+        return other_shape("offset2bag", arguments["offset2bag"].shape, arguments["indices"].shape)
     bags, offsets = arguments["grad"].shape[0], arguments["offsets"].shape[0]
-    known = isinstance(bags, int) and isinstance(offsets, int)
-    if arguments["offset2bag"].shape[0] or not known or bags <= offsets:
+    if at_most(bags, offsets):
         return None
     return f"offsets has shape [{offsets}], and the gradient has {bags} bags"
 
@@ -226,10 +228,12 @@ def embedding_bag(
 
 
 def _refuses_unknown_sizes(arguments: Mapping[str, Any]) -> str | None:
-    """For means, kernels read a size of each bag, whether there are so many or not."""
+    """Kernels read a bag of each index, and for means a size of each bag, whatever there is."""
+    said = other_shape("offset2bag", arguments["offset2bag"].shape, arguments["indices"].shape)
+    if said is not None:
+        return said
     bags, sizes = arguments["grad"].shape[0], list(arguments["bag_size"].shape)
-    known = all(isinstance(size, int) for size in (bags, *sizes))
-    if arguments["mode"] != MEAN or not known or (len(sizes) == 1 and sizes[0] >= bags):
+    if arguments["mode"] != MEAN or (len(sizes) == 1 and at_most(bags, sizes[0])):
         return None
     return f"bag_size has shape {sizes}; expected a size of each of {bags} bags"
 

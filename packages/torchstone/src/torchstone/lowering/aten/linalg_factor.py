@@ -19,6 +19,7 @@ from ..composites import composed
 from ..linear_algebra import householder, ldl, lu, matrices
 from ..linear_algebra.failures import SOLVE_PIVOTS, UNPACK_PIVOTS, succeeds
 from ..linear_algebra.matrices import adjoint, transposed
+from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 from .linalg import DTYPES
 
@@ -131,7 +132,15 @@ def linalg_lu(A: Value, *, pivot: bool = True, out: Specs) -> Any:
     return composed("linalg_lu", [A], kernel, out, {"pivot": pivot})
 
 
-@lowers(aten.lu_unpack.default, values=[UNPACK_PIVOTS])
+def _refuses_other_batch(given: Arguments) -> str | None:
+    """PyTorch's kernel reads the pivots of each matrix, whether there are so many or not."""
+    if not given.get("unpack_pivots", True):
+        return None
+    lead, pivots = given["LU_data"].shape[:-2], given["LU_pivots"].shape
+    return other_shape("LU_pivots", pivots, (*lead, *pivots[-1:]))
+
+
+@lowers(aten.lu_unpack.default, values=[UNPACK_PIVOTS], refuses=_refuses_other_batch)
 def lu_unpack(
     LU_data: Value, LU_pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Specs
 ) -> Any:

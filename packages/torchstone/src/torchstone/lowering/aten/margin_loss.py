@@ -15,7 +15,7 @@ from ...dtypes import FLOAT32, FLOAT64, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, NO_CLASS, IndexRule, classes
-from ..common import restore
+from ..common import count_of, fill, restore
 from ..composites import Optional, Specs, composed
 from ..misfits import Arguments
 from ..registry import Spec, lowers
@@ -29,6 +29,11 @@ WIDE = frozenset({FLOAT32, FLOAT64})
 def _rows(x: Value) -> Value:
     """``(N, C)`` for one sample's ``(C,)`` too (a 0-d value is one class)."""
     return x if x.rank == 2 else hlo.reshape(x, (1, x.numel))
+
+
+def _over_classes(x: Value, scores: Value) -> Value:
+    """A value of each row, divided by the number of classes."""
+    return x / fill(count_of(scores, [1], x.dtype), x.shape)
 
 
 def _attributes(p: Any, margin: Any, reduction: int) -> dict[str, hlo.Attribute]:
@@ -76,7 +81,7 @@ def multi_margin_loss(
         excess, _, factor = _violations(scores, chosen, weight, float(margin))
         powers = excess if p == 1 else excess * excess
         weighted = hlo.select(excess > 0.0, powers * restore(factor, powers.shape, [1]), 0.0)
-        losses = hlo.reduce_sum(weighted, [1]) / float(scores.shape[1])
+        losses = _over_classes(hlo.reduce_sum(weighted, [1]), scores)
         return reduced(losses, reduction)
 
     attributes: dict[str, hlo.Attribute] = {
@@ -107,7 +112,7 @@ def multi_margin_loss_backward(
             scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin)
         )
         slope = hlo.full_like(excess, 1) if p == 1 else excess * 2.0
-        slope = slope * restore(factor / float(scores.shape[1]), scores.shape, [1])
+        slope = slope * restore(_over_classes(factor, scores), scores.shape, [1])
         slope = hlo.select(excess > 0.0, slope, 0.0)  # a weight may be NaN
         pull = restore(hlo.reduce_sum(slope, [1]), scores.shape, [1])
         total = spread(grad, scores.shape[:1], reduction)
@@ -164,7 +169,7 @@ def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Spec
         scores, targets = _rows(x), _classes(_rows(target))
         marked = _marked(targets, scores)
         excess, counts = _pairs(scores, targets, marked)
-        losses = hlo.reduce_sum(hlo.select(counts, excess, 0.0), [1, 2]) / float(scores.shape[1])
+        losses = _over_classes(hlo.reduce_sum(hlo.select(counts, excess, 0.0), [1, 2]), scores)
         loss = reduced(losses, reduction)
         return loss if out[0] is None else hlo.reshape(loss, out[0].shape), marked
 
@@ -186,7 +191,7 @@ def multilabel_margin_loss_backward(
         pushed = hlo.reduce_sum(ones, [1])
         violated = restore(hlo.reduce_sum(ones, [2]), counts.shape, [2])
         pulled = hlo.reduce_sum(hlo.select(_matches(targets), violated, 0.0), [1])
-        total = spread(grad, scores.shape[:1], reduction) / float(scores.shape[1])
+        total = _over_classes(spread(grad, scores.shape[:1], reduction), scores)
         return (pushed - pulled) * restore(total, scores.shape, [1])
 
     attributes: dict[str, hlo.Attribute] = {"reduction": reduction_name(reduction)}

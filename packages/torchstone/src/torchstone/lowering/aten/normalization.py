@@ -21,7 +21,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
 from ..composites import Optional, Specs, composed, compute_dtype
-from ..misfits import Arguments
+from ..misfits import Arguments, other_shape
 from ..promotion import broadcast
 from ..registry import lowers
 
@@ -80,6 +80,11 @@ def _refuses_misfits(given: Arguments) -> str | None:
     for name in ("mean", "rstd"):
         if given[name].numel() != rows:
             return f"{name} has shape {list(given[name].shape)}, and the input has {rows} rows"
+    shapes = {name: given[name].shape for name in ("weight", "bias") if given[name] is not None}
+    shapes["input, without its rows,"] = given["input"].shape[len(outer) :]
+    for name, shape in shapes.items():
+        if said := other_shape(name, shape, given["normalized_shape"]):
+            return said
     dtype = given["input"].dtype
     return None if dtype.is_floating_point else f"input is of {dtype}, which is not a floating-point dtype"
 

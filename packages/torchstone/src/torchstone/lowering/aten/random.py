@@ -30,6 +30,7 @@ from ...hlo import Rng, Value
 from ...torch_internals.operators import namespace
 from ..common import cast
 from ..conditions import BERNOULLI_P, BERNOULLI_SELF, DEVIATION
+from ..misfits import Arguments, other_shape
 from ..promotion import as_value, opmath
 from ..registry import Spec, lowers
 
@@ -241,7 +242,12 @@ def _rrelu(
     return hlo.convert(wide * slope, x.dtype), hlo.convert(slope, x.dtype)
 
 
-@lowers(aten.rrelu_with_noise_functional.default, dtypes=FLOATING)
+def _refuses_other_noise(given: Arguments) -> str | None:
+    """PyTorch's kernel compares the shapes, and its shape function does not."""
+    return other_shape("noise", given["noise"].shape, given["self"].shape)
+
+
+@lowers(aten.rrelu_with_noise_functional.default, dtypes=FLOATING, refuses=_refuses_other_noise)
 def rrelu_with_noise_functional(
     self: Value, noise: Value, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *, rng: Rng
 ) -> tuple[Value, Value]:
@@ -249,7 +255,7 @@ def rrelu_with_noise_functional(
     return _rrelu(self, noise, lower, upper, training, rng)
 
 
-@lowers(aten.rrelu_with_noise.default, dtypes=FLOATING)
+@lowers(aten.rrelu_with_noise.default, dtypes=FLOATING, refuses=_refuses_other_noise)
 def rrelu_with_noise(
     self: Value, noise: Value, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *, rng: Rng
 ) -> Value:

@@ -28,10 +28,11 @@ def im2col(
     dilation: Sequence[int],
     padding: Sequence[int],
     stride: Sequence[int],
+    out: Spec,
 ) -> Value:
     """``(…, c, h, w)`` to ``(…, c · block, blocks)``: each column is one block."""
     windows = _blocks(self.shape[-2:], kernel_size, dilation, padding, stride)
-    return columns(self, windows)
+    return hlo.reshape(columns(self, windows), out.shape)  # symbolic sizes as PyTorch writes them
 
 
 @lowers(aten.col2im.default, dtypes=FLOATING | COMPLEX | BOOLEAN)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ... import hlo
 from ...dtypes import COPYABLE, FLOAT8_E8M0FNU
+from ...errors import LoweringBug
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, is_empty
@@ -36,7 +37,11 @@ def _count(src: Value, axis: int, size: hlo.Dim, first: hlo.Dim, end: hlo.Dim | 
     if isinstance(size, int) and isinstance(first, int) and (end is None or isinstance(end, int)):
         limit = size if end is None else first_index(end, size)
         return max(limit - first + step - 1, 0) // step
-    return src.shape[axis]  # the end of such a slice may lie beyond the axis
+    limit = size if end is None else first_index(end, size)
+    count = hlo.at_least(limit - first + step - 1, 0) // step
+    if not hlo.assume_same(src.shape[axis], count):
+        raise LoweringBug(f"{src!r} does not fit a slice of {count} along {axis}")
+    return src.shape[axis]
 
 
 def _spread(x: Value, axis: int, first: hlo.Dim, step: int, size: hlo.Dim) -> Value:
@@ -107,6 +112,14 @@ def select_backward(grad_output: Value, input_sizes: list[hlo.Dim], dim: int, in
     return _spread(hlo.expand_dims(grad, [axis]), axis, from_front(index, size), 1, size)
 
 
+def _diagonal(shape: Sequence[hlo.Dim], offset: int, dim1: int, dim2: int) -> list[hlo.Dim]:
+    """The shape of a diagonal, which is its last axis."""
+    first, second = axis_of(dim1, len(shape)), axis_of(dim2, len(shape))
+    lead = [size for axis, size in enumerate(shape) if axis not in (first, second)]
+    rows, columns = shape[first] + min(offset, 0), shape[second] - max(offset, 0)
+    return [*lead, hlo.at_least(hlo.at_most(rows, columns), 0)]
+
+
 def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) -> Value:
     """``x`` with the diagonal of two axes replaced by ``update`` (the diagonal is its last axis)."""
     if is_empty(update.shape):
@@ -128,6 +141,8 @@ def _put_diagonal(x: Value, update: Value, offset: int, dim1: int, dim2: int) ->
 @lowers(aten.diagonal_scatter.default, dtypes=COPYABLE)
 def diagonal_scatter(self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """``self`` with the diagonal of two axes replaced by ``src``."""
+    if not hlo.assume_same_shape(src.shape, _diagonal(self.shape, offset, dim1, dim2)):
+        raise LoweringBug(f"{src!r} does not fit a diagonal of {self!r}")
     return _put_diagonal(self, cast(src, self.dtype), offset, dim1, dim2)
 
 
@@ -137,10 +152,7 @@ def diagonal_backward(
 ) -> Value:
     """Place the gradient on the diagonal of two axes in zeros of ``input_sizes``."""
     zeros = hlo.full(input_sizes, 0, grad_output.dtype)
-    first, second = axis_of(dim1, zeros.rank), axis_of(dim2, zeros.rank)
-    lead = [size for axis, size in enumerate(input_sizes) if axis not in (first, second)]
-    rows, columns = input_sizes[first] + min(offset, 0), input_sizes[second] - max(offset, 0)
-    grad = _widened(grad_output, (*lead, hlo.at_least(hlo.at_most(rows, columns), 0)))
+    grad = _widened(grad_output, _diagonal(input_sizes, offset, dim1, dim2))
     return _put_diagonal(zeros, grad, offset, dim1, dim2)
 
 
