@@ -29,21 +29,6 @@ SAMPLES = load_samples()
 _REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 
 NOT_TRACED = {
-    **dict.fromkeys(
-        (
-            "_ctc_loss_backward.default",
-            "_ctc_loss_backward.Tensor",
-            "_histogramdd_bin_edges.default",
-            "_histogramdd_from_bin_cts.default",
-            "_histogramdd_from_bin_tensors.default",
-            "_masked_softmax.default",
-            "_masked_softmax_backward.default",
-            "fractional_max_pool3d_backward.default",
-            "multi_margin_loss_backward.default",
-            "multilabel_margin_loss_backward.default",
-        ),
-        "PyTorch has no metadata function",
-    ),
     "_new_zeros_with_same_feature_meta.default": "PyTorch's metadata function asks for the storage's offset",
     "resize.default": "PyTorch's metadata function changes sizes in place",
 }
@@ -66,6 +51,7 @@ OWN_VALUES = {
         ),
         "offsets ascend, and bags follow from them",
     ),
+    "_ctc_loss.Tensor": "eager PyTorch's second result is as wide as the largest length says",
     "_grouped_mm.default": "eager PyTorch leaves rows of no group uninitialized",
     "_weight_int8pack_mm.default": "eager PyTorch sums in another order, which whole numbers only hide",
     "linalg_ldl_solve.default": "pivots belong to their factors",
@@ -161,8 +147,10 @@ def check(call: Call, program: Program, tensors: Sequence[torch.Tensor], *, exam
     except InputMismatch:
         assert not example
         return
+    if call_name(call) in OWN_VALUES and not example:
+        return
     assert [tuple(one.shape) for one in found] == [tuple(one.shape) for one in expected]
-    if SAMPLES[call.overload].random or (call_name(call) in OWN_VALUES and not example):
+    if SAMPLES[call.overload].random:
         return
     expected = [want.to(one.dtype) for one, want in zip(found, expected, strict=True)]
     compared = compare_outputs(call.overload, sample, map(to_numpy, found), expected)

@@ -54,6 +54,8 @@ _NAMESPACES = frozenset({"aten", "torch_nn", "quantized_decomposed", "torchstone
 _UNREHEARSED = frozenset(registry.table("eager")) | {
     torch.ops.aten.as_strided.default,
     torch.ops.aten.as_strided_copy.default,
+    torch.ops.aten._ctc_loss_backward.default,
+    torch.ops.aten._ctc_loss_backward.Tensor,
 }
 """Operators whose kernels take what cannot be made up: other kernels' results, or memory behind a tensor."""
 _SIZES = ("size", "steps")

@@ -8,8 +8,10 @@ reach its result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ... import hlo
 from ...dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64
@@ -18,6 +20,7 @@ from ...torch_internals.operators import namespace
 from ..common import flatten, is_empty
 from ..composites import composed
 from ..conditions import CTC_LENGTHS
+from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -217,17 +220,30 @@ def _ctc_loss(
     return composed("ctc_loss", operands, kernel, out, {"blank": blank, "states": states})
 
 
-def _refuses_unknown_blank(arguments: Mapping[str, Any]) -> str | None:
-    """Kernels of the gradient do not check it, and read other memory."""
-    blank, classes = arguments["blank"], arguments["log_probs"].shape[2]
-    return None if 0 <= blank < classes else f"blank={blank} is not one of its {classes} classes"
+def _refuses_misfits(arguments: Arguments) -> str | None:
+    """Kernels of the gradient check neither the blank nor the sizes of a batch, and read other memory."""
+    steps, batch, classes = arguments["log_probs"].shape
+    if not 0 <= arguments["blank"] < classes:
+        return f"blank={arguments['blank']} is not one of its {classes} classes"
+    for name in ("input_lengths", "target_lengths", "neg_log_likelihood"):
+        value = arguments[name]
+        count = value.numel() if isinstance(value, torch.Tensor) else len(value)
+        if said := other_shape(name, (count,), (batch,)):
+            return said
+    grad = arguments["grad"].shape
+    if len(grad) == 1 and (said := other_shape("grad", grad, (batch,))):
+        return said
+    targets, log_alpha = arguments["targets"].shape, arguments["log_alpha"].shape
+    if len(targets) == 2 and (said := other_shape("targets", targets, (batch, targets[1]))):
+        return said
+    return other_shape("log_alpha", log_alpha, (batch, steps, *log_alpha[2:]))
 
 
 @lowers(
     aten._ctc_loss_backward.default,
     aten._ctc_loss_backward.Tensor,
     dtypes=DTYPES,
-    refuses=_refuses_unknown_blank,
+    refuses=_refuses_misfits,
 )
 def _ctc_loss_backward(
     grad: Value,

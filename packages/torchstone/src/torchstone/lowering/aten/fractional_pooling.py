@@ -14,7 +14,9 @@ from ...dtypes import FLOATING, INT32, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty
+from ..misfits import Arguments, other_shape
 from ..promotion import opmath
+from ..record import Check
 from ..registry import Spec, lowers
 from ..windows import first_maximum, places
 from .max_pooling import scattered
@@ -111,10 +113,25 @@ def _taken(x: Value, positions: Value, axis: int) -> Value:
     )
 
 
+def _refuses_other_windows(rank: int) -> Check:
+    """A refusal of gradients and positions that are not one for each window, over ``rank`` axes of space."""
+
+    def refuses(given: Arguments) -> str | None:
+        """Kernels read a gradient and a position of each window, whether there are so many or not."""
+        wanted = (*given["self"].shape[:-rank], *given["output_size"])
+        for name in ("grad_output", "indices"):
+            if said := other_shape(name, given[name].shape, wanted):
+                return said
+        return None
+
+    return refuses
+
+
 @lowers(
     aten.fractional_max_pool2d_backward.default,
     dtypes=FLOATING,
     ignores=("kernel_size", "output_size"),  # the positions determine the destinations
+    refuses=_refuses_other_windows(2),
 )
 def fractional_max_pool2d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
     """Send the gradient of each window to the element that was its maximum."""
@@ -125,6 +142,7 @@ def fractional_max_pool2d_backward(grad_output: Value, self: Value, indices: Val
     aten.fractional_max_pool3d_backward.default,
     dtypes=FLOATING,
     ignores=("kernel_size", "output_size"),  # the positions determine the destinations
+    refuses=_refuses_other_windows(3),
 )
 def fractional_max_pool3d_backward(grad_output: Value, self: Value, indices: Value) -> Value:
     """Send the gradient of each window to the element that was its maximum."""
