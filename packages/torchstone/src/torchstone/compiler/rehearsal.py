@@ -24,11 +24,13 @@ import torch
 from torch.fx import Node
 
 from ..torch_internals.dispatch import is_composite_implicit, without_modes
-from ..torch_internals.operators import OpOverload, schema_of
+from ..torch_internals.operators import OpOverload, namespace, schema_of
 from ..torch_internals.pytree import tree_leaves, tree_map_only
 from ..torch_internals.tracing import traced_size
 from .graphs import bind_schema, fake_arguments
 from .operators import registry
+
+aten = namespace("aten")
 
 Arguments = Mapping[str, Any]
 Make = Callable[[torch.Tensor], torch.Tensor]
@@ -52,10 +54,10 @@ _SELDOM_TAKEN = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64}
 _NAMESPACES = frozenset({"aten", "torch_nn", "quantized_decomposed", "torchstone"})
 """Of operators that run no code of a user."""
 _UNREHEARSED = frozenset(registry.table("eager")) | {
-    torch.ops.aten.as_strided.default,
-    torch.ops.aten.as_strided_copy.default,
-    torch.ops.aten._ctc_loss_backward.default,
-    torch.ops.aten._ctc_loss_backward.Tensor,
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten._ctc_loss_backward.default,
+    aten._ctc_loss_backward.Tensor,
 }
 """Operators whose kernels take what cannot be made up: other kernels' results, or memory behind a tensor."""
 _SIZES = ("size", "steps")

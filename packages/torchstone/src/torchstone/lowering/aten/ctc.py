@@ -222,6 +222,8 @@ def _ctc_loss(
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
     """Kernels of the gradient check neither the blank nor the sizes of a batch, and read other memory."""
+    if arguments["log_probs"].dim() != 3:
+        return f"log_probs has {arguments['log_probs'].dim()} dimensions; expected 3"
     steps, batch, classes = arguments["log_probs"].shape
     if not 0 <= arguments["blank"] < classes:
         return f"blank={arguments['blank']} is not one of its {classes} classes"
