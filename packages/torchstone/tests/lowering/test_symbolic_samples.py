@@ -54,6 +54,7 @@ OWN_VALUES = {
     "_ctc_loss.Tensor": "eager PyTorch's second result is as wide as the largest length says",
     "_grouped_mm.default": "eager PyTorch leaves rows of no group uninitialized",
     "_weight_int8pack_mm.default": "eager PyTorch sums in another order, which whole numbers only hide",
+    "linalg_cholesky_ex.default": "repeated rows are not positive definite",
     "linalg_ldl_solve.default": "pivots belong to their factors",
 }
 """Overloads whose arguments cannot be grown by repeating rows, and why."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ... import hlo
 from ...dtypes import INT32
 from ...hlo import Value
@@ -136,8 +138,8 @@ def _refuses_other_batch(given: Arguments) -> str | None:
     """PyTorch's kernel reads the pivots of each matrix, whether there are so many or not."""
     if not given.get("unpack_pivots", True):
         return None
-    lead, pivots = given["LU_data"].shape[:-2], given["LU_pivots"].shape
-    return other_shape("LU_pivots", pivots, (*lead, *pivots[-1:]))
+    *lead, rows, columns = given["LU_data"].shape
+    return other_shape("LU_pivots", given["LU_pivots"].shape, (*lead, torch.sym_min(rows, columns)))
 
 
 @lowers(aten.lu_unpack.default, values=[UNPACK_PIVOTS], refuses=_refuses_other_batch)
