@@ -30,6 +30,11 @@ def other_shape(name: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str |
     return f"{name} has shape {list(shape)}; expected {list(wanted)}"
 
 
+def other_shapes(given: Arguments, names: Sequence[str], wanted: Sequence[Any]) -> str | None:
+    """:func:`other_shape` of the first argument among ``names`` whose shape is not ``wanted``."""
+    return next(filter(None, (other_shape(name, given[name].shape, wanted) for name in names)), None)
+
+
 def at_most(size: Any, limit: Any) -> bool:
     """Whether ``size`` is not more than ``limit``, which becomes an assumption of the trace for symbols."""
     try:

@@ -14,7 +14,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty, restore
 from ..composites import Optional, composed
-from ..misfits import Arguments, other_shape
+from ..misfits import Arguments, other_shape, other_shapes
 from ..registry import Spec, lowers
 from .reduction import norm_of_magnitudes
 
@@ -123,10 +123,8 @@ def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
 def _refuses_other_pairs(given: Arguments) -> str | None:
     """Kernels read a gradient and a distance of each pair of rows, whether there are so many or not."""
     rows = given["self"].shape[0]
-    for name in ("grad" if "grad" in given else "grad_output", "pdist"):
-        if said := other_shape(name, given[name].shape, (rows * (rows - 1) // 2,)):
-            return said
-    return None
+    grad = "grad" if "grad" in given else "grad_output"
+    return other_shapes(given, (grad, "pdist"), (rows * (rows - 1) // 2,))
 
 
 @lowers(

@@ -14,7 +14,7 @@ from ...dtypes import FLOATING, INT32, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty
-from ..misfits import Arguments, other_shape
+from ..misfits import Arguments, other_shapes
 from ..promotion import opmath
 from ..record import Check
 from ..registry import Spec, lowers
@@ -119,10 +119,7 @@ def _refuses_other_windows(rank: int) -> Check:
     def refuses(given: Arguments) -> str | None:
         """Kernels read a gradient and a position of each window, whether there are so many or not."""
         wanted = (*given["self"].shape[:-rank], *given["output_size"])
-        for name in ("grad_output", "indices"):
-            if said := other_shape(name, given[name].shape, wanted):
-                return said
-        return None
+        return other_shapes(given, ("grad_output", "indices"), wanted)
 
     return refuses
 
