@@ -7,8 +7,6 @@ import copy
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import hostile_commands
 import pytest
 import redirected_scripts
 import torch
-from campaign import Outcome, attempt
+from campaign import Outcome, attempt, main
 
 from torchstone.parity.operators import Sample
 
@@ -94,23 +92,35 @@ def test_a_fault_in_each_of_four_places_is_named() -> None:
     assert [one.ended for one in outcomes] == ["lowering", "engine", "rounding", "nondeterminism"]
 
 
-def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_campaign_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "counting.py").write_text(
+        "class Made: what = 'it'\n"
+        "class Tries:\n"
+        "    def make(self, number): self.number = number; return Made()\n"
+        "    def attempt(self, made): return 'well', 'bad' if self.number == 4 else ''\n"
+        "def prepare(seed, folder): return Tries()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("campaign.MODULES", {"counting": "counting"})
     journal = tmp_path / "journal.jsonl"
-    command = [sys.executable, campaign_file(), "artifacts", "--journal", str(journal), "--count"]
-    subprocess.run([*command, "3"], check=True, capture_output=True, timeout=300)
+
+    def run(*words: str) -> int:
+        given = ["campaign.py", "counting", "--journal", str(journal), *words]
+        monkeypatch.setattr("sys.argv", given)
+        return main()
+
+    assert run("--count", "3") == 0
     first = journal.read_text().splitlines()
-    done = subprocess.run([*command, "5"], check=True, capture_output=True, text=True, timeout=300)
-    assert journal.read_text().splitlines()[:4] == first
-    assert [json.loads(line).get("number") for line in journal.read_text().splitlines()[1:]] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
-    assert "5 inputs: " in done.stdout
-    other = subprocess.run([*command, "5", "--seed", "1"], capture_output=True, text=True, timeout=300)
-    assert (other.returncode, "is the journal of another campaign" in other.stderr) == (1, True)
+    assert run("--count", "5") == 1  # the last one is a defect
+    lines = journal.read_text().splitlines()
+    assert lines[:4] == first
+    assert [json.loads(line)["number"] for line in lines[1:]] == [0, 1, 2, 3, 4]
+    assert "5 inputs: 5 well\n1 ended as none may\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="is the journal of another campaign"):
+        run("--count", "5", "--seed", "1")
+    assert journal.read_text().splitlines() == lines
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -122,10 +132,6 @@ def test_another_number_of_results_is_a_defect(count: int) -> None:
     overload, call = torch.ops.aten.max.dim, Sample((torch.ones(2, 3), 1))
     (told,) = hand_called.wrong(overload, [call], run)
     assert told.endswith(f"{count} results instead of 2")
-
-
-def campaign_file() -> str:
-    return str(Path(__file__).with_name("campaign.py"))
 
 
 @pytest.fixture(scope="module")

@@ -58,11 +58,11 @@ def private_uses(tree: ast.Module, own: set[str]) -> Iterator[tuple[int, str]]:
                 found = [f"{module}.{one.name}" for one in names]
             case ast.Import(names=names):
                 found = [one.name for one in names]
-            case ast.Attribute() if is_dotted(node) and ast.unparse(node).startswith(OPERATORS):
+            case ast.Attribute() if (name := dotted(node)).startswith(OPERATORS):
                 continue
-            case ast.Attribute() if is_dotted(node) and ast.unparse(node).startswith("torch."):
-                found = [ast.unparse(node)]
-            case ast.Attribute(attr=name) if is_private(name) and name not in own | PYTHONS:
+            case ast.Attribute() if (name := dotted(node)).startswith("torch."):
+                found = [name]
+            case ast.Attribute(attr=name) if is_private(name) and not (name in own or name in PYTHONS):
                 found = [f"torch.?.{name}"]
             case ast.Attribute(attr=name) if name in PRIVATE_ATTRIBUTES:
                 found = [f"torch.?._{name}"]
@@ -77,8 +77,14 @@ def private_uses(tree: ast.Module, own: set[str]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def is_dotted(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and is_dotted(node.value))
+def dotted(node: ast.expr) -> str:
+    """``a.b.c`` as it is written, or an empty text for another expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{owner}.{name}" if (owner := dotted(value)) else ""
+    return ""
 
 
 def parsed() -> dict[Path, ast.Module]:

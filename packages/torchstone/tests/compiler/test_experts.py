@@ -25,7 +25,7 @@ def gradients() -> Any:
 
 def mixtral() -> Any:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
     config = transformers.MixtralConfig(vocab_size=99, num_key_value_heads=2, num_local_experts=4, **sizes)
     assert config._experts_implementation in (None, "grouped_mm")
     return transformers.MixtralForCausalLM(config)

@@ -12,11 +12,12 @@ import torch
 from ..config import config
 from ..errors import ConfigError, FallbackRefused, FallbackWarning
 from ..torch_internals import pytree
+from ..torch_internals.device_tensors import put_on, tensor_on
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.private_device import has_cpu_kernel, written_arguments
 from . import engine
 from .calls import Call, element_of, substituted
-from .storage import Box, new_storage, new_tensor, put_on, tensor_on
+from .storage import Box, new_storage, new_tensor
 
 counts: Counter[str] = Counter()
 """How often each operator ran on the CPU."""

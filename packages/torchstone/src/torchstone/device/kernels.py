@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from ..torch_internals import private_device
+from ..torch_internals.device_tensors import put_on
 from ..torch_internals.operators import namespace
 from ..torch_internals.private_device import redispatched
 from . import optimizers, sampling, scaling, selection
 from .calls import check_device, element_of
 from .operators import Operator
-from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor, put_on
+from .storage import DEVICE_TYPE, Box, box_of, new_storage, new_tensor
 from .transfers import allclose, copy_, equal, local_scalar_dense, to_copy, to_cpu
 
 aten = namespace("aten")

@@ -23,7 +23,7 @@ from ..errors import EngineError
 from . import engine, random, regions
 from .calls import Call
 from .plans import Plan
-from .storage import Box, Pending, new_tensor, zeros
+from .storage import Box, Pending, zeros
 
 
 class _Mode(threading.local):
@@ -194,8 +194,7 @@ class Batch:
             promise = Pending(self, number)
             number += 1
             new.append(promise)
-            where = one.layout
-            made.append(new_tensor(promise, where.dtype, one.dtype, one.nbytes, where.size, where.stride))
+            made.append(one(promise))
         # Nothing fails from here on.
         overwritten = []
         for place, element in plan.writes:

@@ -12,19 +12,29 @@ from ..compiler.checks import Check
 from ..config import config
 from ..dtypes import DType
 from ..errors import EngineError, raise_failed_checks
+from ..torch_internals.device_tensors import put_on
 from . import engine, random
 from .calls import Call
 from .layout import Layout
-from .storage import box_of, memory, new_storage, new_tensor, put_on
+from .storage import Box, box_of, memory, new_storage, tensor_maker
 
 
-@dataclass(frozen=True, slots=True)
 class New:
     """A result on a storage of its own."""
 
-    layout: Layout
-    dtype: torch.dtype
-    nbytes: int
+    __slots__ = ("_element", "_make", "layout", "nbytes")
+
+    def __init__(self, layout: Layout, dtype: torch.dtype, nbytes: int) -> None:
+        self.layout = layout
+        self._element = layout.dtype
+        self.nbytes = nbytes
+        self._make = tensor_maker(dtype, nbytes, layout.size, layout.stride)
+
+    def __call__(self, array: Any) -> torch.Tensor:
+        """A new tensor that holds ``array``."""
+        tensor = self._make()
+        tensor.untyped_storage().box = Box(array, self._element, self.nbytes)  # type: ignore[attr-defined]
+        return tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +88,7 @@ class Plan:
             position += 1
         made = []
         for one in self.new:
-            where = one.layout
-            made.append(
-                new_tensor(results[position], where.dtype, one.dtype, one.nbytes, where.size, where.stride)
-            )
+            made.append(one(results[position]))
             position += 1
         return self.answer(call.tensors, made)
 

@@ -7,6 +7,7 @@ views, ``_base`` and version counters need nothing here. Writing replaces the bo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from .. import dtypes
 from ..config import config
 from ..dtypes import DType
 from ..errors import EngineError
-from ..torch_internals import private_device
+from ..torch_internals import device_tensors
 from . import engine
 
 DEVICE_TYPE = "pjrt"
@@ -146,11 +147,6 @@ class Memory:
 
 memory = Memory()
 
-_empty_tensor = private_device.empty_tensor.get()
-_storage_of_size = private_device.storage_of_size.get()
-_set_storage = private_device.set_storage()
-_CPU_KEYS = private_device.cpu_keys()
-_NOTHING = (0,)
 _device: Any = None
 
 
@@ -164,7 +160,7 @@ def device() -> torch.device:
 
 def new_storage(box: Box) -> torch.UntypedStorage:
     """A storage that holds ``box``."""
-    storage = _storage_of_size(0, _device or device(), box.nbytes)
+    storage = device_tensors.storage_of_size(device(), box.nbytes)
     storage.box = box
     return storage
 
@@ -183,23 +179,16 @@ def new_tensor(
     stride: tuple[int, ...],
 ) -> torch.Tensor:
     """A tensor on a storage of its own that holds ``array``."""
-    storage = _storage_of_size(0, _device or device(), nbytes)
-    storage.box = Box(array, element, nbytes)
-    return _set_storage(_CPU_KEYS, _empty_tensor(_NOTHING, dtype), storage, 0, size, stride)
+    tensor = device_tensors.plain(device(), dtype, size, stride, nbytes)
+    tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
+    return tensor
 
 
-def tensor_on(
-    storage: torch.UntypedStorage, dtype: torch.dtype, size: Any, stride: Any, offset: Any
-) -> torch.Tensor:
-    """A tensor on a given storage."""
-    return _set_storage(_CPU_KEYS, _empty_tensor(_NOTHING, dtype), storage, offset, size, stride)
-
-
-def put_on(
-    tensor: torch.Tensor, storage: torch.UntypedStorage, size: Any, stride: Any, offset: Any
-) -> torch.Tensor:
-    """``tensor`` moved onto another storage."""
-    return _set_storage(_CPU_KEYS, tensor, storage, offset, size, stride)
+def tensor_maker(
+    dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> Callable[[], torch.Tensor]:
+    """A function that makes tensors, each on a storage of its own that still needs a box."""
+    return device_tensors.maker(device(), dtype, size, stride, nbytes)
 
 
 def box_of(tensor: torch.Tensor) -> Box:

@@ -22,10 +22,6 @@ from .probing import Internal
 _DEVICE = "the pjrt device"
 setup = Internal("torch.utils.backend_registration._setup_privateuseone_for_python_backend", _DEVICE)
 backend_name = Internal("torch._C._get_privateuse1_backend_name", _DEVICE)
-empty_tensor = Internal("torch._C._acc.create_empty_tensor", _DEVICE)
-"""``(size, dtype) → tensor`` of the device, on a storage of no bytes."""
-storage_of_size = Internal("torch._C._construct_storage_from_data_pointer", _DEVICE)
-"""``(0, device, nbytes) → storage`` without memory."""
 differentiates_in_threads = Internal("torch._C._is_multithreading_enabled", _DEVICE)
 """Whether backward passes that this thread starts run in threads, one per device."""
 differentiate_in_threads = Internal("torch._C._set_multithreading_enabled", _DEVICE)
@@ -47,16 +43,6 @@ def redispatched(overload: OpOverload) -> Callable[..., Any]:
         return redispatch(_CPU, *args, **kwargs)
 
     return call
-
-
-def set_storage() -> Callable[..., torch.Tensor]:
-    """``(keys, tensor, storage, offset, size, stride)``, with :func:`cpu_keys`: no frame of its own."""
-    found: Callable[..., torch.Tensor] = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
-    return found
-
-
-def cpu_keys() -> Any:
-    return _CPU
 
 
 class Registrations:
