@@ -36,7 +36,13 @@ _VARIANCES = (
 )
 _INDICES = ("median", "nanmedian", "kthvalue", "mode")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
-_FACTORIZATIONS = ("geqrf", "linalg_qr")
+_FACTORIZATIONS = (
+    *("geqrf", "linalg_qr", "linalg_lu", "linalg_lu_factor_ex", "linalg_ldl_factor_ex", "linalg_cholesky_ex"),
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "linalg_ldl_solve", "linalg_lu_solve"),
+    *("linalg_inv_ex", "_linalg_solve_ex", "linalg_solve_triangular", "triangular_solve", "linalg_lstsq"),
+    *("_linalg_det", "_linalg_slogdet"),
+)
+"""Factorizations, and what uses one."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -102,7 +108,7 @@ def _met(
         yield "the bits of a NaN"
     if name.startswith(("upsample_", "_upsample_")) and not _finite(given[0]):
         yield "an infinite neighbor in resampling"
-    if name in _FACTORIZATIONS and not _finite(given[0]):
+    if name in _FACTORIZATIONS and not all(map(_finite, given)):
         yield "a factorization of infinite values"
     if name in _SOFTMAXES and bool((given[0].detach().abs() > _LARGE_LOGIT).any()):
         yield "a softmax of large values"

@@ -314,10 +314,19 @@ def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) 
     assert limits.reach(result) is met
 
 
-@pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.nan, True)])
-def test_a_factorization_of_infinite_values_is_a_limit(value: float, met: bool) -> None:
+@pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.nan, True), (torch.inf, True)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.geqrf(a)[0],
+        lambda a: torch.linalg.inv_ex(a)[0],
+        lambda a: torch.linalg.solve_ex(torch.eye(2), a)[0],
+        torch.linalg.det,
+    ],
+)
+def test_a_factorization_of_infinite_values_is_a_limit(function: Any, value: float, met: bool) -> None:
     with Limits() as limits:
-        result = torch.geqrf(torch.tensor([[value, 2.0], [3.0, 4.0]]))[0]
+        result = function(torch.tensor([[value, 2.0], [3.0, 4.0]]))
     assert limits.found == ({"a factorization of infinite values"} if met else set())
     assert limits.reach(result) is met
 
