@@ -127,8 +127,8 @@ def _record(
         code, bits = _DTYPES[dtype]
         axes = ctypes.c_int64 * len(size)
         where = (None, _PRIVATE_DEVICE, device.index or 0)
-        record = _Record(*where, len(size), code, bits, 1, axes(*size), axes(*stride), 0, None, None)
-        _records[geometry] = record
+        made = _Record(*where, len(size), code, bits, 1, axes(*size), axes(*stride), 0, None, None)
+        record = _records.setdefault(geometry, made)  # another thread's stays: tensors may have it
     return record
 
 
