@@ -43,6 +43,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "LlamaForCausalLM": _GROUPED,
     "MistralForCausalLM": {**_GROUPED, "sliding_window": 6},
     "Qwen2ForCausalLM": _GROUPED,
+    "MixtralForCausalLM": {**_GROUPED, "num_local_experts": 4},
     "FalconForCausalLM": _SIZES,
 }
 
@@ -72,6 +73,7 @@ class Exported:
         "MistralForCausalLM",  # Llama's layers, and a window
         pytest.param("LlamaForCausalLM", marks=pytest.mark.conformance),
         pytest.param("Qwen2ForCausalLM", marks=pytest.mark.conformance),
+        pytest.param("MixtralForCausalLM", marks=pytest.mark.conformance),
     ],
 )
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
