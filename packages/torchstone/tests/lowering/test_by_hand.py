@@ -507,6 +507,18 @@ def test_the_mean_of_a_broadcast_loss_divides_by_the_elements_of_its_input(
     agrees(function, torch.tensor(2.0), *map(torch.randn, shapes))
 
 
+@pytest.mark.parametrize(
+    ("operator", "name"), [(aten.huber_loss_backward, "delta"), (aten.smooth_l1_loss_backward, "beta")]
+)
+def test_gradients_of_losses_refuse_the_widths_that_the_losses_refuse(operator: Any, name: str) -> None:
+    given = torch.randn(3, 11)
+    for width in (-2.0, float("nan")):
+        with pytest.raises(UnsupportedOperators, match=f"{name} is {width}, which the loss itself refuses"):
+            torchstone.export(lambda *xs, width=width: operator(*xs, 0, width), tuple(given))
+    for width in (0.0, 1.0, float("inf")):
+        agrees(lambda *xs, width=width: operator(*xs, 0, width), *given)
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize(("operator", "options"), LOSSES[:3], ids=str)
 def test_the_gradient_of_a_loss_may_be_larger_than_its_input(

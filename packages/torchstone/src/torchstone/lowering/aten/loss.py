@@ -23,6 +23,7 @@ from ..common import count_of, fill, mean_over
 from ..composites import Optional, composed
 from ..conditions import CROSS_ENTROPY
 from ..promotion import broadcast, promote_dtypes
+from ..record import Check
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -139,7 +140,24 @@ def smooth_l1_loss(
     return _loss("smooth_l1_loss", [self, target], loss, reduction, out, beta=beta)
 
 
-@lowers(aten.smooth_l1_loss_backward.default, dtypes=FLOATING, gaps=NO_INTEGER_LOSS)
+def _refuses_less_than_0(name: str) -> Check:
+    """A refusal of gradients whose losses PyTorch refuses."""
+
+    def refuses(arguments: Mapping[str, Any]) -> str | None:
+        """The losses refuse a negative ``delta`` or ``beta``. Gradient kernels differ by element there."""
+        if arguments[name] >= 0:
+            return None
+        return f"{name} is {arguments[name]}, which the loss itself refuses: it has to be at least 0"
+
+    return refuses
+
+
+@lowers(
+    aten.smooth_l1_loss_backward.default,
+    dtypes=FLOATING,
+    gaps=NO_INTEGER_LOSS,
+    refuses=_refuses_less_than_0("beta"),
+)
 def smooth_l1_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, beta: float, out: Spec
 ) -> list[Optional]:
@@ -149,7 +167,7 @@ def smooth_l1_loss_backward(
         difference = x - t
         if not beta:
             return hlo.sign(difference)
-        beyond = hlo.abs_(difference) >= beta  # never, if beta is NaN
+        beyond = hlo.abs_(difference) >= beta
         return hlo.select(beyond, hlo.sign(difference), difference / beta)
 
     return _gradient("smooth_l1_loss_backward", grad_output, [self, target], slope, reduction, out, beta=beta)
@@ -168,7 +186,7 @@ def huber_loss(
     return _loss("huber_loss", [self, target], loss, reduction, out, delta=delta)
 
 
-@lowers(aten.huber_loss_backward.default, dtypes=FLOATING)
+@lowers(aten.huber_loss_backward.default, dtypes=FLOATING, refuses=_refuses_less_than_0("delta"))
 def huber_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, delta: float, out: Spec
 ) -> list[Optional]:
