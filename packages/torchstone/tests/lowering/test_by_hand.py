@@ -510,12 +510,11 @@ def test_the_mean_of_a_broadcast_loss_divides_by_the_elements_of_its_input(
 @pytest.mark.parametrize(
     ("operator", "name"), [(aten.huber_loss_backward, "delta"), (aten.smooth_l1_loss_backward, "beta")]
 )
-def test_gradients_of_losses_refuse_the_widths_that_the_losses_refuse(operator: Any, name: str) -> None:
+def test_gradients_of_losses_refuse_negative_widths(operator: Any, name: str) -> None:
     given = torch.randn(3, 11)
-    for width in (-2.0, float("nan")):
-        with pytest.raises(UnsupportedOperators, match=f"{name} is {width}, which the loss itself refuses"):
-            torchstone.export(lambda *xs, width=width: operator(*xs, 0, width), tuple(given))
-    for width in (0.0, 1.0, float("inf")):
+    with pytest.raises(UnsupportedOperators, match=f"{name} is -2.0, which the loss itself refuses"):
+        torchstone.export(lambda *xs: operator(*xs, 0, -2.0), tuple(given))
+    for width in (0.0, 1.0, float("inf"), float("nan")):
         agrees(lambda *xs, width=width: operator(*xs, 0, width), *given)
 
 

@@ -9,6 +9,7 @@ Each is a composite; 16-bit floats are computed in float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -140,14 +141,14 @@ def smooth_l1_loss(
     return _loss("smooth_l1_loss", [self, target], loss, reduction, out, beta=beta)
 
 
-def _refuses_less_than_0(name: str) -> Check:
+def _refuses_negative(name: str) -> Check:
     """A refusal of gradients whose losses PyTorch refuses."""
 
     def refuses(arguments: Mapping[str, Any]) -> str | None:
         """The losses refuse a negative ``delta`` or ``beta``. Gradient kernels differ by element there."""
-        if arguments[name] >= 0:
-            return None
-        return f"{name} is {arguments[name]}, which the loss itself refuses: it has to be at least 0"
+        if arguments[name] < 0:
+            return f"{name} is {arguments[name]}, which the loss itself refuses: it has to be at least 0"
+        return None
 
     return refuses
 
@@ -156,7 +157,7 @@ def _refuses_less_than_0(name: str) -> Check:
     aten.smooth_l1_loss_backward.default,
     dtypes=FLOATING,
     gaps=NO_INTEGER_LOSS,
-    refuses=_refuses_less_than_0("beta"),
+    refuses=_refuses_negative("beta"),
 )
 def smooth_l1_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, beta: float, out: Spec
@@ -167,7 +168,7 @@ def smooth_l1_loss_backward(
         difference = x - t
         if not beta:
             return hlo.sign(difference)
-        beyond = hlo.abs_(difference) >= beta
+        beyond = hlo.abs_(difference) >= beta  # never, if beta is NaN
         return hlo.select(beyond, hlo.sign(difference), difference / beta)
 
     return _gradient("smooth_l1_loss_backward", grad_output, [self, target], slope, reduction, out, beta=beta)
@@ -186,20 +187,16 @@ def huber_loss(
     return _loss("huber_loss", [self, target], loss, reduction, out, delta=delta)
 
 
-@lowers(aten.huber_loss_backward.default, dtypes=FLOATING, refuses=_refuses_less_than_0("delta"))
+@lowers(aten.huber_loss_backward.default, dtypes=FLOATING, refuses=_refuses_negative("delta"))
 def huber_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, delta: float, out: Spec
 ) -> list[Optional]:
     """Gradient of the Huber loss."""
-    return _gradient(
-        "huber_loss_backward",
-        grad_output,
-        [self, target],
-        lambda x, t: hlo.clamp(-delta, x - t, delta),
-        reduction,
-        out,
-        delta=delta,
-    )
+
+    def slope(x: Value, t: Value) -> Value:
+        return x - t if math.isnan(delta) else hlo.clamp(-delta, x - t, delta)
+
+    return _gradient("huber_loss_backward", grad_output, [self, target], slope, reduction, out, delta=delta)
 
 
 def _weighted(losses: Value, weight: Optional) -> Value:
