@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import torchstone
 from torchstone.compiler.rules import RULES
 from torchstone.config import override
-from torchstone.errors import UnsupportedOperators
+from torchstone.errors import CaptureError, UnsupportedOperators
 from torchstone.lowering import load
 
 prims = torch.ops.prims
@@ -61,6 +62,8 @@ def library() -> Iterator[Any]:
     made = torch.library.Library("tests_implementations_lib", "DEF")
     made.define("thrice(Tensor x) -> Tensor")
     made.impl("thrice", lambda x: x.cos() * 3, "CompositeExplicitAutograd")
+    made.define("shapeless(Tensor x) -> Tensor")
+    made.impl("shapeless", lambda x: torch.from_numpy(x.numpy() + 1), "CPU")
     yield torch.ops.tests_implementations_lib
     made._destroy()
 
@@ -110,6 +113,13 @@ def test_an_implementation_that_makes_sizes_of_values_is_named() -> None:
     message = r"rows_before.default[^|]*\n *why: .*its Python code is not traced"
     with pytest.raises(UnsupportedOperators, match=message):
         torchstone.export(lambda x, ends: rows_before(x, ends) + 1, (torch.randn(3), torch.tensor([1, 3])))
+
+
+def test_an_operator_whose_shapes_pytorch_does_not_know_is_named(library: Any) -> None:
+    message = rf"shape and dtype \S+\.shapeless\.default returns at {re.escape(__file__)}:\d+"
+    with pytest.raises(CaptureError, match=message) as caught:
+        torchstone.export(lambda x: library.shapeless(x) * 2, (torch.ones(3),))
+    assert 'torch.library.register_fake("tests_implementations_lib::shapeless")' in str(caught.value)
 
 
 def test_the_setting_keeps_operators_whole() -> None:

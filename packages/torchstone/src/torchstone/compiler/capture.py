@@ -18,6 +18,7 @@ from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.distributed import dtensors_in_graphs
 from ..torch_internals.export import exporting_here, flexible_attention_in_full
+from ..torch_internals.fake import UnsupportedOperatorException
 from ..torch_internals.logs import without_dumps
 from ..torch_internals.patches import patched, tracing
 from .assertions import asserting
@@ -134,16 +135,16 @@ def capture(
             else getattr(model, "__qualname__", "function")
         )
         refused = _eager_error(module, args, kwargs)
-        told = (sizes.error(name, error) or refusal_for(error)) if refused is None else None
+        told = None
+        if refused is None:
+            told = sizes.error(name, error) or refusal_for(error) or _without_shape(error)
         if told is not None:
             raise told from error
         unknown = unknown_expression(error) if refused is None else None
         if unknown is not None:
-            frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
-            where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
             checks = " or ".join(suggested_checks(error)) or "calls of torch._check(…)"
             raise CaptureError(
-                f"{name} needs a size or number now that only a call knows: {unknown}{where}",
+                f"{name} needs a size or number now that only a call knows: {unknown}{_where(error)}",
                 hint=f"say what holds of it with {checks}, branch with torch.cond, choose values with "
                 "torch.where, and do not make a Python number of it with int()",
             ) from error
@@ -153,6 +154,25 @@ def capture(
         raise CaptureError(
             f"torch.export cannot capture {name}: {type(error).__name__}: {error}", hint=hint
         ) from refused or error
+
+
+def _where(error: Exception) -> str:
+    """`` at FILE:LINE`` for the user's last line before an error; nothing if there is none."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users_file(one.filename)]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _without_shape(error: Exception) -> CaptureError | None:
+    """The error in place of PyTorch's about an operator that has no metadata function; None for others."""
+    if not isinstance(error, UnsupportedOperatorException.find() or ()):
+        return None
+    overload = error.func
+    name, hint = overload.name(), "write it with other operators, or run it outside of the program"
+    if overload.namespace != "aten":
+        hint = f'describe its result with torch.library.register_fake("{name}"), and write a lowering'
+    return CaptureError(
+        f"PyTorch does not know which shape and dtype {overload} returns{_where(error)}", hint=hint
+    )
 
 
 def _distinct(

@@ -20,6 +20,7 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "PartialRule",
+    "UnsupportedOperatorException",
     "VaryingRows",
     "detect_fake_mode",
     "fake_rules",
@@ -36,6 +37,9 @@ DataDependentOutputException = Internal(
 )
 DynamicOutputShapeException = Internal(
     "torch._subclasses.fake_tensor.DynamicOutputShapeException", "results whose shapes depend on values"
+)
+UnsupportedOperatorException = Internal(
+    "torch._subclasses.fake_tensor.UnsupportedOperatorException", "operators without a metadata function"
 )
 _SYMBOLS = "buckets of training steps"
 _ShapeEnv = Internal("torch.fx.experimental.symbolic_shapes.ShapeEnv", _SYMBOLS)
