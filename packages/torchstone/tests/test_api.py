@@ -99,6 +99,39 @@ def test_batch_norm_statistics() -> None:
         torch.testing.assert_close(torch.from_numpy(numpy.array(program.state()[name])), buffer)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda x: x,
+        lambda x: x.expand(3, 5, 4).clone(),
+        lambda x: x.double(),
+        lambda x: x[0] > 0,
+        lambda x: x.sum(),
+    ],
+    ids=["a row", "the whole", "another dtype", "another dtype of a row", "a number"],
+)
+def test_copies_into_state_broadcast_and_convert(source: Any) -> None:
+    """PyTorch's decomposition takes such a copy out, and what reads the buffer sees the source as it is."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.ones(3, 5, 4))
+            self.weight = torch.nn.Parameter(torch.ones(3, 5, 4))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.kept.copy_(source(x))
+            with torch.no_grad():
+                self.weight.copy_(source(x + 1))
+            return -self.kept, self.kept.sum(), self.weight * 2
+
+    model, x = Model(), torch.randn(5, 4)
+    program = torchstone.export(model, (x,))
+    torch.testing.assert_close(program(x), model(x))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(torch.from_numpy(numpy.array(program.state()[name])), value)
+
+
 def test_random_numbers_follow_manual_seed() -> None:
     program = torchstone.export(nn.Dropout(0.5), (torch.ones(64),))
     assert [spec.kind for spec in program.signature.inputs] == ["input", "seed"]

@@ -24,6 +24,7 @@ from ..torch_internals.decompositions import decomposition_table
 from ..torch_internals.dispatch import DispatchKey, is_composite_implicit, python_kernels
 from ..torch_internals.distributed import dtensors_in_graphs, makes_dtensors
 from ..torch_internals.export import (
+    copies_into_state,
     exporting_here,
     kept_in_graphs,
     without_effect,
@@ -149,7 +150,7 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
         torch.no_grad(),
         dtensors_in_graphs(),
         factorization_checks(kept=config.check_values),
-        patched(*exporting_here()),
+        patched(*exporting_here(), *copies_into_state()),
         mended_operators(),
         quick_overrides(),
         warnings.catch_warnings(),

@@ -46,6 +46,37 @@ def exporting_here() -> list[Patch]:
     return [attributes(torch.compiler, is_exporting=is_exporting), *traced_instead({is_exporting: flag})]
 
 
+def copies_into_state() -> list[Patch]:
+    """Lets decomposed programs keep a copy into a buffer or parameter where it broadcasts or converts.
+
+    PyTorch takes every such copy out, so that what reads the buffer afterwards sees the source as it is.
+    """
+    module = _exported_program.get()
+    return [functions(module, **{_REMOVES: _without_plain_copies})] if hasattr(module, _REMOVES) else []
+
+
+_REMOVES = "_remove_unnecessary_copy_op_pass"
+
+
+def _without_plain_copies(module: Any, signature: Any) -> tuple[Any, Any]:
+    state = {**signature.buffers_to_mutate, **signature.parameters_to_mutate}
+    copies = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default)
+    with module._set_replace_hook(signature.get_replace_hook()):
+        for node in copies:
+            source = node.args[1]
+            if node.name in state and _geometry(node) == _geometry(source):
+                node.replace_all_uses_with(source)
+                module.graph.erase_node(node)
+        module.recompile()
+    return module, signature
+
+
+def _geometry(node: torch.fx.Node) -> tuple[torch.dtype, list[str]]:
+    """The dtype and shape, in which symbols are equal only where they read the same."""
+    tensor = node.meta["val"]
+    return tensor.dtype, list(map(str, tensor.shape))
+
+
 def without_guards_on_bases(program: ExportedProgram) -> ExportedProgram:
     """``program`` without its guards on the tensors behind example inputs that were views.
 
