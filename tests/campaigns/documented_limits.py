@@ -43,6 +43,7 @@ _FACTORIZATIONS = (
     *("_linalg_det", "_linalg_slogdet"),
 )
 """Factorizations, and what uses one."""
+_EIGENVALUES = ("linalg_eig", "linalg_eigvals", "_linalg_eigvals")
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -110,6 +111,8 @@ def _met(
         yield "an infinite neighbor in resampling"
     if name in _FACTORIZATIONS and not all(map(_finite, given)):
         yield "a factorization of infinite values"
+    if name in _EIGENVALUES and given[0].shape[-1] > 1:
+        yield "the order of eigenvalues"
     if name in _SOFTMAXES and bool((given[0].detach().abs() > _LARGE_LOGIT).any()):
         yield "a softmax of large values"
     if name == "special_zeta" and bool((torch.as_tensor(args[0]).detach().double() >= 1e20).any()):

@@ -314,6 +314,15 @@ def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) 
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(("size", "met"), [(1, False), (2, True)])
+@pytest.mark.parametrize("function", [torch.linalg.eigvals, lambda a: torch.linalg.eig(a)[0]])
+def test_the_order_of_eigenvalues_is_a_limit(function: Any, size: int, met: bool) -> None:
+    with Limits() as limits:
+        result = function(torch.rand(size, size))
+    assert limits.found == ({"the order of eigenvalues"} if met else set())
+    assert limits.reach(result) is met
+
+
 @pytest.mark.parametrize(("value", "met"), [(1.0, False), (torch.nan, True), (torch.inf, True)])
 @pytest.mark.parametrize(
     "function",
