@@ -21,6 +21,7 @@ _exported_program = Internal("torch.export.exported_program", _EXPORT)
 _override = Internal("torch.export.exported_program._override_composite_implicit_decomp", _EXPORT)
 _effects = Internal("torch._library.simple_registry.singleton", _EXPORT).get
 _impure = Internal("torch.fx.node._side_effectful_functions", "checking values")
+_copies_removed = Internal("torch.export.exported_program._remove_unnecessary_copy_op_pass", _EXPORT)
 _materialize = Internal("torch._export.utils._materialize_cpp_cia_ops", _EXPORT)
 _collect_aten = Internal("torch._export.utils._collect_all_valid_cia_ops_for_aten_namespace", _EXPORT)
 _is_preservable = Internal("torch._export.utils._is_preservable_cia_op", _EXPORT)
@@ -51,11 +52,9 @@ def copies_into_state() -> list[Patch]:
 
     PyTorch takes every such copy out, so that what reads the buffer afterwards sees the source as it is.
     """
-    module = _exported_program.get()
-    return [functions(module, **{_REMOVES: _without_plain_copies})] if hasattr(module, _REMOVES) else []
-
-
-_REMOVES = "_remove_unnecessary_copy_op_pass"
+    if _copies_removed.find() is None:
+        return []
+    return [functions(_exported_program.get(), _remove_unnecessary_copy_op_pass=_without_plain_copies)]
 
 
 def _without_plain_copies(module: Any, signature: Any) -> tuple[Any, Any]:

@@ -145,7 +145,7 @@ def _refuses_negative(name: str) -> Check:
     """A refusal of gradients whose losses PyTorch refuses."""
 
     def refuses(arguments: Mapping[str, Any]) -> str | None:
-        """The losses refuse a negative ``delta`` or ``beta``. Gradient kernels differ by element there."""
+        """The losses refuse a negative ``delta`` or ``beta``, so their gradients have no meaning there."""
         if arguments[name] < 0:
             return f"{name} is {arguments[name]}, which the loss itself refuses: it has to be at least 0"
         return None
