@@ -65,5 +65,26 @@ def test_the_one_stream() -> None:
     assert torch.pjrt.Event().query()  # as of any event that was never recorded
     torch.pjrt.set_stream(stream)
     torch.accelerator.set_stream(stream)
-    with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
-        torch.pjrt.current_stream(1)
+    for ask in (torch.pjrt.current_stream, lambda index: torch.Stream(f"{DEVICE}:{index}")):
+        with pytest.raises(RuntimeError, match='there is no device "pjrt:1"'):
+            ask(1)
+
+
+@pytest.mark.parametrize("device", [(), (DEVICE,), (f"{DEVICE}:0",)])
+def test_a_stream_by_pytorch_s_name_is_the_device_s(device: tuple[str, ...]) -> None:
+    stream = torch.Stream(*device)
+    assert type(stream) is torch.pjrt.Stream
+    assert isinstance(stream, torch.Stream)
+    assert stream == torch.pjrt.current_stream()
+    stream.record_event().synchronize()
+
+
+def test_a_stream_by_its_number() -> None:
+    stream = torch.pjrt.current_stream()
+    parts = {
+        "stream_id": stream.stream_id,
+        "device_index": stream.device_index,
+        "device_type": stream.device_type,
+    }
+    assert torch.Stream(**parts) == stream
+    assert type(torch.Stream("cpu")) is torch.pjrt.Stream.__bases__[0]

@@ -47,6 +47,7 @@ def register() -> None:
         private_device.answer_for_accelerator(module.ACCELERATOR)
         private_device.made_by(DEVICE_TYPE, random.Generator)
         private_device.made_by(DEVICE_TYPE, events.Event, default=DEVICE_TYPE)
+        private_device.made_by(DEVICE_TYPE, events.Stream, default=DEVICE_TYPE)
         private_device.compiled_by(DEVICE_TYPE, "torchstone")
         register_optimizer_step_post_hook(lazy.run_after_step)
         placements[DEVICE_TYPE] = Placement(to_cpu, partial(placed, fresh=True))

@@ -108,13 +108,14 @@ class _Chooser(type):
 def made_by(device_type: str, ours: type, default: str | None = None) -> None:
     """Let ``torch.Generator(device)`` make ``ours``, a subclass, where ``device`` is of ``device_type``.
 
-    Only C++ can tell PyTorch how. ``default`` is the device of a call that names none. What is no instance
-    of ``ours`` stays PyTorch's own, and all are instances of the name. For the rest of the process.
+    Only C++ can tell PyTorch how. ``default`` is the device of a call that names none. What is not an
+    instance of ``ours`` stays PyTorch's own, as does a stream by its number, and all are instances of the
+    name. For the rest of the process.
     """
     (plain,) = ours.__bases__
 
-    def chooses(device: Any = default, *_: Any, **__: Any) -> bool:
-        return device is not None and torch.device(device).type == device_type
+    def chooses(device: Any = default, *_: Any, **options: Any) -> bool:
+        return device is not None and "stream_id" not in options and torch.device(device).type == device_type
 
     name = plain.__name__
     members = {"plain": plain, "ours": ours, "chooses": staticmethod(chooses), "__doc__": plain.__doc__}
