@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import resource
@@ -26,6 +27,9 @@ os.environ["TORCHSTONE_TUNING"] = "0"
 # Workers share the cores; set before torch or NumPy is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Imports make hundreds of thousands of objects that live as long as the process: none is looked at again.
+gc.disable()
 
 # A loaded machine is not a failure, and a failure must come back when it is looked for.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
@@ -115,6 +119,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if done:
         items[:] = [item for item in items if item.nodeid not in passed]
         config.hook.pytest_deselected(items=done)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
