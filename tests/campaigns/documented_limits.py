@@ -44,7 +44,13 @@ _FACTORIZATIONS = (
 )
 """Factorizations, and what uses one."""
 _EIGENVALUES = ("linalg_eig", "linalg_eigvals", "_linalg_eigvals")
+_RUNNING = ("cumsum", "cumprod")
+_TELL_FROM_ZERO = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "_to_copy"),
+)
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
+_SINGLE = torch.finfo(torch.float32)
 
 
 class Limits(TorchDispatchMode):
@@ -125,6 +131,10 @@ def _met(
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
         yield "squares of deviations overflow"
+    if name in _RUNNING and given[0].dtype in _NARROW and _overflows_on_the_way(name, given[0]):
+        yield "a running sum or product that overflows on the way"
+    if name in _TELL_FROM_ZERO and any(map(_subnormal, given)):
+        yield "a comparison of subnormal numbers"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
 
@@ -177,7 +187,24 @@ def _repeat(values: torch.Tensor) -> bool:
 
 def _squares_overflow(values: torch.Tensor) -> bool:
     finite = values.detach().double().nan_to_num(0.0, 0.0, 0.0)
-    return bool(finite.numel() and finite.abs().max() ** 2 > torch.finfo(torch.float32).max)
+    return bool(finite.numel() and finite.abs().max() ** 2 > _SINGLE.max)
+
+
+def _overflows_on_the_way(name: str, values: torch.Tensor) -> bool:
+    """Whether some elements could give a sum or product that is beyond float32."""
+    sizes = values.detach().double().abs()
+    sizes = sizes[sizes.isfinite() & (sizes != 0)]
+    if name == "cumsum":
+        return bool(sizes.sum() > _SINGLE.max)
+    return bool(sizes.clamp(min=1).prod() > _SINGLE.max or sizes.clamp(max=1).prod() < _SINGLE.tiny)
+
+
+def _subnormal(values: torch.Tensor) -> bool:
+    """Whether an element is below the smallest normal number; those of float16 are normal in float32."""
+    if not values.is_floating_point() or values.dtype is torch.float16:
+        return False
+    sizes = values.detach().abs().double()
+    return bool(((sizes > 0) & (sizes < torch.finfo(values.dtype).tiny)).any())
 
 
 def _pads(padding: Any) -> bool:

@@ -268,6 +268,35 @@ def test_squares_that_overflow_are_a_limit(x: float, met: bool) -> None:
         assert limits.found == ({"squares of deviations overflow"} if met else set())
 
 
+@pytest.mark.parametrize(
+    ("function", "values", "met"),
+    [
+        (torch.cumprod, [0.0, 1e30, 1e30], True),
+        (torch.cumprod, [torch.inf, 1e-30, 1e-30], True),
+        (torch.cumprod, [0.0, 1e30, 1e-30, 1e5], False),
+        (torch.cumprod, [torch.inf, torch.nan, 0.0], False),
+        (torch.cumsum, [2e38, 2e38, -2e38], True),
+        (torch.cumsum, [1e38, 1e38, -torch.inf], False),
+    ],
+)
+def test_a_running_sum_that_overflows_is_a_limit(function: Any, values: list[float], met: bool) -> None:
+    for dtype, shows in ((torch.float32, met), (torch.float64, False)):
+        with Limits() as limits:
+            result = function(torch.tensor(values, dtype=dtype), 0)
+        name = "a running sum or product that overflows on the way"
+        assert limits.found == ({name} if shows else set())
+        assert limits.reach(result) is shows
+
+
+@pytest.mark.parametrize(("x", "met"), [(0.0, False), (1e-30, False), (1e-40, True)])
+@pytest.mark.parametrize("function", [lambda x: x == 0, torch.sign, torch.Tensor.bool, torch.count_nonzero])
+def test_what_tells_a_subnormal_number_from_zero_is_a_limit(function: Any, x: float, met: bool) -> None:
+    with Limits() as limits:
+        result = function(torch.tensor([1.0, x]))
+    assert limits.found == ({"a comparison of subnormal numbers"} if met else set())
+    assert limits.reach(result) is met
+
+
 @pytest.mark.parametrize(("x", "met"), [(1e30, False), (float("inf"), True)])
 def test_the_mean_of_infinite_values_is_a_limit(x: float, met: bool) -> None:
     given = torch.tensor([1.0, x], dtype=torch.float64)
