@@ -55,8 +55,8 @@ def scan(step, state, values):
 
 
 def associative_scan(combine, values):
-    # Of no elements PyTorch's operator makes another number of rows.
-    if torch.compiler.is_compiling() or not values.numel():
+    # Of no elements PyTorch's operator makes another number of rows; of one row it makes a view.
+    if torch.compiler.is_compiling() or not values.numel() or len(values) == 1:
         return torch._higher_order_ops.associative_scan(combine, values, 0, combine_mode="generic")
     made = [values[0]]
     for value in values[1:]:

@@ -1,23 +1,29 @@
-"""Example inputs that share memory: refused where the program writes into one of them.
+"""What a program cannot say of values that share memory: refused, with the line.
 
 A program takes its inputs as independent values; what one tensor's mutation makes of
 another cannot be said in it. PyTorch would fail later, in words about its own insides.
+Nor does PyTorch's functional form of a program know which shape a tensor keeps when another
+one in the same memory is resized.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import combinations
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from .. import hlo
 from ..errors import CaptureError
 from ..overlap import overlap
 from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.operators import OpOverload, schema_of
-from .graphs import bind_schema, flattened, location_text
+from ..torch_internals.tensors import storage_identity
+from .graphs import bind_schema, flattened, location_text, shape_of, writes
 
 
 @caches_as_trees()
@@ -70,3 +76,42 @@ def _writers(module: GraphModule) -> dict[str, Node]:
             if origin is not None:
                 origins[node] = origin
     return writers
+
+
+def check_resized_outputs(program: ExportedProgram) -> None:
+    """Raises :class:`CaptureError` where ``out=`` resizes a tensor that shares memory with another value."""
+    memory: defaultdict[int | None, set[Node]] = defaultdict(set)
+    for node in program.graph.nodes:
+        for output in _resized(node):
+            if memory[_storage(output)] - {output}:
+                place = location_text(node) or "an unknown source line"
+                raise CaptureError(
+                    f"{node.target} at {place} resizes its out= tensor, which shares memory with another one",
+                    hint="give out= a tensor that has the shape of the result",
+                )
+        storage = _storage(node)
+        if storage is not None and not writes(node.target):
+            memory[storage].add(node)
+
+
+def _storage(node: Node) -> int | None:
+    """The memory of a node's tensor; None where it has none of its own, as one of ``vmap``."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    try:
+        return storage_identity(value.untyped_storage())
+    except NotImplementedError:
+        return None
+
+
+def _resized(node: Node) -> Iterator[Node]:
+    """The ``out=`` tensors of a call that have another shape before it."""
+    if not isinstance(node.target, OpOverload) or not writes(node.target):
+        return
+    given = bind_schema(node.target, node.args, node.kwargs)
+    names = [argument.name for argument in schema_of(node.target).arguments if argument.is_out]
+    outputs = [one for name in names for one in flattened(given[name])]
+    for output, result in zip(outputs, flattened(node.meta["val"]), strict=False):
+        if not hlo.same_shape(shape_of(output.meta["val"]), shape_of(result)):
+            yield output

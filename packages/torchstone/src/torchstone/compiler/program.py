@@ -19,7 +19,7 @@ from ..errors import CaptureError, PassError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
-from .aliasing import check_example_aliasing
+from .aliasing import check_example_aliasing, check_resized_outputs
 from .bounded import Bounded, NoForm, bounded, unknown_symbols
 from .capture import capture
 from .graphs import to_numpy
@@ -157,8 +157,9 @@ class Export(Unit):
 
 @compiler_pass("check-aliasing", guarantees=["independent-inputs"])
 def check_aliasing(export: Export) -> None:
-    """Raise CaptureError where the graph writes into an example input that shares memory with another."""
+    """Raise CaptureError where the graph writes into memory that inputs share, or resizes shared memory."""
     check_example_aliasing(export.exported)
+    check_resized_outputs(export.exported)
 
 
 @compiler_pass("decompose", needs=["valid-arguments"], guarantees=["functional", "metadata"])
