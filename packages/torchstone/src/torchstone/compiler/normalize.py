@@ -122,7 +122,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
             ) from error
         raise CaptureError(
             f"PyTorch finds no functional form of this program: {type(error).__name__}: {error}",
-            hint="run it in eager with the same inputs first",
+            hint="run it in eager with the same inputs first; if that works, replace the call that is named",
         ) from error
     widen_strided_reads(functional.graph_module)
     _name_local_tensors(functional, program.state_dict)
