@@ -122,6 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
+    """From here on the garbage collector looks at what tests make, and less often than by default."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)

@@ -49,6 +49,7 @@ _TELL_FROM_ZERO = (
     *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
     *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "_to_copy"),
 )
+"""Operators whose result shows whether a small number is 0. Conversions to booleans and wider floats do."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _SINGLE = torch.finfo(torch.float32)
 
