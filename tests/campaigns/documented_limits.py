@@ -47,7 +47,7 @@ _EIGENVALUES = ("linalg_eig", "linalg_eigvals", "_linalg_eigvals")
 _RUNNING = ("cumsum", "cumprod")
 _TELL_FROM_ZERO = (
     *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
-    *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "_to_copy"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
 )
 """Operators whose result shows whether a small number is 0. Conversions to booleans and wider floats do."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -134,7 +134,8 @@ def _met(
         yield "squares of deviations overflow"
     if name in _RUNNING and given[0].dtype in _NARROW and _overflows_on_the_way(name, given[0]):
         yield "a running sum or product that overflows on the way"
-    if name in _TELL_FROM_ZERO and any(map(_subnormal, given)):
+    tells_from_zero = name in _TELL_FROM_ZERO or kwargs.get("dtype") is torch.bool
+    if tells_from_zero and any(map(_subnormal, given)):
         yield "a comparison of subnormal numbers"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"

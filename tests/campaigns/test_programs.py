@@ -295,6 +295,9 @@ def test_what_tells_a_subnormal_number_from_zero_is_a_limit(function: Any, x: fl
         result = function(torch.tensor([1.0, x]))
     assert limits.found == ({"a comparison of subnormal numbers"} if met else set())
     assert limits.reach(result) is met
+    with Limits() as limits:
+        torch.tensor([1.0, x]).double()
+    assert limits.found == set()
 
 
 @pytest.mark.parametrize(("x", "met"), [(1e30, False), (float("inf"), True)])

@@ -79,10 +79,16 @@ def _writers(module: GraphModule) -> dict[str, Node]:
 
 
 def check_resized_outputs(program: ExportedProgram) -> None:
-    """Raises :class:`CaptureError` where ``out=`` resizes a tensor that shares memory with another value."""
+    """Raises :class:`CaptureError` where ``out=`` resizes a tensor that shares memory with another value.
+
+    Branches and bodies of control flow need no check: TorchDynamo, which captures them, refuses such calls.
+    """
+    resized = {node: outputs for node in program.graph.nodes if (outputs := list(_resized(node)))}
+    if not resized:
+        return
     memory: defaultdict[int | None, set[Node]] = defaultdict(set)
     for node in program.graph.nodes:
-        for output in _resized(node):
+        for output in resized.get(node, ()):
             if memory[_storage(output)] - {output}:
                 place = location_text(node) or "an unknown source line"
                 raise CaptureError(
