@@ -104,6 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_passed] = frozenset() if journal is None else _open_journal(journal, config.rootpath)
 
 
+@pytest.hookimpl(optionalhook=True)  # xdist's
 def pytest_configure_node(node: Any) -> None:
     """Every xdist worker leaves out the same tests."""
     node.workerinput["passed"] = sorted(node.config.stash[_passed])

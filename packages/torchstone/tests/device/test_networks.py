@@ -20,10 +20,13 @@ from .mirrored import DEVICE
 STEPS = 20
 
 
-def losses(model: nn.Module, inputs: Any, device: str) -> list[float]:
-    """Of ``STEPS`` steps of gradient descent that lower the mean square of what ``model`` returns."""
-    model = model.train().to(device)
-    placed = [one.to(device) for one in inputs]
+def losses(model: nn.Module, inputs: Any, device: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Of ``STEPS`` steps of gradient descent that lower the mean square of what ``model`` returns.
+
+    Floats are converted to ``dtype`` first, if one is given.
+    """
+    model = model.train().to(device, dtype)
+    placed = [one.to(device, dtype if one.is_floating_point() else None) for one in inputs]
     optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
     found = []
     for _ in range(STEPS):
@@ -34,7 +37,12 @@ def losses(model: nn.Module, inputs: Any, device: str) -> list[float]:
         loss.backward()
         optimizer.step()
         found.append(loss.item())
-    return found
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest relative error of a loss."""
+    return float(((found - exact) / exact).abs().max())
 
 
 @pytest.mark.parametrize(
@@ -45,10 +53,17 @@ def losses(model: nn.Module, inputs: Any, device: str) -> list[float]:
     ],
 )
 def test_a_network_trains_with_the_losses_of_the_cpu(name: str) -> None:
+    """Or, where rounding alone moves the CPU's losses, with losses as near to those in float64.
+
+    After a dozen steps with batch norm the loss of ResNet-18 differs by 2 % from the one in float64, on
+    the CPU with oneDNN or without.
+    """
     torch.pjrt.reset_fallbacks()
     found, expected = (losses(*NETWORKS[name](), device) for device in (DEVICE, "cpu"))
-    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=2e-3, atol=1e-5)
     assert found[-1] < found[0]
+    if distance(found, expected) > 2e-3:
+        exact = losses(*NETWORKS[name](), "cpu", torch.float64)
+        assert distance(found, exact) < 2 * distance(expected, exact)
     assert torch.pjrt.fallbacks() == {}
 
 
