@@ -49,7 +49,7 @@ _TELL_FROM_ZERO = (
     *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
     *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
 )
-"""Operators whose result shows whether a small number is 0. Conversions to booleans and wider floats do."""
+"""Operators whose result shows whether a small number is 0. Some conversions do too: :func:`_keeps_apart`."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _SINGLE = torch.finfo(torch.float32)
 
@@ -134,8 +134,9 @@ def _met(
         yield "squares of deviations overflow"
     if name in _RUNNING and given[0].dtype in _NARROW and _overflows_on_the_way(name, given[0]):
         yield "a running sum or product that overflows on the way"
-    tells_from_zero = name in _TELL_FROM_ZERO or kwargs.get("dtype") is torch.bool
-    if tells_from_zero and any(map(_subnormal, given)):
+    if any(
+        name in _TELL_FROM_ZERO or _keeps_apart(one, kwargs.get("dtype")) for one in filter(_subnormal, given)
+    ):
         yield "a comparison of subnormal numbers"
     if name in _CONVOLUTIONS and len(args) > 4 and _pads(args[4]) and not _finite(given[1]):
         yield "padding times an infinite weight"
@@ -207,6 +208,13 @@ def _subnormal(values: torch.Tensor) -> bool:
         return False
     sizes = values.detach().abs().double()
     return bool(((sizes > 0) & (sizes < torch.finfo(values.dtype).tiny)).any())
+
+
+def _keeps_apart(values: torch.Tensor, dtype: torch.dtype | None) -> bool:
+    """Whether ``dtype`` is boolean, or tells smaller numbers of ``values`` from 0 without subnormal ones."""
+    if dtype is None or not (dtype.is_floating_point or dtype.is_complex):
+        return dtype is torch.bool
+    return torch.finfo(dtype).tiny < torch.finfo(values.dtype).tiny
 
 
 def _pads(padding: Any) -> bool:

@@ -295,9 +295,24 @@ def test_what_tells_a_subnormal_number_from_zero_is_a_limit(function: Any, x: fl
         result = function(torch.tensor([1.0, x]))
     assert limits.found == ({"a comparison of subnormal numbers"} if met else set())
     assert limits.reach(result) is met
+
+
+@pytest.mark.parametrize(
+    ("dtype", "met"),
+    [
+        (torch.float64, True),
+        (torch.complex128, True),
+        (torch.bool, True),
+        (torch.bfloat16, False),
+        (torch.int32, False),
+    ],
+)
+def test_a_conversion_that_keeps_a_subnormal_number_from_zero_is_a_limit(
+    dtype: torch.dtype, met: bool
+) -> None:
     with Limits() as limits:
-        torch.tensor([1.0, x]).double()
-    assert limits.found == set()
+        torch.tensor([1.0, 1e-40]).to(dtype)
+    assert limits.found == ({"a comparison of subnormal numbers"} if met else set())
 
 
 @pytest.mark.parametrize(("x", "met"), [(1e30, False), (float("inf"), True)])
