@@ -24,6 +24,7 @@ _BITS = {"signbit": 0, "copysign": 1, "view": 0}
 _CANCELLING = "norm_backward"
 """Gradients whose terms cancel."""
 _SUMS = ("add", "add_")
+_TOTALS = ("sum", "mean", "nansum", "cumsum")
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _LARGE_LOGIT = 100
 _ONE_SIDED = (
@@ -85,6 +86,8 @@ class Limits(TorchDispatchMode):
                 met.add("the sign of a zero")
         if name in _CASTS and results and not _holds(results[0].dtype, given[_CASTS[name]]):
             met.add("a float beyond an integer dtype")
+        if name in _TOTALS and _begins_with_negative_zero(name, args, results[0]):
+            met.add("a zero is added to -0.0")
         if not met and "_polynomial_" in name and results and not _finite(results[0]):
             met.add("a polynomial that overflows")
         self.found |= met | by_second
@@ -180,6 +183,16 @@ def _negative_zero_beside_zeros(one: Any, other: Any, alpha: Any = 1) -> bool:
         return False
     zero, negative = ([(addend == 0) & (addend.signbit() == sign) for addend in addends] for sign in (0, 1))
     return bool((zero[0].all() and negative[1].any()) or (zero[1].all() and negative[0].any()))
+
+
+def _begins_with_negative_zero(name: str, args: tuple[Any, ...], total: torch.Tensor) -> bool:
+    """Whether an element of a sum is one -0.0 and nothing else, or a running sum begins with one."""
+    addends = args[0].detach()
+    if name == "cumsum" and addends.numel() and addends.ndim:
+        addends = addends.select(args[1], 0)
+    elif addends.numel() != total.numel():
+        return False
+    return bool(((addends == 0) & addends.signbit()).any())
 
 
 def _repeat(values: torch.Tensor) -> bool:

@@ -218,6 +218,25 @@ def test_a_zero_that_is_left_out_of_a_sum_is_a_limit(addends: tuple[Any, Any], m
     assert not limits.reach(rest)
 
 
+@pytest.mark.parametrize(
+    ("total", "met"),
+    [
+        (lambda x: x[0, 0].sum(), True),
+        (lambda x: x[:1].mean(0), True),
+        (lambda x: x.nansum(1, keepdim=True), False),
+        (lambda x: x.cumsum(0), True),
+        (lambda x: x[:, 1:].cumsum(0), False),
+        (lambda x: x[1].sum(), False),
+        (lambda x: x[0, :1].bool().sum(), False),
+    ],
+)
+def test_a_sum_of_one_negative_zero_is_a_limit(total: Callable[[torch.Tensor], Any], met: bool) -> None:
+    x = torch.tensor([[-0.0, 0.0], [1.0, -0.0]])
+    with Limits() as limits:
+        assert limits.reach(total(x)) is met
+    assert limits.found == ({"a zero is added to -0.0"} if met else set())
+
+
 def test_the_bits_of_a_nan_are_a_limit() -> None:
     made = torch.tensor([1.0, torch.nan])
     for look, met in ((lambda: made.view(torch.int32), True), (lambda: made.view(2, 1), False)):
