@@ -45,6 +45,8 @@ _FACTORIZATIONS = (
 )
 """Factorizations, and what uses one."""
 _EIGENVALUES = ("linalg_eig", "linalg_eigvals", "_linalg_eigvals")
+_VECTORS = {"_linalg_svd": (0, 2), "_linalg_eigh": (1,), "linalg_eig": (1,)}
+"""Decompositions, and which of their results have singular vectors or eigenvectors."""
 _RUNNING = ("cumsum", "cumprod")
 _TELL_FROM_ZERO = (
     *("eq", "ne", "lt", "le", "gt", "ge", "sign", "sgn", "nonzero", "count_nonzero"),
@@ -76,7 +78,7 @@ class Limits(TorchDispatchMode):
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         reached = any(self.reach(one) for one in given)
         met = set(_met(func.overloadpacket.__name__, given, args, kwargs))  # before it writes into them
-        by_second = set(_met_by_second(func.overloadpacket.__name__, given, args))
+        by_some = dict(_met_by_some(func.overloadpacket.__name__, given, args))
         made = func(*args, **kwargs)
         results = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
         name = func.overloadpacket.__name__
@@ -90,9 +92,9 @@ class Limits(TorchDispatchMode):
             met.add("a zero is added to -0.0")
         if not met and "_polynomial_" in name and results and not _finite(results[0]):
             met.add("a polynomial that overflows")
-        self.found |= met | by_second
-        if by_second:
-            self._reached |= {_storage(one): one for one in results[1:]}
+        self.found |= met | {*by_some}
+        for places in by_some.values():
+            self._reached |= {_storage(results[at]): results[at] for at in places if at < len(results)}
         if met or reached:
             written = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
             self._reached |= {_storage(one): one for one in (*results, *written)}
@@ -145,12 +147,16 @@ def _met(
         yield "padding times an infinite weight"
 
 
-def _met_by_second(name: str, given: list[torch.Tensor], args: tuple[Any, ...]) -> Iterator[str]:
-    """The limits that the second result of an operator meets, and the first one does not."""
+def _met_by_some(
+    name: str, given: list[torch.Tensor], args: tuple[Any, ...]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The limits that some results of an operator meet, and the places of these results."""
     if name in ("var_mean", "std_mean") and given[0].detach().isinf().any():
-        yield "the mean of infinite values"
+        yield "the mean of infinite values", (1,)
     if name in _INDICES and len(args) > 1 and _repeat(given[0]):
-        yield "the index of one of equal elements"
+        yield "the index of one of equal elements", (1,)
+    if name in _VECTORS:
+        yield "the sign of a vector", _VECTORS[name]
 
 
 def _reads_bits(name: str, args: tuple[Any, ...]) -> bool:

@@ -380,12 +380,21 @@ def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) 
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize("function", [torch.linalg.svd, torch.linalg.eigh, torch.linalg.eig])
+def test_the_sign_of_a_vector_is_a_limit(function: Callable[[torch.Tensor], Any]) -> None:
+    with Limits() as limits:
+        results = function(torch.ones(1, 1))
+    assert limits.found == {"the sign of a vector"}
+    vectors = [place for place, one in enumerate(results) if limits.reach(one)]
+    assert vectors == ([0, 2] if len(results) == 3 else [1])
+
+
 @pytest.mark.parametrize(("size", "met"), [(1, False), (2, True)])
 @pytest.mark.parametrize("function", [torch.linalg.eigvals, lambda a: torch.linalg.eig(a)[0]])
 def test_the_order_of_eigenvalues_is_a_limit(function: Any, size: int, met: bool) -> None:
     with Limits() as limits:
         result = function(torch.rand(size, size))
-    assert limits.found == ({"the order of eigenvalues"} if met else set())
+    assert ("the order of eigenvalues" in limits.found) is met
     assert limits.reach(result) is met
 
 
