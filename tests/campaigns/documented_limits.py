@@ -78,6 +78,9 @@ class Limits(TorchDispatchMode):
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         reached = any(self.reach(one) for one in given)
         met = set(_met(func.overloadpacket.__name__, given, args, kwargs))  # before it writes into them
+        writes = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
+        if any(_reads_elsewhere(one, other) for one in writes for other in given if other is not one):
+            met.add("an operator that overwrites what it reads")
         by_some = dict(_met_by_some(func.overloadpacket.__name__, given, args))
         made = func(*args, **kwargs)
         results = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
@@ -96,9 +99,8 @@ class Limits(TorchDispatchMode):
         for places in by_some.values():
             self._reached |= {_storage(results[at]): results[at] for at in places if at < len(results)}
         if met or reached:
-            written = [one for one in _written(func, args, kwargs) if isinstance(one, torch.Tensor)]
-            self._reached |= {_storage(one): one for one in (*results, *written)}
-            self._reached_python |= not results and not written
+            self._reached |= {_storage(one): one for one in (*results, *writes)}
+            self._reached_python |= not results and not writes
         return made
 
 
@@ -111,6 +113,18 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[A
     values = {**dict(zip([one.name for one in declared], args, strict=False)), **kwargs}
     written = [one.name for one in declared if one.alias_info is not None and one.alias_info.is_write]
     return pytree.tree_leaves([values.get(name) for name in written])
+
+
+def _reads_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
+    """Whether ``read`` has an element of ``written`` at another place."""
+    if _storage(written) != _storage(read) or written.dtype != read.dtype:
+        return False
+    size = written.untyped_storage().nbytes() // written.itemsize
+    ours, theirs = (
+        torch.arange(size).as_strided(one.size(), one.stride(), one.storage_offset())
+        for one in (written, read)
+    )
+    return not torch.equal(ours, theirs) and bool(torch.isin(ours.flatten(), theirs.flatten()).any())
 
 
 def _met(

@@ -380,6 +380,26 @@ def test_an_infinite_neighbor_in_resampling_is_a_limit(value: float, met: bool) 
     assert limits.reach(result) is met
 
 
+@pytest.mark.parametrize(
+    ("write", "met"),
+    [
+        (lambda x: torch.sin(x, out=x.T), True),
+        (lambda x: x[1:].add_(x[:-1]), True),
+        (lambda x: torch.sin(x, out=x), False),
+        (lambda x: x.add_(x), False),
+        (lambda x: x[1].add_(x[0]), False),
+    ],
+)
+def test_an_operator_that_overwrites_what_it_reads_is_a_limit(
+    write: Callable[[torch.Tensor], Any], met: bool
+) -> None:
+    x = torch.rand(3, 7)[:, :6:2]  # with gaps: PyTorch does not look for an overlap
+    with Limits() as limits:
+        write(x)
+    assert limits.found == ({"an operator that overwrites what it reads"} if met else set())
+    assert limits.reach(x) is met
+
+
 @pytest.mark.parametrize("function", [torch.linalg.svd, torch.linalg.eigh, torch.linalg.eig])
 def test_the_sign_of_a_vector_is_a_limit(function: Callable[[torch.Tensor], Any]) -> None:
     with Limits() as limits:
