@@ -15,7 +15,9 @@ import torch
 
 from ...torch_internals.dispatch import call_compiled
 from ...torch_internals.operators import OpOverload, namespace, schema_of
+from . import expanded_writes
 from .declaring import AUTOGRAD, declare
+from .expanded_writes import written_once
 
 aten = namespace("aten")
 
@@ -64,8 +66,13 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return torch.where(held.reshape(shape), value.to(self.dtype), self)
 
 
-def _stand_in(overload: OpOverload, form: Callable[..., Tensor]) -> None:
-    """Trace the form, whose derivative PyTorch can trace too; else PyTorch's own kernel."""
+def _stand_in(
+    overload: OpOverload, form: Callable[..., Tensor], expanded: Callable[..., None] | None = None
+) -> None:
+    """Trace the form, whose derivative PyTorch can trace too; else PyTorch's own kernel.
+
+    ``expanded`` writes into expanded tensors, which every trace needs.
+    """
 
     def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = form(self, *args, **kwargs)
@@ -74,13 +81,14 @@ def _stand_in(overload: OpOverload, form: Callable[..., Tensor]) -> None:
         own: Tensor = call_compiled(overload, AUTOGRAD, self, *args, **kwargs)
         return own
 
-    declare(overload, stand_in={AUTOGRAD: kernel})
+    if expanded is None:
+        declare(overload, stand_in={AUTOGRAD: kernel})
+    else:
+        whole = {AUTOGRAD: written_once(overload, expanded, kernel)}
+        declare(overload, stand_in=whole, mended=lambda: whole)
 
 
-for _overload, _form in (
-    (aten.index_put.default, index_put),
-    (aten.index_put_.default, index_put),
-    (aten.index_fill.int_Tensor, index_fill),
-    (aten.index_fill_.int_Tensor, index_fill),
-):
-    _stand_in(_overload, _form)
+_stand_in(aten.index_put.default, index_put)
+_stand_in(aten.index_put_.default, index_put)
+_stand_in(aten.index_fill.int_Tensor, index_fill)
+_stand_in(aten.index_fill_.int_Tensor, index_fill, expanded_writes.index_fill)

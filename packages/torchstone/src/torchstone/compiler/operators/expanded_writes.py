@@ -1,0 +1,98 @@
+"""Writes into expanded tensors, of which several elements are one place in memory.
+
+Eager PyTorch allows some: ``x.expand(2, 3).zero_()`` sets ``x`` to 0. PyTorch's functional form of such a
+write adds up what each element changes, so that ``x`` becomes ``-x``. Here each place is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...torch_internals.dispatch import call_compiled
+from ...torch_internals.operators import OpOverload, namespace
+from ...torch_internals.symbols import is_known
+from .declaring import AUTOGRAD, declare
+
+aten = namespace("aten")
+
+Tensor = torch.Tensor
+
+
+def repeated_axes(x: Tensor) -> list[int]:
+    """The axes along which each element of a tensor is the same place in memory as the first."""
+    return [
+        axis
+        for axis, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True))
+        if is_known(stride == 0) and not is_known(size <= 1)
+    ]
+
+
+def once(x: Tensor, axes: list[int]) -> Tensor:
+    """The view with the first element along each of the ``axes``."""
+    for axis in axes:
+        x = aten.slice.Tensor(x, axis, 0, 1)
+    return x
+
+
+def _fill(x: Tensor, axes: list[int], overload: OpOverload, *values: Any) -> None:
+    overload(once(x, axes), *values)
+
+
+def _masked_fill(x: Tensor, axes: list[int], overload: OpOverload, mask: Tensor, value: Any) -> None:
+    """A place is filled if the mask has any of its elements."""
+    held = mask.expand(x.shape)
+    for axis in axes:
+        held = held.any(axis, keepdim=True)
+    overload(once(x, axes), held, value)
+
+
+def index_fill(x: Tensor, axes: list[int], overload: OpOverload, dim: int, index: Tensor, value: Any) -> None:
+    if dim % x.ndim in axes:
+        index = torch.zeros_like(index)  # every index is the place of the first
+    overload(once(x, axes), dim, index, value)
+
+
+def written_once(
+    overload: OpOverload, write: Callable[..., None], otherwise: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """The kernel that does ``write`` where a tensor is expanded, and ``otherwise`` where it is not."""
+
+    def kernel(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        axes = repeated_axes(self)
+        if not axes:
+            return otherwise(self, *args, **kwargs)
+        write(self, axes, overload, *args, **kwargs)
+        return self
+
+    return kernel
+
+
+def _declare(overload: OpOverload, write: Callable[..., None]) -> None:
+    def compiled(*args: Any, **kwargs: Any) -> Tensor:
+        result: Tensor = call_compiled(overload, AUTOGRAD, *args, **kwargs)
+        return result
+
+    declare(overload, mended=lambda: {AUTOGRAD: written_once(overload, write, compiled)})
+
+
+def _foreach_zero(tensors: Sequence[Tensor]) -> None:
+    if any(repeated_axes(one) for one in tensors):
+        for one in tensors:
+            one.zero_()
+    else:
+        call_compiled(aten._foreach_zero_.default, AUTOGRAD, tensors)
+
+
+declare(aten._foreach_zero_.default, mended=lambda: {AUTOGRAD: _foreach_zero})
+for _overload, _write in {
+    aten.zero_.default: _fill,
+    aten.fill_.Scalar: _fill,
+    aten.fill_.Tensor: _fill,
+    aten.masked_fill_.Scalar: _masked_fill,
+    aten.masked_fill_.Tensor: _masked_fill,
+    aten.index_fill_.int_Scalar: index_fill,
+}.items():
+    _declare(_overload, _write)
