@@ -50,6 +50,7 @@ def _masked_fill(x: Tensor, axes: list[int], overload: OpOverload, mask: Tensor,
 
 
 def index_fill(x: Tensor, axes: list[int], overload: OpOverload, dim: int, index: Tensor, value: Any) -> None:
+    """Along a repeated axis any index fills all places, and none fills none."""
     if dim % x.ndim in axes:
         index = torch.zeros_like(index)  # every index is the place of the first
     overload(once(x, axes), dim, index, value)

@@ -17,7 +17,6 @@ from ...torch_internals.dispatch import call_compiled
 from ...torch_internals.operators import OpOverload, namespace, schema_of
 from . import expanded_writes
 from .declaring import AUTOGRAD, declare
-from .expanded_writes import written_once
 
 aten = namespace("aten")
 
@@ -84,7 +83,7 @@ def _stand_in(
     if expanded is None:
         declare(overload, stand_in={AUTOGRAD: kernel})
     else:
-        whole = {AUTOGRAD: written_once(overload, expanded, kernel)}
+        whole = {AUTOGRAD: expanded_writes.written_once(overload, expanded, kernel)}
         declare(overload, stand_in=whole, mended=lambda: whole)
 
 
