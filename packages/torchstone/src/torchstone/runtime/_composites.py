@@ -7,6 +7,9 @@ from typing import Any
 
 from ._jaxlib import ir, main_function, operations, run_passes
 
+KEPT = "mhlo.frontend_attributes"
+"""An attribute of calls that are to stay calls, here and in XLA, which reads of it what it may not inline."""
+
 
 def composites_to_calls(module: Any, *, kept: Iterable[str] = ()) -> None:
     """Call decompositions instead of composites: refinement inlines calls, and leaves composites alone."""
@@ -24,11 +27,15 @@ def inline_composites(module: Any) -> None:
     composites_to_calls(module, kept=sorted(kept))
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
     block = functions["main"].entry_block
-    while calls := [op for op in block.operations if op.operation.name == "func.call"]:
+    while calls := [op for op in block.operations if _is_inlined(op)]:
         for call in calls:
             callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             _inline(call, callee.entry_block)
     _erase_unused_functions(module)
+
+
+def _is_inlined(op: Any) -> bool:
+    return op.operation.name == "func.call" and KEPT not in op.attributes
 
 
 def restore_chlo(module: Any) -> None:

@@ -31,6 +31,7 @@ from jax.sharding import SingleDeviceSharding
 from jaxlib import _jax as _native
 from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import func as func
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as _jaxlib_version
 

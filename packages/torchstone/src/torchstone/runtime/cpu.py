@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import _jaxlib, channels_last, in_place, reductions, workarounds
+from . import _jaxlib, channels_last, in_place, reductions, shared_sums, workarounds
 from .engine import XlaValue
 
-VERSION = 5
+VERSION = 6
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -43,6 +43,7 @@ def rewrite(module: Any) -> None:
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
         in_place.order_updates(module)
+        shared_sums.compute_once(module)
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)
         reductions.keep_from_ynn(module)
