@@ -26,16 +26,11 @@ def inline_composites(module: Any) -> None:
     kept = {name for op in operations(module, "stablehlo.composite") if (name := _chlo_name(op))}
     composites_to_calls(module, kept=sorted(kept))
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
-    block = functions["main"].entry_block
-    while calls := [op for op in block.operations if _is_inlined(op)]:
+    while calls := [op for op in operations(functions["main"], "func.call") if KEPT not in op.attributes]:
         for call in calls:
             callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             _inline(call, callee.entry_block)
     _erase_unused_functions(module)
-
-
-def _is_inlined(op: Any) -> bool:
-    return op.operation.name == "func.call" and KEPT not in op.attributes
 
 
 def restore_chlo(module: Any) -> None:

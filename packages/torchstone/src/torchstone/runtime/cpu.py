@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import _jaxlib, channels_last, in_place, reductions, shared_sums, workarounds
+from . import _jaxlib, channels_last, grouped_products, in_place, reductions, shared_sums, workarounds
 from .engine import XlaValue
 
-VERSION = 6
+VERSION = 7
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -43,6 +43,7 @@ def rewrite(module: Any) -> None:
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
         in_place.order_updates(module)
+        grouped_products.compute_grouped(module)
         shared_sums.compute_once(module)
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)

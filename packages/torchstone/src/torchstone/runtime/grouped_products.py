@@ -1,0 +1,142 @@
+"""Products with a repeated operand, computed without the repetitions on XLA's CPU.
+
+In attention with grouped queries, several query heads read one head of keys and values. Models repeat the
+keys for each query head first, and XLA's CPU compiler writes the copies to memory, in every call. Here the
+rows of the other operand that meet the same keys become rows of one product: ``kv`` products of
+``group × m`` rows instead of ``kv × group`` products of ``m`` rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from . import _composites, _jaxlib
+
+ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
+
+_KEPT_AXES = frozenset({"stablehlo.convert", "stablehlo.transpose"})
+"""Operations that may stand between the repetition and the product."""
+
+
+class _Repeated(NamedTuple):
+    """A value that consists of repetitions of ``source``, each of its slices along ``axis`` ``times``."""
+
+    source: Any
+    axis: int
+    times: int
+
+
+def compute_grouped(module: Any) -> None:
+    """Rewrite the products of a parsed module, those in nested regions too, whose right operand repeats."""
+    if not any(_repeated(op.result) for op in _jaxlib.operations(module, "stablehlo.reshape")):
+        return
+    _composites.inline_composites(module)
+    for op in _jaxlib.operations(module, "stablehlo.dot_general"):
+        repeated = _repeated(op.rhs)
+        if repeated is not None and _is_grouped(op, repeated.axis):
+            with ir.InsertionPoint(op), op.location:
+                op.result.replace_all_uses_with(_grouped(op, repeated))
+            op.operation.erase()
+
+
+def _repeated(value: Any) -> _Repeated | None:
+    """What ``value`` repeats: the reshape of a broadcast that merges the repetitions with the axis before."""
+    if isinstance(value.owner, ir.Block) or not ir.RankedTensorType(value.type).has_static_shape:
+        return None
+    op = value.owner
+    if op.name in _KEPT_AXES:
+        found = _repeated(op.operands[0])
+        if found is None or op.name == "stablehlo.convert":
+            return found
+        return found._replace(axis=list(op.attributes["permutation"]).index(found.axis))
+    if op.name != "stablehlo.reshape" or isinstance(op.operands[0].owner, ir.Block):
+        return None
+    broadcast = op.operands[0].owner
+    if broadcast.name != "stablehlo.broadcast_in_dim":
+        return None
+    given, wide, merged = (list(one.type.shape) for one in (*broadcast.operands, op.operands[0], value))
+    dims = list(broadcast.attributes["broadcast_dimensions"])
+    made = {axis: size for axis, size in enumerate(wide) if axis not in dims}
+    made |= {axis: wide[axis] for axis, size in zip(dims, given, strict=True) if size != wide[axis]}
+    if len(made) != 1:
+        return None
+    ((axis, times),) = made.items()
+    if axis == 0 or times < 2 or merged != [*wide[: axis - 1], wide[axis - 1] * times, *wide[axis + 1 :]]:
+        return None
+    return _Repeated(broadcast.operands[0], axis - 1, times)
+
+
+def _is_grouped(op: Any, axis: int) -> bool:
+    """Whether ``axis`` of the right operand ends the batch, and the left's rows come after its batch."""
+    left, right, contracted, _ = _axes(op)
+    if axis not in right or right.index(axis) != len(right) - 1:
+        return False
+    rows = [one for one in range(len(op.lhs.type.shape)) if one not in {*left, *contracted}]
+    return all(left[-1] < one for one in rows)
+
+
+def _grouped(op: Any, repeated: _Repeated) -> Any:
+    """The result of ``op``, from the source of its right operand."""
+    left, right, contracted, of_right = _axes(op)
+    axis, times = left[-1], repeated.times
+    shape = list(op.lhs.type.shape)
+    split = [*shape[:axis], shape[axis] // times, times, *shape[axis + 1 :]]
+
+    def moved(axes: list[int]) -> list[int]:
+        return [one + (one > axis) for one in axes]
+
+    made = stablehlo.DotGeneralOp(
+        _type([*_batch(op, times), times, *list(op.result.type.shape)[len(right) :]], op.result),
+        _reshaped(op.lhs, split),
+        _source(op.rhs, repeated),
+        stablehlo.DotDimensionNumbers.get(
+            lhs_batching_dimensions=moved(left),
+            rhs_batching_dimensions=right,
+            lhs_contracting_dimensions=moved(contracted),
+            rhs_contracting_dimensions=of_right,
+        ),
+    )
+    for name in ("precision_config", "algorithm"):
+        if name in op.attributes:
+            made.attributes[name] = op.attributes[name]
+    return _reshaped(made.result, list(op.result.type.shape))
+
+
+def _batch(op: Any, times: int) -> list[int]:
+    """The batch of ``op``'s result, of which the last axis has ``times`` as few elements."""
+    *batch, last = list(op.result.type.shape)[: len(_axes(op)[0])]
+    return [*batch, last // times]
+
+
+def _source(value: Any, repeated: _Repeated) -> Any:
+    """``value`` without its repetitions: what comes after them is done with the source."""
+    op = value.owner
+    if op.name not in _KEPT_AXES:
+        shape = list(value.type.shape)
+        shape[repeated.axis] //= repeated.times
+        return _reshaped(repeated.source, shape)
+    if op.name == "stablehlo.convert":
+        source = _source(op.operands[0], repeated)
+        return stablehlo.convert(_type(list(source.type.shape), value), source)
+    order = list(op.attributes["permutation"])
+    source = _source(op.operands[0], repeated._replace(axis=order[repeated.axis]))
+    return stablehlo.transpose(source, ir.DenseI64ArrayAttr.get(order))
+
+
+def _axes(op: Any) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Batch axes of the left and of the right operand, and contracted axes of both."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    return (
+        list(numbers.lhs_batching_dimensions),
+        list(numbers.rhs_batching_dimensions),
+        list(numbers.lhs_contracting_dimensions),
+        list(numbers.rhs_contracting_dimensions),
+    )
+
+
+def _reshaped(value: Any, shape: list[int]) -> Any:
+    return stablehlo.reshape(_type(shape, value), value)
+
+
+def _type(shape: list[int], like: Any) -> Any:
+    return ir.RankedTensorType.get(shape, like.type.element_type)
