@@ -119,6 +119,27 @@ def test_operations_in_the_loop_know_their_source_lines(gpt2: Exported) -> None:
     assert "transformer.h.1.attn" in text
 
 
+def test_weights_of_linear_layers_lie_transposed_for_several_rows() -> None:
+    model = make("LlamaForCausalLM")
+    before = {id(one) for one in model.parameters()}, [type(one) for one in model.modules()]
+    weight = model.model.layers[1].mlp.gate_proj.weight
+    name = "model.model.layers.1.mlp.gate_proj"
+    for rows, stored in ((1, f"{name}.weight"), (2, f"{name}.transposed_weight")):
+        generator = torchstone.export_generation(model, max_length=12, batch_size=rows, buckets=(4,))
+        weights = generator._stored.weights
+        assert [one for one in weights if one.startswith(name)] == [stored]
+        expected = weight.detach().numpy()
+        numpy.testing.assert_array_equal(weights[stored], expected.T if rows > 1 else expected)
+    assert before == ({id(one) for one in model.parameters()}, [type(one) for one in model.modules()])
+
+
+def test_a_tied_weight_is_stored_once_as_it_is(gpt2: Exported) -> None:
+    weights = gpt2.generator._stored.weights
+    embedding, head = weights["model.transformer.wte.weight"], weights["model.lm_head.weight"]
+    assert numpy.shares_memory(embedding, head)
+    numpy.testing.assert_array_equal(embedding, gpt2.model.lm_head.weight.detach().numpy())
+
+
 def test_prompts_of_different_lengths(exported: Exported) -> None:
     prompt, mask = tokens(2, 11), torch.ones(2, 11, dtype=torch.int64)
     mask[0, :6] = 0

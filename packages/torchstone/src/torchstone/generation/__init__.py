@@ -26,7 +26,7 @@ def export_generation(
     max_length: int,
     batch_size: int = 1,
     buckets: Sequence[int] | None = None,
-    tokens_per_call: int = 8,
+    tokens_per_call: int = 32,
     stablehlo_version: str = "current",
     engine: str | None = None,
     device: str | None = None,

@@ -28,6 +28,7 @@ from ..signature import OutputSpec
 from ..trees import unflatten
 from .sampling import drawn, largest
 from .stored import GREEDY, SAMPLE, Settings, StoredGenerator, prefill_name
+from .transposed import with_transposed_weights
 
 
 class _Layer(CacheLayerMixin):
@@ -216,6 +217,8 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
     :func:`torchstone.export` does.
     """
     batch, length = settings.batch_size, settings.max_length
+    if batch > 1:
+        model = with_transposed_weights(model)
     programs = {}
     # what indices could be wrong is checked before the call
     with torch.no_grad(), override(check_indices=False, check_values=False):
