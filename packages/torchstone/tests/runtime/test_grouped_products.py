@@ -105,6 +105,15 @@ def test_other_products_stay(module: str, order: str) -> None:
     numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_broadcast_that_also_transposes_stays() -> None:
+    turned = f"{HEADS}x{BATCH}x{KEYS}x{WIDTH}"
+    module = product("%r", REPEAT.replace("[0, 1, 3, 4]", "[1, 0, 3, 4]"), REPEATED, 3).replace(KEY, turned)
+    query, key = operands()
+    found = PjrtEngine().compile(module)(query, key.swapaxes(0, 1).copy())[0].to_numpy()
+    expected = query @ key.repeat(GROUP, axis=1).swapaxes(2, 3)
+    numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 class Attention(nn.Module):
     """Heads of keys that are repeated for the queries of their group, as transformers does it."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from . import _jaxlib, channels_last, grouped_products, in_place, reductions, shared_sums, workarounds
 from .engine import XlaValue
 
-VERSION = 7
+VERSION = 8
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {

@@ -58,7 +58,7 @@ def _repeated(value: Any) -> _Repeated | None:
     dims = list(broadcast.attributes["broadcast_dimensions"])
     made = {axis: size for axis, size in enumerate(wide) if axis not in dims}
     made |= {axis: wide[axis] for axis, size in zip(dims, given, strict=True) if size != wide[axis]}
-    if len(made) != 1:
+    if len(made) != 1 or dims != sorted(dims):
         return None
     ((axis, times),) = made.items()
     if axis == 0 or times < 2 or merged != [*wide[: axis - 1], wide[axis - 1] * times, *wide[axis + 1 :]]:
@@ -79,14 +79,15 @@ def _grouped(op: Any, repeated: _Repeated) -> Any:
     """The result of ``op``, from the source of its right operand."""
     left, right, contracted, of_right = _axes(op)
     axis, times = left[-1], repeated.times
-    shape = list(op.lhs.type.shape)
+    shape, result = list(op.lhs.type.shape), list(op.result.type.shape)
     split = [*shape[:axis], shape[axis] // times, times, *shape[axis + 1 :]]
+    batch = [*result[: len(left) - 1], shape[axis] // times]
 
     def moved(axes: list[int]) -> list[int]:
         return [one + (one > axis) for one in axes]
 
     made = stablehlo.DotGeneralOp(
-        _type([*_batch(op, times), times, *list(op.result.type.shape)[len(right) :]], op.result),
+        _type([*batch, times, *result[len(left) :]], op.result),
         _reshaped(op.lhs, split),
         _source(op.rhs, repeated),
         stablehlo.DotDimensionNumbers.get(
@@ -99,13 +100,7 @@ def _grouped(op: Any, repeated: _Repeated) -> Any:
     for name in ("precision_config", "algorithm"):
         if name in op.attributes:
             made.attributes[name] = op.attributes[name]
-    return _reshaped(made.result, list(op.result.type.shape))
-
-
-def _batch(op: Any, times: int) -> list[int]:
-    """The batch of ``op``'s result, of which the last axis has ``times`` as few elements."""
-    *batch, last = list(op.result.type.shape)[: len(_axes(op)[0])]
-    return [*batch, last // times]
+    return _reshaped(made.result, result)
 
 
 def _source(value: Any, repeated: _Repeated) -> Any:
