@@ -11,18 +11,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from cpu_modules import rewritten
 from torchstone import export, hlo
 from torchstone.compiler.program import build_program
-from torchstone.runtime import _jaxlib, cpu, modules
+from torchstone.runtime import cpu, modules
 
 
 def assigned(function: Callable[..., object], *args: torch.Tensor) -> str:
     """The module that is compiled for ``function``, as text, after the assignment."""
     module = function if isinstance(function, nn.Module) else _Module(function)
-    program = build_program(module.eval(), args).module.serialize(hlo.resolve_version("current"))
-    context = _jaxlib.make_context()
-    with context:
-        return str(_jaxlib.parse(modules.read(program, rewrite=cpu.rewrite).bytecode, context))
+    return rewritten(build_program(module.eval(), args).module.serialize(hlo.resolve_version("current")))
 
 
 class _Module(nn.Module):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from cpu_modules import rewritten
 from torchstone import export, hlo
 from torchstone.compiler.program import build_program
-from torchstone.runtime import _jaxlib, cpu, modules
 from torchstone.runtime.pjrt import PjrtEngine
 
 BATCH, HEADS, GROUP, ROWS, KEYS, WIDTH = 2, 3, 4, 5, 7, 8
@@ -36,12 +36,6 @@ def product(keys: str, body: str, type_: str, contracting: int, *, rows_first: b
   contracting_dims = [{over_a}] x [{over_b}],
   precision = [HIGHEST, HIGHEST] : (tensor<{of_a}xf32>, tensor<{of_b}xf32>) -> tensor<{result}xf32>
 return %y : tensor<{result}xf32> }}"""
-
-
-def rewritten(module: str | bytes) -> str:
-    context = _jaxlib.make_context()
-    with context:
-        return str(_jaxlib.parse(modules.read(module, rewrite=cpu.rewrite).bytecode, context))
 
 
 def operands() -> tuple[numpy.ndarray, numpy.ndarray]:

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from cpu_modules import rewritten
 from torchstone import export, hlo
 from torchstone.compiler.program import build_program
 from torchstone.config import override
-from torchstone.runtime import _jaxlib, cpu, modules
 from torchstone.runtime.pjrt import PjrtEngine
 
 SIGNAL, FRAMED = "tensor<8x64xf32>", "tensor<8x79xf32>"
@@ -44,12 +44,6 @@ TURNED = f"""%t = stablehlo.transpose %sum, dims = [1, 0] : ({SIGNAL}) -> tensor
 %a = stablehlo.tanh %t : tensor<64x8xf32>
 %b = stablehlo.multiply %a, %t : tensor<64x8xf32>
 return %b : tensor<64x8xf32>"""
-
-
-def rewritten(module: str) -> str:
-    context = _jaxlib.make_context()
-    with context:
-        return str(_jaxlib.parse(modules.read(module, rewrite=cpu.rewrite).bytecode, context))
 
 
 @pytest.mark.parametrize(
