@@ -21,6 +21,7 @@ import torchstone
 from torchstone.errors import ArtifactError, ArtifactVersionError, CaptureError, ConfigError, InputMismatch
 from torchstone.generation import Generator
 from torchstone.generation.sampling import drawn
+from torchstone.generation.transposed import with_transposed_weights
 from torchstone.hlo.portable import text_of
 
 transformers = pytest.importorskip("transformers", reason="the extra torchstone[models] is not installed")
@@ -133,11 +134,35 @@ def test_weights_of_linear_layers_lie_transposed_for_several_rows() -> None:
     assert before == ({id(one) for one in model.parameters()}, [type(one) for one in model.modules()])
 
 
-def test_a_tied_weight_is_stored_once_as_it_is(gpt2: Exported) -> None:
-    weights = gpt2.generator._stored.weights
-    embedding, head = weights["model.transformer.wte.weight"], weights["model.lm_head.weight"]
-    assert numpy.shares_memory(embedding, head)
-    numpy.testing.assert_array_equal(embedding, gpt2.model.lm_head.weight.detach().numpy())
+def test_a_tied_weight_is_stored_once_and_transposed_for_several_rows() -> None:
+    model = make("GPT2LMHeadModel")
+    expected = model.lm_head.weight.detach().numpy()
+    for rows, stored in ((1, "weight"), (2, "transposed_weight")):
+        generator = torchstone.export_generation(model, max_length=12, batch_size=rows, buckets=(4,))
+        weights = generator._stored.weights
+        embedding, head = weights[f"model.transformer.wte.{stored}"], weights[f"model.lm_head.{stored}"]
+        assert numpy.shares_memory(embedding, head)
+        numpy.testing.assert_array_equal(head, expected.T if rows > 1 else expected)
+
+
+@pytest.mark.parametrize("keeps", ["another class", "max_norm", "another name"])
+def test_a_weight_that_another_module_reads_stays_as_it_is(keeps: str) -> None:
+    class Scaled(torch.nn.Embedding):
+        pass
+
+    linear = torch.nn.Linear(3, 5, bias=False)
+    embedding: torch.nn.Module = torch.nn.Embedding(5, 3, max_norm=1.0 if keeps == "max_norm" else None)
+    if keeps == "another class":
+        embedding = Scaled(5, 3)
+    embedding.weight = linear.weight
+    model = torch.nn.ModuleDict({"linear": linear, "embedding": embedding})
+    if keeps == "another name":
+        embedding = model["embedding"] = torch.nn.Module()
+        embedding.bias = linear.weight
+    made = with_transposed_weights(model)
+    assert isinstance(made, torch.nn.ModuleDict)
+    assert made["linear"].weight is linear.weight
+    assert set(dict(made.named_parameters())) == {"linear.weight"}
 
 
 def test_prompts_of_different_lengths(exported: Exported) -> None:
