@@ -157,8 +157,10 @@ def language_model() -> Any:
     return model
 
 
-def _generator() -> Any:
-    return torchstone.export_generation(language_model(), max_length=8, buckets=(4,), tokens_per_call=2)
+def _generator(*decode_lengths: int) -> Any:
+    return torchstone.export_generation(
+        language_model(), max_length=8, buckets=(4,), decode_lengths=decode_lengths, tokens_per_call=2
+    )
 
 
 WRITTEN: Mapping[str, Callable[[], Any]] = {
@@ -168,7 +170,8 @@ WRITTEN: Mapping[str, Callable[[], Any]] = {
     "format-4": _related,
     "format-5": _joined,
     "format-6": _selecting,
-    "generator-1": _generator,
+    "generator-1": lambda: _generator(8),
+    "generator-2": lambda: _generator(5, 8),
 }
 
 if __name__ == "__main__":

@@ -96,8 +96,10 @@ def test_format_6_is_read() -> None:
         program(torch.ones(4, 3))
 
 
-def test_generator_1_is_read() -> None:
-    loaded = torchstone.load_generation(FORMATS / "generator-1.stone")
+@pytest.mark.parametrize(("name", "lengths"), [("generator-1", (8,)), ("generator-2", (5, 8))])
+def test_each_generator_is_read(name: str, lengths: tuple[int, ...]) -> None:
+    loaded = torchstone.load_generation(FORMATS / f"{name}.stone")
+    assert loaded.settings.decode_lengths == lengths
     found = loaded.generate(numpy.array([[3, 7, 1]]), max_new_tokens=5)
     expected = [[3, 7, 1, 4, 4, 4, 2, 10]]
     assert numpy.asarray(found).tolist() == expected

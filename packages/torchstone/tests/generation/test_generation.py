@@ -106,6 +106,26 @@ def test_greedy_tokens_are_those_of_the_model(exported: Exported, length: int) -
     assert len(set(found[0, length:].tolist())) > 4
 
 
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "MistralForCausalLM"])
+def test_decoding_reads_the_columns_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(name)
+    sizes: dict[str, Any] = {"max_length": MAX_LENGTH, "batch_size": 2, "buckets": (8,), "tokens_per_call": 4}
+    generator = torchstone.export_generation(model, decode_lengths=(20, 12), **sizes)
+    assert generator.settings.decode_lengths == (12, 20, MAX_LENGTH)
+    programs: list[str] = []
+    load = generator._program
+    monkeypatch.setattr(generator, "_program", lambda name: programs.append(name) or load(name))
+    prompt = tokens(2, 5)
+    for length in (7, 8, 9, 40):
+        found = generator.generate(prompt, max_new_tokens=length)
+        numpy.testing.assert_array_equal(found, eager(model, prompt, max_new_tokens=length))
+    assert programs[:3] == ["prefill_8", "greedy_12", "greedy_12"]  # 5 + 4, 5 + 7 columns
+    assert programs[-11:-5] == ["prefill_8", "greedy_12", "greedy_20", "greedy_20", "greedy", "greedy"]
+    whole = torchstone.export_generation(model, **sizes)
+    options: dict[str, Any] = {"max_new_tokens": 40, "do_sample": True, "seed": 7}
+    numpy.testing.assert_array_equal(generator.generate(prompt, **options), whole.generate(prompt, **options))
+
+
 def test_constants_of_the_model_reach_the_loop(tmp_path: Path) -> None:
     """Falcon makes tensors of numbers in its attention."""
     falcon = Exported("FalconForCausalLM", tmp_path)
@@ -232,9 +252,14 @@ def pointers(buffers: list[Any]) -> list[int]:
     return [buffer.to_numpy().ctypes.data for buffer in buffers]
 
 
-def test_the_cache_is_updated_in_place(gpt2: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpt2.generator.generate(tokens(2, 5), max_new_tokens=2)
-    decode = gpt2.generator._programs["greedy"]
+@pytest.mark.parametrize("program", ["greedy", "greedy_20"])
+def test_the_cache_is_updated_in_place(gpt2: Exported, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    generator = gpt2.generator
+    if program != "greedy":
+        sizes: dict[str, Any] = {"max_length": MAX_LENGTH, "batch_size": 2, "tokens_per_call": 4}
+        generator = torchstone.export_generation(gpt2.model, buckets=(8,), decode_lengths=(20,), **sizes)
+    generator.generate(tokens(2, 5), max_new_tokens=2)
+    decode = generator._programs[program]
     calls = []
 
     def watched(given: dict[str, Any]) -> Any:
@@ -245,8 +270,8 @@ def test_the_cache_is_updated_in_place(gpt2: Exported, monkeypatch: pytest.Monke
         calls.append((before, pointers([result[name] for name in names]), gone))
         return result
 
-    monkeypatch.setitem(gpt2.generator._programs, "greedy", watched)
-    gpt2.generator.generate(tokens(2, 5), max_new_tokens=12)
+    monkeypatch.setitem(generator._programs, program, watched)
+    generator.generate(tokens(2, 5), max_new_tokens=12)
     assert len(calls) == 3
     for before, after, gone in calls:
         assert len(before) == 4
@@ -383,8 +408,8 @@ def test_options_of_the_generation_config_are_the_defaults() -> None:
 
     model = make("GPT2LMHeadModel")
     model.generation_config.update(do_sample=True, temperature=0.5, top_k=3, top_p=0.9, eos_token_id=[4, 99])
-    settings = settings_of(model, 8, 1, None, 1)
-    assert settings.buckets == (8,)
+    settings = settings_of(model, 8, 1, None, None, 1)
+    assert (settings.buckets, settings.decode_lengths) == ((8,), (8,))
     assert (settings.do_sample, settings.temperature, settings.top_k, settings.top_p) == (True, 0.5, 3, 0.9)
     assert settings.eos_token_id == (4,)  # no logits exist for 99
 
@@ -440,6 +465,8 @@ def test_wrong_calls(gpt2: Exported, arguments: Any, options: dict[str, Any], me
         ({"max_length": 49}, "max_length=49 is more than the 48 positions of GPT2LMHeadModel"),
         ({"buckets": (4, 41)}, r"buckets=\(4, 41\) are not lengths of prompts"),
         ({"buckets": ()}, r"buckets=\(\) are not lengths"),
+        ({"decode_lengths": (8, 41)}, r"decode_lengths=\(8, 41\) are not numbers of columns"),
+        ({"decode_lengths": (1.0,)}, r"decode_lengths=\(1.0,\) are not numbers of columns"),
     ],
 )
 def test_wrong_sizes(sizes: dict[str, Any], message: str) -> None:
@@ -504,6 +531,8 @@ def rewritten(path: Path, target: Path, change: Any) -> Path:
     [
         (lambda one: one["settings"].pop("top_k"), "'top_k' is missing"),
         (lambda one: one["settings"].update(buckets=[16, 8]), "buckets"),
+        (lambda one: one["settings"].update(decode_lengths=[8]), "decode_lengths"),
+        (lambda one: one["settings"].update(decode_lengths=48), "decode_lengths"),
         (lambda one: one["settings"].update(eos_token_id=[61]), "a token of the settings"),
         (lambda one: one["settings"].update(temperature=-1.0), "temperature"),
         (lambda one: one["settings"].update(batch_size=3), "the inputs of prefill_8"),

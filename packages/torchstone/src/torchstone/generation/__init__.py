@@ -26,6 +26,7 @@ def export_generation(
     max_length: int,
     batch_size: int = 1,
     buckets: Sequence[int] | None = None,
+    decode_lengths: Sequence[int] | None = None,
     tokens_per_call: int = 32,
     stablehlo_version: str = "current",
     engine: str | None = None,
@@ -34,7 +35,9 @@ def export_generation(
     """A causal language model of Hugging Face transformers as programs that generate tokens.
 
     ``max_length`` is the length of the key-value cache: a prompt and what follows it. ``buckets`` are
-    lengths of prompts; each is a program (default: 16, 64, 256, … and ``max_length``). One call of the
+    lengths of prompts; each is a program (default: 16, 64, 256, … and ``max_length``). ``decode_lengths``
+    are numbers of columns of the cache; a token is decoded by the program of the smallest one that holds
+    it, and attention reads no others (default: 128, 512, 2048, … and ``max_length``). One call of the
     engine makes up to ``tokens_per_call`` tokens. Options of ``model.generation_config`` are the defaults
     of :meth:`Generator.generate`. Raises :class:`~torchstone.errors.ConfigError` for sizes,
     :class:`~torchstone.errors.CaptureError` for models that are not supported,
@@ -47,7 +50,7 @@ def export_generation(
         if error.name != "transformers":
             raise
         raise MissingExtra("export_generation needs Hugging Face transformers", extra="models") from error
-    settings = settings_of(model, max_length, batch_size, buckets, tokens_per_call)
+    settings = settings_of(model, max_length, batch_size, buckets, decode_lengths, tokens_per_call)
     return Generator(captured(model, settings, stablehlo_version), engine=engine, device=device)
 
 

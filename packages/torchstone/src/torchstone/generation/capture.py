@@ -129,14 +129,17 @@ class Step(nn.Module):
 class Decode(nn.Module):
     """Up to ``tokens_per_call`` tokens, and the logits and the cache after them.
 
+    Tokens go to the first ``columns`` of the cache, and attention reads no others.
+
     The body of the loop calls a :class:`Step` that was captured before, whose constants are arguments as its
     weights are: a loop cannot reach what lies outside in any other way.
     """
 
-    def __init__(self, model: nn.Module, step: ExportedProgram, tokens_per_call: int) -> None:
+    def __init__(self, model: nn.Module, step: ExportedProgram, tokens_per_call: int, columns: int) -> None:
         super().__init__()
         self.model = model
         self.length = tokens_per_call
+        self.columns = columns
         self._step = torch.fx.Interpreter(step.graph_module)  # keeps the source lines of the model
         self._targets = [str(spec.target) for spec in step.graph_signature.input_specs if spec.target]
         known = self._tensors()
@@ -172,6 +175,10 @@ class Decode(nn.Module):
         those of :func:`~.sampling.drawn`; without them, the most probable token is chosen.
         """
         batch, count = logits.shape[0], len(caches)
+        whole = caches
+        # a clone has the strides of the loop's results, which a slice does not have
+        caches = [one[:, :, : self.columns].clone(memory_format=torch.contiguous_format) for one in whole]
+        attention_mask = attention_mask[:, : self.columns]
         drawing = (torch.rand(self.length, batch), *options) if options else ()
         call = (position, attention_mask, limit, is_end, padding, *drawing)
         tensors = self._tensors()
@@ -207,6 +214,7 @@ class Decode(nn.Module):
         step, tokens, logits, unfinished, *made = torch.ops.higher_order.while_loop(
             goes_on, body, (step, tokens, logits, unfinished, *caches), (*call, *weights.values())
         )
+        made = [one.slice_scatter(part, 2, 0, self.columns) for one, part in zip(whole, made, strict=True)]
         return {"tokens": tokens, "count": step, "logits": logits, "unfinished": unfinished, "caches": made}
 
 
@@ -230,8 +238,6 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
         settings = replace(settings, vocab_size=state["logits"].shape[1])
         mask = torch.ones(batch, length, dtype=torch.int64)
         token = torch.zeros(batch, dtype=torch.int64)
-        step = capture(Step(model), (token, torch.tensor(1), mask, state["caches"]))
-        decode = Decode(model, step, settings.tokens_per_call)
         arguments = (
             state["logits"],
             state["caches"],
@@ -243,8 +249,12 @@ def captured(model: nn.Module, settings: Settings, stablehlo_version: str) -> St
             torch.tensor(0),
         )
         options = (torch.tensor(1.0), torch.tensor(0), torch.tensor(1.0))
-        programs[GREEDY] = build_program(decode, arguments)
-        programs[SAMPLE] = build_program(decode, (*arguments, *options))
+        for columns in settings.decode_lengths:
+            caches = [one[:, :, :columns] for one in state["caches"]]
+            step = capture(Step(model), (token, torch.tensor(1), mask[:, :columns], caches))
+            decode = Decode(model, step, settings.tokens_per_call, columns)
+            programs[settings.decoder(GREEDY, columns)] = build_program(decode, arguments)
+            programs[settings.decoder(SAMPLE, columns)] = build_program(decode, (*arguments, *options))
     if any(program.signature.ranks for program in programs.values()):
         raise ShardingError(
             "the model calls collectives, and a generator runs on one rank",

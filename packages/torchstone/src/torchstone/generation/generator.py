@@ -101,7 +101,7 @@ class Generator:
         return numpy.concatenate([prompt, new], 1)
 
     def _decode(
-        self, prompt: Integers, mask: Integers, new: int, call: dict[str, Any], program: str
+        self, prompt: Integers, mask: Integers, new: int, call: dict[str, Any], kind: str
     ) -> Integers:
         """The tokens that follow, int64 ``[rows, at most new]``."""
         rows, length = prompt.shape
@@ -109,14 +109,17 @@ class Generator:
         state: dict[str, Any] = self._prefill(prompt, mask)
         state["unfinished"] = numpy.arange(settings.batch_size) < rows
         call["attention_mask"] = _padded(mask, settings.batch_size, settings.max_length, 1)
-        decode, done = self._program(program), 0
+        done = 0
         words = call.pop("seed", None)
         engine = get_engine(*self._where)
         call = {name: engine.import_array(value) for name, value in call.items()}  # once, not in each call
         made: list[Integers] = []
         while done < new and numpy.any(state["unfinished"]):
             call["position"] = numpy.int64(length + done)
-            call["limit"] = numpy.int64(min(settings.tokens_per_call, new - done))
+            limit = min(settings.tokens_per_call, new - done)
+            call["limit"] = numpy.int64(limit)
+            columns = next(one for one in settings.decode_lengths if one >= length + done + limit)
+            decode = self._program(settings.decoder(kind, columns))
             if words is not None:
                 call["seed"] = words + numpy.array([0, done], numpy.uint64)
             state = decode({**call, **state})

@@ -55,7 +55,12 @@ _TOP_K = 50
 
 
 def settings_of(
-    model: Any, max_length: int, batch_size: int, buckets: Sequence[int] | None, tokens_per_call: int
+    model: Any,
+    max_length: int,
+    batch_size: int,
+    buckets: Sequence[int] | None,
+    decode_lengths: Sequence[int] | None,
+    tokens_per_call: int,
 ) -> Settings:
     """The settings of a generator; raises :class:`CaptureError` or :class:`ConfigError`."""
     _check_model(model)
@@ -78,6 +83,7 @@ def settings_of(
     return Settings(
         **sizes,
         buckets=_buckets(buckets, max_length),
+        decode_lengths=_decode_lengths(decode_lengths, max_length),
         vocab_size=vocabulary,
         eos_token_id=tuple(one for one in ends if one < vocabulary),
         pad_token_id=padding if padding is not None and 0 <= padding < vocabulary else None,
@@ -93,13 +99,25 @@ def _buckets(buckets: Sequence[int] | None, max_length: int) -> tuple[int, ...]:
     if buckets is None:
         powers = [16 * 4**step for step in range(16)]
         return (*(one for one in powers if one < max_length), max_length)
-    wrong = [one for one in buckets if type(one) is not int or not 1 <= one <= max_length]
-    if wrong or not buckets:
+    _check_lengths("buckets", buckets, "lengths of prompts", max_length)
+    return tuple(sorted(set(buckets)))
+
+
+def _decode_lengths(lengths: Sequence[int] | None, max_length: int) -> tuple[int, ...]:
+    """The parts of the cache in order, ``max_length`` the last; without any, 128, 512, 2048, …"""
+    if lengths is None:
+        lengths = [one for one in (128 * 4**step for step in range(16)) if one < max_length]
+    else:
+        _check_lengths("decode_lengths", lengths, "numbers of columns", max_length)
+    return tuple(sorted({*lengths, max_length}))
+
+
+def _check_lengths(name: str, lengths: Sequence[int], what: str, max_length: int) -> None:
+    if not lengths or any(type(one) is not int or not 1 <= one <= max_length for one in lengths):
         raise ConfigError(
-            f"buckets={buckets!r} are not lengths of prompts",
+            f"{name}={lengths!r} are not {what}",
             hint=f"use integers from 1 to max_length={max_length}",
         )
-    return tuple(sorted(set(buckets)))
 
 
 def _check_model(model: Any) -> None:

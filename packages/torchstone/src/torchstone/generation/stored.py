@@ -31,10 +31,11 @@ from ..signature import (
 )
 from ..trees import unflatten
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: decoding programs for shorter parts of the cache."""
 
 GREEDY, SAMPLE = "greedy", "sample"
-"""The two programs that decode."""
+"""How a program chooses tokens that decodes."""
 
 
 def prefill_name(bucket: int) -> str:
@@ -52,6 +53,7 @@ class Settings:
     max_length: int
     batch_size: int
     buckets: tuple[int, ...]
+    decode_lengths: tuple[int, ...]
     tokens_per_call: int
     vocab_size: int
     eos_token_id: tuple[int, ...]
@@ -63,7 +65,12 @@ class Settings:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return (*map(prefill_name, self.buckets), GREEDY, SAMPLE)
+        decoding = (self.decoder(kind, one) for one in self.decode_lengths for kind in (GREEDY, SAMPLE))
+        return (*map(prefill_name, self.buckets), *decoding)
+
+    def decoder(self, kind: str, length: int) -> str:
+        """The name of the program that decodes with the first ``length`` columns of the cache."""
+        return kind if length == self.max_length else f"{kind}_{length}"
 
 
 @dataclass
@@ -158,8 +165,9 @@ def _check_calls(settings: Settings, signatures: Mapping[str, Signature]) -> Non
         "is_end": ((vocabulary,), BOOL),
         **dict.fromkeys(("position", "limit", "padding"), _NUMBER),
     }
-    _check_call(GREEDY, signatures, taken, made)
-    _check_call(SAMPLE, signatures, taken | _OPTIONS, made)
+    for length in settings.decode_lengths:
+        _check_call(settings.decoder(GREEDY, length), signatures, taken, made)
+        _check_call(settings.decoder(SAMPLE, length), signatures, taken | _OPTIONS, made)
 
 
 _NUMBER: Form = ((), INT64)
@@ -202,9 +210,12 @@ def _settings(entries: Mapping[str, Any]) -> Settings:
     }
     buckets, ends = get(entries, "buckets", list), get(entries, "eos_token_id", list)
     pad, vocabulary = entries.get("pad_token_id"), sizes["vocab_size"]
+    lengths = entries.get("decode_lengths", [sizes["max_length"]])
+    require(isinstance(lengths, list), "decode_lengths")
     settings = Settings(
         **sizes,
         buckets=tuple(buckets),
+        decode_lengths=tuple(lengths),
         eos_token_id=tuple(ends),
         pad_token_id=pad,
         do_sample=get(entries, "do_sample", bool),
@@ -213,8 +224,10 @@ def _settings(entries: Mapping[str, Any]) -> Settings:
         top_p=get(entries, "top_p", float),
     )
     require(min(sizes.values()) >= 1, "a size of the settings")
-    require(all(type(one) is int and 1 <= one <= settings.max_length for one in buckets), "buckets")
-    require(bool(buckets) and buckets == sorted(set(buckets)), "buckets")
+    for name, some in (("buckets", buckets), ("decode_lengths", lengths)):
+        require(all(type(one) is int and 1 <= one <= settings.max_length for one in some), name)
+        require(bool(some) and some == sorted(set(some)), name)
+    require(lengths[-1] == settings.max_length, "decode_lengths")
     tokens = ends if pad is None else [*ends, pad]
     require(all(type(one) is int and 0 <= one < vocabulary for one in tokens), "a token of the settings")
     require(math.isfinite(settings.temperature) and settings.temperature > 0, "temperature")
