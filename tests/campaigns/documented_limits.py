@@ -35,6 +35,7 @@ _VARIANCES = (
     *("var", "std", "var_mean", "std_mean"),
     *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
 )
+_VARIANCE_GRADIENTS = ("native_batch_norm_backward", "batch_norm_backward")
 _INDICES = ("median", "nanmedian", "kthvalue", "mode")
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d")
 _FACTORIZATIONS = (
@@ -151,6 +152,8 @@ def _met(
         yield "a zero is added to -0.0"
     if name in _VARIANCES and given[0].dtype in _NARROW and _squares_overflow(given[0]):
         yield "squares of deviations overflow"
+    if name in _VARIANCE_GRADIENTS and given[0].dtype in _NARROW and any(map(_squares_overflow, given)):
+        yield "a product in the gradient of batch normalization overflows"
     if name in _RUNNING and given[0].dtype in _NARROW and _overflows_on_the_way(name, given[0]):
         yield "a running sum or product that overflows on the way"
     if any(

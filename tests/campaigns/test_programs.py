@@ -287,6 +287,17 @@ def test_squares_that_overflow_are_a_limit(x: float, met: bool) -> None:
         assert limits.found == ({"squares of deviations overflow"} if met else set())
 
 
+@pytest.mark.parametrize(("scale", "met"), [(1e10, False), (1e30, True)])
+def test_products_in_the_gradient_of_batch_norm_that_overflow_are_a_limit(scale: float, met: bool) -> None:
+    given, ones = torch.tensor([[1.0], [0.5]]), torch.ones(1)
+    with Limits() as limits:
+        torch.ops.aten.native_batch_norm_backward(
+            given, given, None, None, None, ones, ones * scale, True, 1e-5, [True, False, False]
+        )
+    message = "a product in the gradient of batch normalization overflows"
+    assert limits.found == ({message} if met else set())
+
+
 @pytest.mark.parametrize(
     ("function", "values", "met"),
     [
