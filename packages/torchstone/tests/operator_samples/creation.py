@@ -217,6 +217,9 @@ def _linspace(make: Make) -> Iterator[Sample]:
     yield Sample((-1.5, 2.25, 11), {"dtype": make.dtype})
     if make.dtype is torch.float32:
         yield Sample((0, 1, 5), note="default dtype")
+    if make.dtype.is_floating_point and make.dtype.itemsize > 1:
+        for end, steps in ((torch.inf, 1), (torch.nan, 1), (torch.inf, 3)):
+            yield Sample((0.5, end, steps), {"dtype": make.dtype}, "an end that is not finite")
 
 
 @samples(aten.logspace.default, gradient=False)

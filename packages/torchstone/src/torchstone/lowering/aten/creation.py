@@ -170,14 +170,18 @@ def _progression(start: Any, step: Any, out: Spec) -> Value:
 
 def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
     """``steps`` numbers from ``start`` to ``end`` (rounded to the dtype), each from the nearer end."""
-    dtype = opmath(out.dtype) if out.dtype in FLOATING | COMPLEX else FLOAT64
+    inexact = out.dtype in FLOATING | COMPLEX
+    dtype = opmath(out.dtype) if inexact else FLOAT64
     first, last = (hlo.convert(cast(as_value(n, dtype), out.dtype), dtype) for n in (start, end))
+    if steps == 1:
+        return hlo.broadcast_to(first, out.shape)  # whatever ``end`` is: 0 steps to infinity are NaN
     gaps = hlo.optimization_barrier(as_value(max(steps - 1, 1), dtype))
     pace = (last - first) / gaps  # XLA replaces division by a constant with an inexact multiplication
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
     first, last, pace = (hlo.broadcast_to(n, out.shape) for n in (first, last, pace))
-    return hlo.select(index < float(steps // 2 + steps % 2), first + pace * place, last - pace * rest)
+    rising = steps // 2 if inexact else (steps + 1) // 2  # as in eager PyTorch, where it shows
+    return hlo.select(index < float(rising), first + pace * place, last - pace * rest)
 
 
 @lowers(
