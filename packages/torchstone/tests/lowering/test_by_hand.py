@@ -334,8 +334,12 @@ def test_attention_with_other_heads_of_values_than_of_keys(heads: tuple[int, int
         ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 0, 4), (3, 5), r"the scores' shape \[2, 2, 3, 0\]"),
         ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 7, 4), (3, 1), "are not of the same number of keys"),
         ((1, 2, 3, 4), (2, 2, 5, 4), (0, 2, 5, 4), (3, 1), "are not of the same batch"),
+        ((2, 2, 3, 4), (2, 2, 0, 5), (2, 2, 0, 5), (3, 1), "are not of the same width"),
     ],
-    ids=["empty batch", "no queries", "no keys", "values of other keys", "values of another batch"],
+    ids=[
+        *("empty batch", "no queries", "no keys", "values of other keys", "values of another batch"),
+        "no keys of another width",
+    ],
 )
 def test_attention_that_eager_does_not_check(
     query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], mask: tuple[int, ...], told: str

@@ -124,8 +124,10 @@ def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """Eager does not check the number of values against the keys, nor a mask where there are no scores."""
+    """Eager does not check the number of values against the keys, nor others where there are no scores."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
+    if query[-1] != key[-1]:
+        return f"query {list(query)} and key {list(key)} are not of the same width"
     if key[-2] != value[-2]:
         return f"key {list(key)} and value {list(value)} are not of the same number of keys"
     last = -3 if arguments["enable_gqa"] else -2  # of groups, there are as many scores as query heads
