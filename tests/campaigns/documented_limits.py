@@ -170,7 +170,7 @@ def _met_by_some(
     """The limits that some results of an operator meet, and the places of these results."""
     if name in ("var_mean", "std_mean") and given[0].detach().isinf().any():
         yield "the mean of infinite values", (1,)
-    if name in _INDICES and len(args) > 1 and _repeat(given[0]):
+    if name in _INDICES and (name == "mode" or len(args) > 1) and _repeat(given[0]):  # else one number
         yield "the index of one of equal elements", (1,)
     if name in _VECTORS:
         yield "the sign of a vector", _VECTORS[name]

@@ -127,6 +127,42 @@ class TestExport:
         with pytest.raises(CaptureError, match=message):
             torchstone.export(model, (torch.ones(rows),), dynamic_shapes=sizes)
 
+    @pytest.mark.parametrize(
+        "model",
+        [
+            lambda x: x.sub_(1).as_strided((2, 2), (10, 1)),
+            lambda x: x.transpose(0, 2).mul_(2).as_strided((2, 2), (1, 5)),
+            lambda x: (x.as_strided((2, 2), (10, 1)), x.mul_(2))[0] + 1,
+            lambda x: (x.as_strided((2, 2), (10, 1)).t(), x.mul_(2))[0],
+        ],
+        ids=["after", "through a view", "before", "view of a view before"],
+    )
+    @pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim.AUTO},)])
+    def test_strided_reads_of_written_memory_with_gaps(self, model: Any, sizes: Any) -> None:
+        x = torch.randn(6, 2, 5)[..., 1:3]
+        message = (
+            r"^aten\.(as_strided|t)\.default at .*test_bad_input\.py:\d+ reads by strides what has gaps in"
+            r" memory, and the program has written into it\n  next: write into a contiguous copy of it, or"
+        )
+        with pytest.raises(CaptureError, match=message):
+            torchstone.export(model, (x,), dynamic_shapes=sizes)
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            lambda x: (x[0].mul_(2), x.as_strided((2, 2), (10, 1)))[1],
+            lambda x: (x.as_strided((2, 2), (10, 1)).sub_(1), x + 0)[1],
+            lambda x: (x.as_strided((2, 2), (10, 1)) + 1, x.mul_(2))[0],
+            lambda x: (x.mul_(2), x.clone(memory_format=torch.contiguous_format).as_strided((2,), (5,)))[1],
+        ],
+        ids=["a part is written", "through the view", "the read is before", "of a copy"],
+    )
+    def test_other_strided_reads_of_memory_with_gaps(self, model: Any) -> None:
+        x, other = (torch.arange(60.0).reshape(6, 2, 5)[..., 1:3] for _ in range(2))
+        program = torchstone.export(model, (torch.arange(60.0).reshape(6, 2, 5)[..., 1:3],))
+        torch.testing.assert_close(program(x), model(other))
+        torch.testing.assert_close(x, other)
+
     def test_program_without_a_functional_form(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> None:
             raise AssertionError("mutations are not what they were")

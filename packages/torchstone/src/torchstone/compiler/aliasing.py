@@ -3,7 +3,8 @@
 A program takes its inputs as independent values; what one tensor's mutation makes of
 another cannot be said in it. PyTorch would fail later, in words about its own insides.
 Nor does PyTorch's functional form of a program know which shape a tensor keeps when another
-one in the same memory is resized.
+one in the same memory is resized, and it moves the elements of a tensor that has gaps in memory
+together where all of them are written.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from torch.fx import GraphModule, Node
 
 from .. import hlo
 from ..errors import CaptureError
+from ..lowering.aten.strided import leaves_no_gaps
 from ..overlap import overlap
 from ..torch_internals import pytree
 from ..torch_internals.caches import caches_as_trees
 from ..torch_internals.operators import OpOverload, schema_of
 from ..torch_internals.tensors import storage_identity
-from .graphs import bind_schema, flattened, location_text, shape_of, writes
+from .graphs import bind_schema, flattened, is_strided_read, location_text, shape_of, writes
 
 
 @caches_as_trees()
@@ -109,6 +111,57 @@ def _storage(node: Node) -> int | None:
         return storage_identity(value.untyped_storage())
     except NotImplementedError:
         return None
+
+
+def check_strided_reads(program: ExportedProgram) -> None:
+    """Raises :class:`CaptureError` where ``as_strided`` reads a tensor with gaps after all of it is written.
+
+    Views that ``as_strided`` made before count too, unless the write goes through them.
+    """
+    if not any(map(is_strided_read, program.graph.nodes)):
+        return
+    first: dict[int, Node] = {}
+    written: set[int] = set()
+    strided: defaultdict[int, set[Node]] = defaultdict(set)
+    stale: set[Node] = set()
+    for node in program.graph.nodes:
+        storage = _storage(node)
+        readers = stale.intersection(node.all_input_nodes)
+        if is_strided_read(node) and storage in written:
+            readers.add(node)
+        for reader in readers:
+            place = location_text(reader) or "an unknown source line"
+            raise CaptureError(
+                f"{reader.target} at {place} reads by strides what has gaps in memory, and the program"
+                " has written into it",
+                hint="write into a contiguous copy of it, or read it by indices",
+            )
+        for one in _written(node):
+            memory = _storage(one)
+            if memory is not None and _fills_with_gaps(one, first.get(memory, one)):
+                written.add(memory)
+                stale |= strided[memory] - {one}
+        if storage is None:
+            continue
+        first.setdefault(storage, node)
+        if is_strided_read(node) or strided[storage].intersection(node.all_input_nodes):
+            strided[storage].add(node)
+
+
+def _fills_with_gaps(node: Node, base: Node) -> bool:
+    """Whether ``node`` shows all elements of ``base``, and these leave gaps in memory."""
+    value, whole = node.meta["val"], base.meta["val"]
+    return hlo.same_dim(value.numel(), whole.numel()) and not leaves_no_gaps(whole)
+
+
+def _written(node: Node) -> Iterator[Node]:
+    """The tensors that a call writes into."""
+    if not isinstance(node.target, OpOverload) or not writes(node.target):
+        return
+    given = bind_schema(node.target, node.args, node.kwargs)
+    for argument in schema_of(node.target).arguments:
+        if argument.is_write:
+            yield from (one for one in flattened(given.get(argument.name)) if isinstance(one, Node))
 
 
 def _resized(node: Node) -> Iterator[Node]:

@@ -122,7 +122,7 @@ def settle_inplace_views(module: GraphModule) -> None:
 def widen_strided_reads(module: GraphModule) -> None:
     """Let ``as_strided`` of a view read what the view shows: it may address more of that memory."""
     for node in module.graph.nodes:
-        if node.op != "call_function" or node.target not in _STRIDED:
+        if not is_strided_read(node):
             continue
         view = base = node.args[0]
         while _shows_memory(base) and base.args[0].meta["val"].dtype == view.meta["val"].dtype:
@@ -132,6 +132,11 @@ def widen_strided_reads(module: GraphModule) -> None:
             offset = given[0] if given and given[0] is not None else view.meta["val"].storage_offset()
             node.args = (base, size, stride, offset)
     module.recompile()
+
+
+def is_strided_read(node: Node) -> bool:
+    """Whether a node reads a tensor's memory by strides of its own."""
+    return node.op == "call_function" and node.target in _STRIDED
 
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)

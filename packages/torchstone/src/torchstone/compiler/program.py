@@ -19,7 +19,7 @@ from ..errors import CaptureError, PassError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
-from .aliasing import check_example_aliasing, check_resized_outputs
+from .aliasing import check_example_aliasing, check_resized_outputs, check_strided_reads
 from .bounded import Bounded, NoForm, bounded, unknown_symbols
 from .capture import capture
 from .graphs import to_numpy
@@ -160,6 +160,7 @@ def check_aliasing(export: Export) -> None:
     """Raise CaptureError where the graph writes into memory that inputs share, or resizes shared memory."""
     check_example_aliasing(export.exported)
     check_resized_outputs(export.exported)
+    check_strided_reads(export.exported)
 
 
 @compiler_pass("decompose", needs=["valid-arguments"], guarantees=["functional", "metadata"])

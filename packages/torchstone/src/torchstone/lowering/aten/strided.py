@@ -100,7 +100,7 @@ def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
         inside = bool(offset >= 0) and bool(last < extent)
     except RuntimeError:  # sizes that depend on values
         inside = False
-    if inside and not _is_whole(fake):
+    if inside and not leaves_no_gaps(fake):
         inside = static and _is_covered(fake, size, stride, offset)
     if inside:
         return None
@@ -108,7 +108,7 @@ def _refuses_uncovered(arguments: Mapping[str, Any]) -> str | None:
     return f"its operand ({operand}) covers only a part of what it reads; apply it to the whole tensor"
 
 
-def _is_whole(fake: torch.Tensor) -> bool:
+def leaves_no_gaps(fake: torch.Tensor) -> bool:
     """True if the tensor's elements leave no gaps in memory; several may share an address."""
     repeated = [axis for axis, step in enumerate(fake.stride()) if hlo.same_dim(step, 0)]
     return _is_dense(_without(fake, repeated))
