@@ -163,6 +163,19 @@ class TestExport:
         torch.testing.assert_close(program(x), model(other))
         torch.testing.assert_close(x, other)
 
+    def test_strides_of_memory_with_gaps(self) -> None:
+        def model(x: torch.Tensor) -> torch.Tensor:
+            return x + x.stride(0)
+
+        x = torch.zeros(4, 3, 7)[..., 1::2]
+        assert torchstone.export(model, (x,))(x).unique().item() == 21
+        sizes = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},)
+        message = r"^args_0\.stride\(\) at .*test_bad_input\.py:\d+ is a number that a program does not know"
+        with pytest.raises(CaptureError, match=message):
+            torchstone.export(model, (x,), dynamic_shapes=sizes)
+        dense = torchstone.export(model, (x.contiguous(),), dynamic_shapes=sizes)
+        assert dense(torch.zeros(2, 5, 4)).unique().item() == 20
+
     def test_program_without_a_functional_form(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> None:
             raise AssertionError("mutations are not what they were")

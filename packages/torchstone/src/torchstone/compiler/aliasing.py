@@ -148,6 +148,28 @@ def check_strided_reads(program: ExportedProgram) -> None:
             strided[storage].add(node)
 
 
+def check_strides(program: ExportedProgram) -> None:
+    """Raises :class:`CaptureError` where a symbol stands for a stride of memory with gaps.
+
+    A program takes values, which have no strides, and such a stride does not follow from sizes.
+    """
+    first: dict[int, Node] = {}
+    for node in program.graph.nodes:
+        storage = _storage(node)
+        if storage is not None:
+            first.setdefault(storage, node)
+        if node.target is not torch.ops.aten.sym_stride.int:
+            continue
+        base = first.get(_storage(node.args[0]) or 0)
+        if base is not None and not leaves_no_gaps(base.meta["val"]):
+            place = location_text(node) or "an unknown source line"
+            raise CaptureError(
+                f"{base.name}.stride() at {place} is a number that a program does not know: the memory of its"
+                " example has gaps",
+                hint="export with a contiguous example, or compute with sizes",
+            )
+
+
 def _fills_with_gaps(node: Node, base: Node) -> bool:
     """Whether ``node`` shows all elements of ``base``, and these leave gaps in memory."""
     value, whole = node.meta["val"], base.meta["val"]

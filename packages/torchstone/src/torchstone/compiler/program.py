@@ -19,7 +19,7 @@ from ..errors import CaptureError, PassError, described
 from ..lowering.groups import ranks_together
 from ..sharding import Mesh
 from ..signature import Signature
-from .aliasing import check_example_aliasing, check_resized_outputs, check_strided_reads
+from .aliasing import check_example_aliasing, check_resized_outputs, check_strided_reads, check_strides
 from .bounded import Bounded, NoForm, bounded, unknown_symbols
 from .capture import capture
 from .graphs import to_numpy
@@ -157,10 +157,14 @@ class Export(Unit):
 
 @compiler_pass("check-aliasing", guarantees=["independent-inputs"])
 def check_aliasing(export: Export) -> None:
-    """Raise CaptureError where the graph writes into memory that inputs share, or resizes shared memory."""
+    """Raise CaptureError where the graph depends on how its tensors lie in memory.
+
+    It writes into memory that inputs share, resizes shared memory, or reads what has gaps by strides.
+    """
     check_example_aliasing(export.exported)
     check_resized_outputs(export.exported)
     check_strided_reads(export.exported)
+    check_strides(export.exported)
 
 
 @compiler_pass("decompose", needs=["valid-arguments"], guarantees=["functional", "metadata"])
