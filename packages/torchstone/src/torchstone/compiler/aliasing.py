@@ -1,10 +1,10 @@
-"""What a program cannot say of values that share memory: refused, with the line.
+"""What a program cannot say of how values lie in memory: refused, with the line.
 
 A program takes its inputs as independent values; what one tensor's mutation makes of
 another cannot be said in it. PyTorch would fail later, in words about its own insides.
 Nor does PyTorch's functional form of a program know which shape a tensor keeps when another
-one in the same memory is resized, and it moves the elements of a tensor that has gaps in memory
-together where all of them are written.
+one in the same memory is resized. It also closes the gaps that a tensor has in memory when
+all of its elements are written, so that strides no longer fit.
 """
 
 from __future__ import annotations
@@ -120,16 +120,17 @@ def check_strided_reads(program: ExportedProgram) -> None:
     """
     if not any(map(is_strided_read, program.graph.nodes)):
         return
-    first: dict[int, Node] = {}
+    bases = _bases(program)
     written: set[int] = set()
     strided: defaultdict[int, set[Node]] = defaultdict(set)
     stale: set[Node] = set()
     for node in program.graph.nodes:
         storage = _storage(node)
-        readers = stale.intersection(node.all_input_nodes)
-        if is_strided_read(node) and storage in written:
-            readers.add(node)
-        for reader in readers:
+        reads = is_strided_read(node)
+        reader = next((one for one in node.all_input_nodes if one in stale), None)
+        if reads and storage in written:
+            reader = node
+        if reader is not None:
             place = location_text(reader) or "an unknown source line"
             raise CaptureError(
                 f"{reader.target} at {place} reads by strides what has gaps in memory, and the program"
@@ -138,13 +139,10 @@ def check_strided_reads(program: ExportedProgram) -> None:
             )
         for one in _written(node):
             memory = _storage(one)
-            if memory is not None and _fills_with_gaps(one, first.get(memory, one)):
+            if memory is not None and _fills_with_gaps(one, bases[memory]):
                 written.add(memory)
                 stale |= strided[memory] - {one}
-        if storage is None:
-            continue
-        first.setdefault(storage, node)
-        if is_strided_read(node) or strided[storage].intersection(node.all_input_nodes):
+        if storage is not None and (reads or strided[storage].intersection(node.all_input_nodes)):
             strided[storage].add(node)
 
 
@@ -153,14 +151,11 @@ def check_strides(program: ExportedProgram) -> None:
 
     A program takes values, which have no strides, and such a stride does not follow from sizes.
     """
-    first: dict[int, Node] = {}
-    for node in program.graph.nodes:
-        storage = _storage(node)
-        if storage is not None:
-            first.setdefault(storage, node)
-        if node.target is not torch.ops.aten.sym_stride.int:
-            continue
-        base = first.get(_storage(node.args[0]) or 0)
+    strides = [node for node in program.graph.nodes if node.target is torch.ops.aten.sym_stride.int]
+    bases = _bases(program) if strides else {}
+    for node in strides:
+        storage = _storage(node.args[0])
+        base = None if storage is None else bases[storage]
         if base is not None and not leaves_no_gaps(base.meta["val"]):
             place = location_text(node) or "an unknown source line"
             raise CaptureError(
@@ -168,6 +163,16 @@ def check_strides(program: ExportedProgram) -> None:
                 " example has gaps",
                 hint="export with a contiguous example, or compute with sizes",
             )
+
+
+def _bases(program: ExportedProgram) -> dict[int, Node]:
+    """The first tensor in each memory."""
+    bases: dict[int, Node] = {}
+    for node in program.graph.nodes:
+        storage = _storage(node)
+        if storage is not None:
+            bases.setdefault(storage, node)
+    return bases
 
 
 def _fills_with_gaps(node: Node, base: Node) -> bool:

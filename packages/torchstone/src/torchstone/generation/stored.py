@@ -35,7 +35,7 @@ FORMAT_VERSION = 2
 """2: decoding programs for shorter parts of the cache."""
 
 GREEDY, SAMPLE = "greedy", "sample"
-"""How a program chooses tokens that decodes."""
+"""The ways in which decoding programs choose tokens."""
 
 
 def prefill_name(bucket: int) -> str:

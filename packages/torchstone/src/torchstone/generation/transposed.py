@@ -29,7 +29,7 @@ class TransposedLinear(_Transposed, nn.Linear):  # type: ignore[override]
 
 
 class TransposedEmbedding(_Transposed, nn.Embedding):  # type: ignore[override]
-    """An embedding whose weight is stored as ``[features, rows]``, for it is a linear layer's too."""
+    """An embedding whose weight is stored as ``[features, rows]``, because a linear layer shares it."""
 
 
 _TRANSPOSED: dict[type[nn.Module], type[nn.Module]] = {

@@ -124,7 +124,7 @@ def _repeat_heads(x: Value, heads: hlo.Dim) -> Value:
 
 
 def _refuses_misfits(arguments: Arguments) -> str | None:
-    """Eager does not check the number of values against the keys, nor others where there are no scores."""
+    """Shapes that do not fit: eager PyTorch ignores some of them, most of all where it computes no scores."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     if query[-1] != key[-1]:
         return f"query {list(query)} and key {list(key)} are not of the same width"

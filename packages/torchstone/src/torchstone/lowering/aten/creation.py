@@ -180,7 +180,9 @@ def _spaced(start: Any, end: Any, steps: int, out: Spec) -> Value:
     index = hlo.iota(out.shape, 0, dtype.real)
     place, rest = (hlo.convert(i, dtype) for i in (index, (steps - 1) - index))
     first, last, pace = (hlo.broadcast_to(n, out.shape) for n in (first, last, pace))
-    rising = steps // 2 if inexact else (steps + 1) // 2  # as in eager PyTorch, where it shows
+    # Eager PyTorch counts to the middle of an odd number from ``end``, which an infinite end shows. Integers
+    # count from ``start``: XLA fuses the product and the sum, and 1 - 5 * 0.2 would be just below 0.
+    rising = steps // 2 if inexact else (steps + 1) // 2
     return hlo.select(index < float(rising), first + pace * place, last - pace * rest)
 
 
