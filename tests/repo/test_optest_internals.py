@@ -66,17 +66,17 @@ def test_private_names_of_torch_are_in_one_module() -> None:
     assert not found, "reach them through optest.torch.internals"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from torch._dynamo.exc import Unsupported",
-        "from torch.utils import _pytree as pytree",
-        "import torch.testing._internal.hop_db",
-        "x = torch._C.name",
-        "x = tensor._is_zerotensor()",
-        "x = internal('torch._dynamo.utils:counters', '')",
-    ],
-)
+WAYS = """
+from torch._dynamo.exc import Unsupported
+from torch.utils import _pytree as pytree
+import torch.testing._internal.hop_db
+x = torch._C.name
+x = tensor._is_zerotensor()
+x = internal('torch._dynamo.utils:counters', '')
+"""
+
+
+@pytest.mark.parametrize("line", WAYS.strip().splitlines())
 def test_the_scan_sees_every_way_to_reach_one(line: str) -> None:
     assert list(uses(ast.parse(line), set()))
 

@@ -32,23 +32,21 @@ def test_without_a_declaration_public_is_what_is_defined_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "origin", "signature"),
-    [
-        ("torch.nn.functional.relu", "function", "inspect", "(input: torch.Tensor, inplace: bool = False)"),
-        ("torch.nn.functional.max_pool2d", "function", "stub", "(input: Tensor, kernel_size: _int | _size"),
-        ("torch.nn.functional.linear", "function", "stub", "(input: Tensor, weight: Tensor"),
-        ("torch.linalg.qr", "function", "schema", "(A: Tensor, mode: str = 'reduced', *, out: "),
-        ("torch.cuda.memory_allocated", "function", "inspect", "(device: Device = None)"),
-        ("torch.cuda.Event", "class", "inspect", "(enable_timing = False"),
-        ("torch.cuda.Event.record", "method", "inspect", "(self, stream: "),
-        ("torch.cuda.has_half", "value", "none", ""),
-        ("torch.cuda.memory", "module", "none", ""),
-    ],
+    ("name", "expected"),
+    {
+        "torch.nn.functional.relu": ("function", "inspect", "(input: torch.Tensor, inplace: bool = False)"),
+        "torch.nn.functional.max_pool2d": ("function", "stub", "(input: Tensor, kernel_size: _int | _size"),
+        "torch.nn.functional.linear": ("function", "stub", "(input: Tensor, weight: Tensor"),
+        "torch.linalg.qr": ("function", "schema", "(A: Tensor, mode: str = 'reduced', *, out: "),
+        "torch.cuda.memory_allocated": ("function", "inspect", "(device: Device = None)"),
+        "torch.cuda.Event": ("class", "inspect", "(enable_timing = False"),
+        "torch.cuda.Event.record": ("method", "inspect", "(self, stream: "),
+        "torch.cuda.has_half": ("value", "none", ""),
+        "torch.cuda.memory": ("module", "none", ""),
+    }.items(),
 )
-def test_signatures_and_their_origin(
-    surface: Surface, name: str, kind: str, origin: str, signature: str
-) -> None:
-    api = surface.apis[name]
+def test_signatures_and_their_origin(surface: Surface, name: str, expected: tuple[str, str, str]) -> None:
+    api, (kind, origin, signature) = surface.apis[name], expected
     assert (api.kind, api.origin) == (kind, origin)
     assert signature == "" or str(api.signatures[0]).startswith(signature)
 

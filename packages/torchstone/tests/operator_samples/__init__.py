@@ -141,6 +141,16 @@ def samples(
     return register
 
 
+def gradient_samples(*overloads: OpOverload) -> Callable[[SampleFunction], SampleFunction]:
+    """Register a sample function for gradients that are linear, so that those of the forward operator do."""
+    return samples(*overloads, gradient=False, reason="linear: the forward's gradient tests it")
+
+
+def defaults(namespace: object, names: str) -> list[OpOverload]:
+    """The default overloads of operators that ``names`` lists, with spaces between."""
+    return [getattr(namespace, name).default for name in names.split()]
+
+
 def load_samples() -> dict[OpOverload, SampleSet]:
     """All samples, with every family module imported."""
     for module in pkgutil.iter_modules(__path__):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, gradient_samples, samples
 from .max_pooling import ties
 
 aten = namespace("aten")
@@ -52,20 +52,12 @@ def _average_backward(make: Make, sizes: list[tuple[str, tuple[int, ...], list[i
         yield Sample((make(*shape[: len(shape) - len(output)], *output), make(*shape)), note=note)
 
 
-@samples(
-    aten._adaptive_avg_pool2d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten._adaptive_avg_pool2d_backward.default)
 def _adaptive_avg_pool2d_backward(make: Make) -> Iterator[Sample]:
     yield from _average_backward(make, SIZES_2D)
 
 
-@samples(
-    aten._adaptive_avg_pool3d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten._adaptive_avg_pool3d_backward.default)
 def _adaptive_avg_pool3d_backward(make: Make) -> Iterator[Sample]:
     yield from _average_backward(make, SIZES_3D)
 
@@ -91,11 +83,7 @@ def _adaptive_max_pool3d(make: Make) -> Iterator[Sample]:
     yield from _maximum(make, SIZES_3D)
 
 
-@samples(
-    aten.adaptive_max_pool2d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.adaptive_max_pool2d_backward.default)
 def _adaptive_max_pool2d_backward(make: Make) -> Iterator[Sample]:
     for note, shape, output in SIZES_2D:
         x = make(*shape)
@@ -103,11 +91,7 @@ def _adaptive_max_pool2d_backward(make: Make) -> Iterator[Sample]:
         yield Sample((make(*values.shape), x, indices), note=note)
 
 
-@samples(
-    aten.adaptive_max_pool3d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.adaptive_max_pool3d_backward.default)
 def _adaptive_max_pool3d_backward(make: Make) -> Iterator[Sample]:
     for note, shape, output in SIZES_3D:
         x = make(*shape)

@@ -9,7 +9,7 @@ import torch
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, gradient_samples, samples
 
 aten = namespace("aten")
 
@@ -62,11 +62,11 @@ def _backward(
         yield Sample((make(*shape_out), make(*shape), *rest), note=note)
 
 
-@samples(aten.avg_pool2d_backward.default, gradient=False, reason="linear: the forward's gradient tests it")
+@gradient_samples(aten.avg_pool2d_backward.default)
 def _avg_pool2d_backward(make: Make) -> Iterator[Sample]:
     yield from _backward(make, aten.avg_pool2d.default, WINDOWS_2D)
 
 
-@samples(aten.avg_pool3d_backward.default, gradient=False, reason="linear: the forward's gradient tests it")
+@gradient_samples(aten.avg_pool3d_backward.default)
 def _avg_pool3d_backward(make: Make) -> Iterator[Sample]:
     yield from _backward(make, aten.avg_pool3d.default, WINDOWS_3D)

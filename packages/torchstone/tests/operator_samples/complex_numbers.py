@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, defaults, samples
 from .elementwise import edge_pairs, pairs, singles
 
 aten = namespace("aten")
@@ -23,19 +23,8 @@ def _polar(make: Make) -> Iterator[Sample]:
     yield from pairs(make)
 
 
-@samples(
-    aten.real.default,
-    aten.imag.default,
-    aten.view_as_real.default,
-    aten.view_as_real_copy.default,
-    aten._conj.default,
-    aten._conj_copy.default,
-    aten._conj_physical.default,
-    aten.conj_physical.default,
-    aten._neg_view.default,
-    aten._neg_view_copy.default,
-    aten.angle.default,
-)
+@samples(*defaults(aten, "real imag view_as_real view_as_real_copy angle"))
+@samples(*defaults(aten, "_conj _conj_copy _conj_physical conj_physical _neg_view _neg_view_copy"))
 def _parts(make: Make) -> Iterator[Sample]:
     yield from singles(make)
 

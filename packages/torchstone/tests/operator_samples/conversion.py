@@ -8,7 +8,7 @@ import torch
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, defaults, samples
 from .elementwise import singles
 
 aten = namespace("aten")
@@ -37,17 +37,8 @@ _TARGETS = (
 )
 
 
-@samples(
-    aten.clone.default,
-    aten.contiguous.default,
-    aten.lift.default,
-    aten.lift_fresh.default,
-    aten.lift_fresh_copy.default,
-    aten.resolve_conj.default,
-    aten.resolve_neg.default,
-    prims.clone.default,
-    prims.view_of.default,
-)
+@samples(*defaults(aten, "clone contiguous lift lift_fresh lift_fresh_copy resolve_conj resolve_neg"))
+@samples(*defaults(prims, "clone view_of"))
 def _same(make: Make) -> Iterator[Sample]:
     yield from singles(make)
 

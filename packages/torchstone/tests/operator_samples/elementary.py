@@ -9,24 +9,13 @@ import torch
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, defaults, samples
 from .elementwise import edge_pairs, number_with, singles, special_values
 
 aten = namespace("aten")
 
 
-@samples(
-    aten.exp.default,
-    aten.exp2.default,
-    aten.expm1.default,
-    aten.sigmoid.default,
-    aten.tanh.default,
-    aten.ceil.default,
-    aten.floor.default,
-    aten.round.default,
-    aten.trunc.default,
-    aten.frac.default,
-)
+@samples(*defaults(aten, "exp exp2 expm1 sigmoid tanh ceil floor round trunc frac"))
 def _everywhere(make: Make) -> Iterator[Sample]:
     yield from singles(make)
     yield Sample((make(40, low=-1, high=1),), note="small")

@@ -8,7 +8,7 @@ import torch
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, gradient_samples, samples
 from .max_pooling import ties
 
 aten = namespace("aten")
@@ -57,11 +57,7 @@ def _fractional_max_pool3d(make: Make) -> Iterator[Sample]:
     yield from _forward(make, POOLS_3D)
 
 
-@samples(
-    aten.fractional_max_pool2d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.fractional_max_pool2d_backward.default)
 def _fractional_max_pool2d_backward(make: Make) -> Iterator[Sample]:
     for note, shape, kernel, output in POOLS_2D:
         x = make(*shape)
@@ -69,11 +65,7 @@ def _fractional_max_pool2d_backward(make: Make) -> Iterator[Sample]:
         yield Sample((make(*values.shape), x, kernel, output, indices), note=note)
 
 
-@samples(
-    aten.fractional_max_pool3d_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.fractional_max_pool3d_backward.default)
 def _fractional_max_pool3d_backward(make: Make) -> Iterator[Sample]:
     for note, shape, kernel, output in POOLS_3D:
         x = make(*shape)

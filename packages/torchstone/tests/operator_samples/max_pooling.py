@@ -9,7 +9,7 @@ import torch
 
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, gradient_samples, samples
 
 aten = namespace("aten")
 
@@ -72,20 +72,12 @@ def _backward(
             yield Sample((make(*values.shape), x, *rest, indices), note=note)
 
 
-@samples(
-    aten.max_pool2d_with_indices_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.max_pool2d_with_indices_backward.default)
 def _max_pool2d_backward(make: Make) -> Iterator[Sample]:
     yield from _backward(make, aten.max_pool2d_with_indices.default, WINDOWS_2D)
 
 
-@samples(
-    aten.max_pool3d_with_indices_backward.default,
-    gradient=False,
-    reason="linear: the forward's gradient tests it",
-)
+@gradient_samples(aten.max_pool3d_with_indices_backward.default)
 def _max_pool3d_backward(make: Make) -> Iterator[Sample]:
     yield from _backward(make, aten.max_pool3d_with_indices.default, WINDOWS_3D)
 

@@ -99,13 +99,13 @@ def _pairs(make: Make) -> Iterator[Sample]:
         return
     zero = 64 if make.dtype == torch.uint8 else 3
     for relu in (False, True):
-        pair = integers(make, 300), 0.05, zero, integers(make, 300), 0.03, zero - 5
-        yield Sample((*pair, 0.07, zero + 1, relu), note=f"relu {relu}")
+        pair = integers(make, 300), integers(make, 300)
+        yield Sample((*pair, [0.05, 0.03, 0.07], [zero, zero - 5, zero + 1], relu), note=f"relu {relu}")
     # Eager rounds ties in the elements after the last whole vector of 64 in another way.
-    pair = integers(make, 256), 0.5, zero, integers(make, 256), 0.5, zero
-    yield Sample((*pair, 1.0, zero + 1, False), note="ties")
-    pair = integers(make, 4, 1, 3), 0.05, zero, integers(make, 5, 3), 0.03, zero
-    yield Sample((*pair, 0.07, zero, False), note="broadcast")
+    pair = integers(make, 256), integers(make, 256)
+    yield Sample((*pair, [0.5, 0.5, 1.0], [zero, zero, zero + 1], False), note="ties")
+    pair = integers(make, 4, 1, 3), integers(make, 5, 3)
+    yield Sample((*pair, [0.05, 0.03, 0.07], [zero] * 3, False), note="broadcast")
 
 
 @samples(own.quantized_relu.default, gradient=False, reason=NOT_DIFFERENTIABLE)

@@ -10,7 +10,7 @@ import torch
 from torchstone.lowering.registry import aten_overloads
 from torchstone.torch_internals.operators import namespace
 
-from . import Make, Sample, samples
+from . import Make, Sample, gradient_samples, samples
 
 aten = namespace("aten")
 
@@ -77,9 +77,7 @@ def _register() -> None:
         def backward(make: Make) -> Iterator[Sample]:
             return function(make, rank)
 
-        samples(*aten_overloads(names), gradient=False, reason="linear: the forward's gradient tests it")(
-            backward
-        )
+        gradient_samples(*aten_overloads(names))(backward)
 
     def add_vec(names: list[str], rank: int, nearest: bool) -> None:
         def vec(make: Make) -> Iterator[Sample]:

@@ -7,6 +7,7 @@ factors in float64. Where ``found_inf`` is 1 nothing changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,52 +45,61 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def sgd(
-    self: Tensors,
-    grads: Tensors,
-    momentum_buffer_list: Tensors,
+def _of_lists(update: Callable[..., None]) -> Callable[..., None]:
+    """A fused operator on lists of ``update(step, parameter, gradient, *states, **options)``.
+
+    A list of states that the options leave unused is empty; ``update`` gets None then.
+    """
+
+    def operator(
+        self: Tensors,
+        grads: Tensors,
+        *states: Tensors,
+        maximize: bool,
+        grad_scale: Tensor | None = None,
+        found_inf: Tensor | None = None,
+        **options: Any,
+    ) -> None:
+        step = _Step(maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
+        lists: list[Sequence[Tensor | None]] = [one or [None] * len(self) for one in states]
+        for param, grad, *own in zip(self, grads, *lists, strict=True):
+            update(step, param, step.gradient(grad), *own, **options)
+
+    return operator
+
+
+def _sgd(
+    step: _Step,
+    param: Tensor,
+    grad: Tensor,
+    buffer: Tensor | None,
     *,
     weight_decay: float,
     momentum: float,
     lr: Tensor,
     dampening: float,
     nesterov: bool,
-    maximize: bool,
     is_first_step: bool,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
 ) -> None:
-    """``torch._fused_sgd_``; without momentum the list of buffers is empty."""
-    step = _Step(maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
-    for position, (param, scaled) in enumerate(zip(self, grads, strict=True)):
-        value, grad = wide(param), step.gradient(scaled)
-        if weight_decay:
-            grad = grad + value * weight_decay
-        if momentum:
-            buffer = momentum_buffer_list[position]
-            velocity = grad if is_first_step else wide(buffer) * momentum + grad * (1 - dampening)
-            step.write(buffer, velocity)
-            grad = grad + velocity * momentum if nesterov else velocity
-        step.write(param, value - grad * lr)
-
-
-def adam(*lists: Any, **options: Any) -> None:
-    """``torch._fused_adam_``."""
-    _adam(*lists, **options, decoupled=False)
-
-
-def adamw(*lists: Any, **options: Any) -> None:
-    """``torch._fused_adamw_``."""
-    _adam(*lists, **options, decoupled=True)
+    """``torch._fused_sgd_``; without momentum there is no buffer."""
+    value = wide(param)
+    if weight_decay:
+        grad = grad + value * weight_decay
+    if momentum and buffer is not None:
+        velocity = grad if is_first_step else wide(buffer) * momentum + grad * (1 - dampening)
+        step.write(buffer, velocity)
+        grad = grad + velocity * momentum if nesterov else velocity
+    step.write(param, value - grad * lr)
 
 
 def _adam(
-    self: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    max_exp_avg_sqs: Tensors,
-    state_steps: Tensors,
+    step: _Step,
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
+    count: Tensor,
     *,
     lr: Tensor,
     beta1: float,
@@ -97,54 +107,44 @@ def _adam(
     weight_decay: float,
     eps: float,
     amsgrad: bool,
-    maximize: bool,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
-    decoupled: bool,
+    decoupled: bool = False,
 ) -> None:
-    step = _Step(maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
-    rate = lr.double()
-    for position, (param, scaled, count) in enumerate(zip(self, grads, state_steps, strict=True)):
-        value, grad = wide(param), step.gradient(scaled)
-        if weight_decay and decoupled:
-            value = value - value * (rate * weight_decay)
-        elif weight_decay:
-            grad = grad + value * weight_decay
-        mean = wide(exp_avgs[position]) * beta1 + grad * (1 - beta1)
-        square = wide(exp_avg_sqs[position]) * beta2 + grad * grad * (1 - beta2)
-        step.write(exp_avgs[position], mean)
-        step.write(exp_avg_sqs[position], square)
-        if amsgrad:
-            square = torch.maximum(wide(max_exp_avg_sqs[position]), square)
-            step.write(max_exp_avg_sqs[position], square)
-        correction1, correction2 = 1 - beta1 ** count.double(), 1 - beta2 ** count.double()
-        step.write(param, value - mean * (rate / correction1) / (square.sqrt() / correction2.sqrt() + eps))
+    """``torch._fused_adam_`` and, with ``decoupled``, ``torch._fused_adamw_``."""
+    value, rate = wide(param), lr.double()
+    if weight_decay and decoupled:
+        value = value - value * (rate * weight_decay)
+    elif weight_decay:
+        grad = grad + value * weight_decay
+    mean = wide(exp_avg) * beta1 + grad * (1 - beta1)
+    square = wide(exp_avg_sq) * beta2 + grad * grad * (1 - beta2)
+    step.write(exp_avg, mean)
+    step.write(exp_avg_sq, square)
+    if amsgrad and max_exp_avg_sq is not None:
+        square = torch.maximum(wide(max_exp_avg_sq), square)
+        step.write(max_exp_avg_sq, square)
+    correction1, correction2 = 1 - beta1 ** count.double(), 1 - beta2 ** count.double()
+    step.write(param, value - mean * (rate / correction1) / (square.sqrt() / correction2.sqrt() + eps))
 
 
-def adagrad(
-    self: Tensors,
-    grads: Tensors,
-    state_sums: Tensors,
-    state_steps: Tensors,
+def _adagrad(
+    step: _Step,
+    param: Tensor,
+    grad: Tensor,
+    total: Tensor,
+    count: Tensor,
     *,
     lr: Tensor,
     lr_decay: float,
     weight_decay: float,
     eps: float,
-    maximize: bool,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
 ) -> None:
     """``torch._fused_adagrad_``."""
-    step = _Step(maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
-    for param, scaled, total, count in zip(self, grads, state_sums, state_steps, strict=True):
-        value, grad = wide(param), step.gradient(scaled)
-        if weight_decay:
-            grad = grad + value * weight_decay
-        square = wide(total) + grad * grad
-        step.write(total, square)
-        rate = lr.double() / (1 + (count.double() - 1) * lr_decay)
-        step.write(param, value - grad / (square.sqrt() + eps) * rate)
+    value = wide(param)
+    grad = grad + value * weight_decay if weight_decay else grad
+    square = wide(total) + grad * grad
+    step.write(total, square)
+    rate = lr.double() / (1 + (count.double() - 1) * lr_decay)
+    step.write(param, value - grad / (square.sqrt() + eps) * rate)
 
 
 def _kernel(operator: Operator) -> Callable[..., None]:
@@ -160,9 +160,14 @@ def _kernel(operator: Operator) -> Callable[..., None]:
 
 def _kernels() -> dict[str, Callable[..., None]]:
     found = {}
-    composed: dict[str, Callable[..., None]] = {"sgd": sgd, "adam": adam, "adamw": adamw, "adagrad": adagrad}
-    for name, function in composed.items():
-        kernel = _kernel(Operator(f"_fused_{name}_.tensor_lr", composed=function))
+    updates: dict[str, Callable[..., None]] = {
+        "sgd": _sgd,
+        "adam": _adam,
+        "adamw": partial(_adam, decoupled=True),
+        "adagrad": _adagrad,
+    }
+    for name, update in updates.items():
+        kernel = _kernel(Operator(f"_fused_{name}_.tensor_lr", composed=_of_lists(update)))
         found[f"_fused_{name}_"] = found[f"_fused_{name}_.tensor_lr"] = kernel
     return found
 

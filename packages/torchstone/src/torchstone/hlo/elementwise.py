@@ -83,13 +83,12 @@ atan2 = _binary("atan2")
 divide = _binary("divide")
 maximum = _binary("maximum")
 minimum = _binary("minimum")
+next_after = _binary("next_after", chlo)
 power = _binary("power")
 remainder = _binary("remainder")
 shift_left = _binary("shift_left")
 shift_right_arithmetic = _binary("shift_right_arithmetic")
 shift_right_logical = _binary("shift_right_logical")
-
-next_after = _binary("next_after", chlo)
 
 
 def eq(a: Value | Number, b: Value | Number) -> Value:

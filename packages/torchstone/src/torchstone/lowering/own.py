@@ -62,10 +62,8 @@ quantized_conv(Tensor self, float scale, int zero_point, Tensor weight, float[] 
     float out_scale, int out_zero_point, bool relu) -> Tensor
 quantized_batch_norm(Tensor self, float scale, int zero_point, Tensor weight, Tensor bias, Tensor mean,
     Tensor var, float eps, float out_scale, int out_zero_point, bool relu) -> Tensor
-quantized_add(Tensor self, float scale, int zero_point, Tensor other, float other_scale,
-    int other_zero_point, float out_scale, int out_zero_point, bool relu) -> Tensor
-quantized_mul(Tensor self, float scale, int zero_point, Tensor other, float other_scale,
-    int other_zero_point, float out_scale, int out_zero_point, bool relu) -> Tensor
+quantized_add(Tensor self, Tensor other, float[] scales, int[] zero_points, bool relu) -> Tensor
+quantized_mul(Tensor self, Tensor other, float[] scales, int[] zero_points, bool relu) -> Tensor
 quantized_relu(Tensor self, float scale, int zero_point) -> Tensor
 """
 """By groups: functions that PyTorch traces as the operators they call; one layer of a recurrent network in

@@ -99,17 +99,22 @@ def _set_defaults(made: Any, signature: inspect.Signature) -> None:
     made.__kwdefaults__ = {one.name: one.default for one in given if one.kind is keyword} or None
 
 
-def adapted(original: Any, adapt: Callable[[Any, dict[str, Any]], None]) -> Implementation:
-    """An implementation that calls ``original`` after ``adapt(scope, arguments)`` has changed them by name.
+def adapting(adapt: Callable[[Any, dict[str, Any]], None]) -> Callable[[Any], Implementation]:
+    """Makes, of a function, an implementation that calls it after ``adapt(scope, arguments)``.
 
-    ``original`` must have a signature (wrappers are followed to find it).
+    ``adapt`` changes the arguments by name, so the function must have a signature (wrappers are followed
+    to find it).
     """
-    signature = inspect.signature(original)
 
-    def implementation(scope: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        adapt(scope, bound.arguments)
-        return original(*bound.args, **bound.kwargs)
+    def around(original: Any) -> Implementation:
+        signature = inspect.signature(original)
 
-    return implementation
+        def implementation(scope: Any, *args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            adapt(scope, bound.arguments)
+            return original(*bound.args, **bound.kwargs)
+
+        return implementation
+
+    return around

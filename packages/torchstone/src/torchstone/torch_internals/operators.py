@@ -27,10 +27,11 @@ __all__ = [
     "schemas_named",
 ]
 
-_custom_operators = Internal("torch._library.custom_ops.OPDEFS", "tracing through custom operators")
-_library_kernels = Internal("torch.library._impls", "tracing through custom operators")
-all_schemas = Internal("torch._C._jit_get_all_schemas", "reading signatures of operators")
-schemas_named = Internal("torch._C._jit_get_schemas_for_operator", "reading signatures of operators")
+_TRACES, _READS = "tracing through custom operators", "reading signatures of operators"
+_custom_operators = Internal("torch._library.custom_ops.OPDEFS", _TRACES)
+_library_kernels = Internal("torch.library._impls", _TRACES)
+all_schemas = Internal("torch._C._jit_get_all_schemas", _READS)
+schemas_named = Internal("torch._C._jit_get_schemas_for_operator", _READS)
 
 
 def schema_of(operator: Any) -> Any:

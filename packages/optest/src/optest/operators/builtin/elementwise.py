@@ -43,13 +43,13 @@ def unary(
         name,
         "elementwise",
         doc,
-        dtypes=alike(1, dtypes),
         setups=UNARY_SETUPS,
         shapes=identity,
-        torch=torch or f"torch.{name}",
-        types=types,
+        dtypes=alike(1, dtypes),
         domain={"input0": domain},
+        types=types,
         tags=("elementwise", "edge:nan", *tags),
+        torch=torch or f"torch.{name}",
     )
 
 

@@ -139,6 +139,63 @@ _GRIDS: tuple[Any, ...] = (
     ({"note": "empty grid"}, (1, 2, 3, 4), (1, 0, 2, 2)),
 )
 
+
+def _shuffle(
+    name: str,
+    doc: str,
+    factor: tuple[str, str],
+    setups: tuple[Setup, ...],
+    shapes: Any,
+    dtypes: tuple[str, ...] = MOVED,
+) -> OperatorDescriptor:
+    """A function that moves elements between axes by one ``factor``, which has a name and a meaning."""
+    attribute, meaning = factor
+    return movement(
+        name,
+        doc,
+        setups,
+        shapes,
+        {attribute: AttributeSpec(int, minimum=1, doc=meaning)},
+        dtypes=dtypes,
+        torch=f"torch.nn.functional.{name}",
+        category="resize",
+    )
+
+
+_SHUFFLED = (
+    setup((1, 4, 2, 3), upscale_factor=2),
+    setup((2, 9, 2, 2), upscale_factor=3),
+    setup((1, 36, 1, 2), upscale_factor=3),
+    setup((1, 8, 3, 1), upscale_factor=2),
+    setup((12, 2, 3), upscale_factor=2, note="no batch"),
+    setup((2, 1, 4, 2, 2), upscale_factor=2, note="two batches"),
+    setup((1, 3, 2, 2), upscale_factor=1, note="nothing"),
+    setup((1, 1, 1, 1), upscale_factor=1, note="size 1"),
+    setup((0, 4, 2, 2), upscale_factor=2, note="empty"),
+)
+_UNSHUFFLED = (
+    setup((1, 1, 4, 6), downscale_factor=2),
+    setup((2, 2, 6, 3), downscale_factor=3),
+    setup((1, 3, 2, 8), downscale_factor=2),
+    setup((3, 4, 4), downscale_factor=2, note="no batch"),
+    setup((2, 1, 2, 4, 2), downscale_factor=2, note="two batches"),
+    setup((1, 3, 2, 2), downscale_factor=1, note="nothing"),
+    setup((1, 1, 1, 1), downscale_factor=1, note="size 1"),
+    setup((1, 2, 4, 2), downscale_factor=2),
+    setup((0, 2, 4, 2), downscale_factor=2, note="empty"),
+)
+_CHANNELS = (
+    setup((1, 6, 2, 3), groups=2),
+    setup((1, 6, 2, 3), groups=3),
+    setup((2, 4, 3, 1), groups=4),
+    setup((2, 8, 5), groups=2),
+    setup((1, 4, 2, 2, 2), groups=2),
+    setup((1, 5, 2, 2), groups=1, note="nothing"),
+    setup((1, 1, 1, 1), groups=1, note="size 1"),
+    setup((2, 12, 1, 2), groups=4),
+    setup((0, 4, 2, 2), groups=2, note="empty"),
+)
+
 OPERATORS = (
     _interpolation(
         "interpolate_nearest",
@@ -199,64 +256,26 @@ OPERATORS = (
         tags=("differentiable", "index"),
         aliases=("input", "grid"),
     ),
-    movement(
+    _shuffle(
         "pixel_shuffle",
         "Channels in groups of upscale_factor² become squares of pixels.",
-        setups=(
-            setup((1, 4, 2, 3), upscale_factor=2),
-            setup((2, 9, 2, 2), upscale_factor=3),
-            setup((1, 36, 1, 2), upscale_factor=3),
-            setup((1, 8, 3, 1), upscale_factor=2),
-            setup((12, 2, 3), upscale_factor=2, note="no batch"),
-            setup((2, 1, 4, 2, 2), upscale_factor=2, note="two batches"),
-            setup((1, 3, 2, 2), upscale_factor=1, note="nothing"),
-            setup((1, 1, 1, 1), upscale_factor=1, note="size 1"),
-            setup((0, 4, 2, 2), upscale_factor=2, note="empty"),
-        ),
-        shapes=_shuffled,
-        torch="torch.nn.functional.pixel_shuffle",
-        attributes={"upscale_factor": AttributeSpec(int, minimum=1, doc="side of a square")},
-        dtypes=MOVED,
-        category="resize",
+        ("upscale_factor", "side of a square"),
+        _SHUFFLED,
+        _shuffled,
     ),
-    movement(
+    _shuffle(
         "pixel_unshuffle",
         "Squares of downscale_factor² pixels become channels.",
-        setups=(
-            setup((1, 1, 4, 6), downscale_factor=2),
-            setup((2, 2, 6, 3), downscale_factor=3),
-            setup((1, 3, 2, 8), downscale_factor=2),
-            setup((3, 4, 4), downscale_factor=2, note="no batch"),
-            setup((2, 1, 2, 4, 2), downscale_factor=2, note="two batches"),
-            setup((1, 3, 2, 2), downscale_factor=1, note="nothing"),
-            setup((1, 1, 1, 1), downscale_factor=1, note="size 1"),
-            setup((1, 2, 4, 2), downscale_factor=2),
-            setup((0, 2, 4, 2), downscale_factor=2, note="empty"),
-        ),
-        shapes=_unshuffled,
-        torch="torch.nn.functional.pixel_unshuffle",
-        attributes={"downscale_factor": AttributeSpec(int, minimum=1, doc="side of a square")},
-        dtypes=MOVED,
-        category="resize",
+        ("downscale_factor", "side of a square"),
+        _UNSHUFFLED,
+        _unshuffled,
     ),
-    movement(
+    _shuffle(
         "channel_shuffle",
         "Channels dealt out to groups, one each in turn.",
-        setups=(
-            setup((1, 6, 2, 3), groups=2),
-            setup((1, 6, 2, 3), groups=3),
-            setup((2, 4, 3, 1), groups=4),
-            setup((2, 8, 5), groups=2),
-            setup((1, 4, 2, 2, 2), groups=2),
-            setup((1, 5, 2, 2), groups=1, note="nothing"),
-            setup((1, 1, 1, 1), groups=1, note="size 1"),
-            setup((2, 12, 1, 2), groups=4),
-            setup((0, 4, 2, 2), groups=2, note="empty"),
-        ),
-        shapes=_channels,
-        torch="torch.nn.functional.channel_shuffle",
-        attributes={"groups": AttributeSpec(int, minimum=1, doc="number of groups")},
+        ("groups", "number of groups"),
+        _CHANNELS,
+        _channels,
         dtypes=FLOATS,
-        category="resize",
     ),
 )

@@ -10,24 +10,10 @@ from .wide import Array, by_numpy, is_float, reference
 
 mul_reference = by_numpy(np.multiply)
 div_reference = by_numpy(np.true_divide)
-maximum_reference = by_numpy(np.maximum)
-minimum_reference = by_numpy(np.minimum)
-fmax_reference = by_numpy(np.fmax)
-fmin_reference = by_numpy(np.fmin)
-atan2_reference = by_numpy(np.arctan2)
-hypot_reference = by_numpy(np.hypot)
-logaddexp_reference = by_numpy(np.logaddexp)
-copysign_reference = by_numpy(np.copysign)
-gcd_reference = by_numpy(np.gcd)
 floor_divide_reference = by_numpy(np.floor_divide)
 remainder_reference = by_numpy(np.remainder)
 fmod_reference = by_numpy(np.fmod)
-logical_and_reference = by_numpy(np.logical_and)
-logical_or_reference = by_numpy(np.logical_or)
-logical_xor_reference = by_numpy(np.logical_xor)
-bitwise_and_reference = by_numpy(np.bitwise_and)
-bitwise_or_reference = by_numpy(np.bitwise_or)
-bitwise_xor_reference = by_numpy(np.bitwise_xor)
+gcd_reference = by_numpy(np.gcd)
 
 
 @reference
@@ -59,6 +45,14 @@ def pow_reference(base: Array, exponent: Array) -> Array:
     return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
 
 
+logical_and_reference = by_numpy(np.logical_and)
+logical_or_reference = by_numpy(np.logical_or)
+logical_xor_reference = by_numpy(np.logical_xor)
+bitwise_and_reference = by_numpy(np.bitwise_and)
+bitwise_or_reference = by_numpy(np.bitwise_or)
+bitwise_xor_reference = by_numpy(np.bitwise_xor)
+
+
 @reference
 def bitwise_left_shift_reference(values: Array, distance: Array) -> Array:
     """Bits beyond the width vanish when the int64 result is narrowed."""
@@ -68,6 +62,12 @@ def bitwise_left_shift_reference(values: Array, distance: Array) -> Array:
 @reference
 def bitwise_right_shift_reference(values: Array, distance: Array) -> Array:
     return np.right_shift(values, np.minimum(distance, 63))
+
+
+maximum_reference = by_numpy(np.maximum)
+minimum_reference = by_numpy(np.minimum)
+fmax_reference = by_numpy(np.fmax)
+fmin_reference = by_numpy(np.fmin)
 
 
 @reference
@@ -80,6 +80,12 @@ def clamp_reference(values: Array, *, min: float | None, max: float | None) -> A
     if min is not None:
         values = np.where(values < min, min, values)
     return values if max is None else np.where(values > max, max, values)
+
+
+atan2_reference = by_numpy(np.arctan2)
+hypot_reference = by_numpy(np.hypot)
+logaddexp_reference = by_numpy(np.logaddexp)
+copysign_reference = by_numpy(np.copysign)
 
 
 @reference

@@ -10,28 +10,26 @@ from ...torch_internals.tensors import check
 
 aten = namespace("aten")
 
-Tensor = torch.Tensor
-
 _SMALLEST_SCALE = 6.1e-5
 _SCALE_OF_ZEROS = 0.1
 
 
 @decomposes(aten._fused_moving_avg_obs_fq_helper_functional.default)
 def fused_moving_average_observer(
-    self: Tensor,
-    observer_on: Tensor,
-    fake_quant_on: Tensor,
-    running_min: Tensor,
-    running_max: Tensor,
-    scale: Tensor,
-    zero_point: Tensor,
+    self: torch.Tensor,
+    observer_on: torch.Tensor,
+    fake_quant_on: torch.Tensor,
+    running_min: torch.Tensor,
+    running_max: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
     averaging_const: float,
     quant_min: int,
     quant_max: int,
     ch_axis: int,
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
-) -> tuple[Tensor, ...]:
+) -> tuple[torch.Tensor, ...]:
     """Moves the range toward that of ``self``, makes a scale and a zero point of it, and rounds ``self``.
 
     Returns the result, a mask of the elements within the range, and the new ``running_min``,
@@ -68,13 +66,13 @@ def fused_moving_average_observer(
     return torch.where(quantizes, rounded, self), inside | ~quantizes, low, high, scale, zero_point
 
 
-def _moved(before: Tensor, now: Tensor, share: float) -> Tensor:
+def _moved(before: torch.Tensor, now: torch.Tensor, share: float) -> torch.Tensor:
     return torch.where(before.isinf(), now, before + share * (now - before))
 
 
 def _parameters(
-    low: Tensor, high: Tensor, quant_min: int, quant_max: int, symmetric: bool
-) -> tuple[Tensor, Tensor]:
+    low: torch.Tensor, high: torch.Tensor, quant_min: int, quant_max: int, symmetric: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The scale and the zero point of a grid that has 0 and covers a range, in float64."""
     low, high = low.double(), high.double()
     steps = quant_max - quant_min

@@ -189,24 +189,16 @@ _implement(
 
 def _pairwise(name: str) -> None:
     def kernel(
-        self: Tensor,
-        scale: float,
-        zero_point: int,
-        other: Tensor,
-        other_scale: float,
-        other_zero_point: int,
-        out_scale: float,
-        out_zero_point: int,
-        relu: bool,
+        self: Tensor, other: Tensor, scales: list[float], zero_points: list[int], relu: bool
     ) -> Tensor:
         run = getattr(torch.ops.quantized, f"{name}_relu" if relu else name)
-        x, y = _per_tensor(self, scale, zero_point), _per_tensor(other, other_scale, other_zero_point)
-        return run(x, y, out_scale, out_zero_point).int_repr()
+        x, y = map(_per_tensor, (self, other), scales, zero_points)
+        return run(x, y, scales[2], zero_points[2]).int_repr()
 
     _implement(
         f"quantized_{name}",
         kernel,
-        lambda self, _, __, other, *rest: self.new_empty(torch.broadcast_shapes(self.shape, other.shape)),
+        lambda self, other, *rest: self.new_empty(torch.broadcast_shapes(self.shape, other.shape)),
     )
 
 

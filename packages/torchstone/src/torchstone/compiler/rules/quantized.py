@@ -204,8 +204,9 @@ def _pairwise(name: str, *, relu: bool) -> None:
     operator = getattr(own, f"quantized_{name}")
 
     def combined(x: Quantized, y: Quantized, scale: float, zero_point: int) -> Quantized:
-        pair = (x.int_repr(), *x.parameters(), y.int_repr(), *y.parameters())
-        made = operator(*pair, float(scale), int(zero_point), relu)
+        scales = [x.q_scale(), y.q_scale(), float(scale)]
+        zero_points = [x.q_zero_point(), y.q_zero_point(), int(zero_point)]
+        made = operator(x.int_repr(), y.int_repr(), scales, zero_points, relu)
         return Quantized(made, [float(scale)], [int(zero_point)], -1, x.dtype)
 
     original = getattr(torch.ops.quantized, f"{name}_relu" if relu else name)

@@ -232,8 +232,8 @@ def flash_attention(
 @lowers(
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     dtypes=FLOATING,
-    ignores=("dropout_p",),
     refuses=_refuses_unread,
+    ignores=("dropout_p",),
 )
 def flash_attention_backward(
     grad_out: Value,
@@ -298,22 +298,8 @@ def multi_head_attention(
     out: Sequence[Spec],
 ) -> list[Value]:
     """Attention over several heads, with projections of the queries, keys, values and result."""
-    inputs = [
-        query,
-        key,
-        value,
-        in_proj_weight,
-        in_proj_bias,
-        q_proj_weight,
-        k_proj_weight,
-        v_proj_weight,
-        bias_k,
-        bias_v,
-        out_proj_weight,
-        out_proj_bias,
-        key_padding_mask,
-        attn_mask,
-    ]
+    projections = [in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight, bias_k, bias_v]
+    inputs = [query, key, value, *projections, out_proj_weight, out_proj_bias, key_padding_mask, attn_mask]
     attributes = {
         "num_heads": num_heads,
         "add_zero_attn": add_zero_attn,

@@ -76,7 +76,7 @@ def nll_loss_backward(
     grad_output: Value,
     self: Value,
     target: Value,
-    weight: Optional,
+    weight: Value | None,
     reduction: int,
     ignore_index: int,
     total_weight: Value,

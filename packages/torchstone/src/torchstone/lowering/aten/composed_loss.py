@@ -14,7 +14,7 @@ from ..checks import NEAREST_CLASS, IndexRule, classes
 from ..composites import Expand, Optional, expanded
 from ..own import own
 from ..registry import Spec, lowers
-from .loss import reduction_name
+from .loss import Reduction, reduction_name
 
 aten = namespace("aten")
 
@@ -23,7 +23,7 @@ aten = namespace("aten")
 def cross_entropy_loss(
     self: Value,
     target: Value,
-    weight: Optional,
+    weight: Value | None,
     reduction: int,
     ignore_index: int,
     label_smoothing: float,
@@ -59,11 +59,12 @@ def triplet_margin_loss(
     anchor: Value,
     positive: Value,
     negative: Value,
-    margin: float,
-    p: float,
-    eps: float,
-    swap: bool,
-    reduction: int,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = Reduction.MEAN,
+    *,
     expand_wide: Expand,
     out: Spec,
 ) -> list[Value]:

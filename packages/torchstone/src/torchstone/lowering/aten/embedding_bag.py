@@ -302,16 +302,16 @@ def embedding_bag_dense_backward(
     aten._embedding_bag_backward.default,
     dtypes=FLOATING,
     gaps=dict.fromkeys(COPYABLE - FLOATING, NOTHING_TO_DO),
-    refuses=_refuses_sparse,
     ignores=("sparse",),
+    refuses=_refuses_sparse,
 )
 def embedding_bag_backward(
     grad: Value,
     indices: Value,
-    offsets: Value,
     offset2bag: Value,
     bag_size: Value,
     maximum_indices: Value,
+    offsets: Value,
     num_weights: int,
     scale_grad_by_freq: bool,
     mode: int,

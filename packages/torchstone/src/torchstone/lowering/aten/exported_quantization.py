@@ -9,6 +9,7 @@ or group (``group_quantization``), PyTorch's quantized tensors and layers (``qua
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ... import hlo
 from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, DType
@@ -28,6 +29,12 @@ INPUTS = frozenset({FLOAT32, FLOAT16, BFLOAT16})
 STORED = frozenset({INT8, UINT8, INT16, INT32})
 NOT_QUANTIZED = dict.fromkeys(EVERY - INPUTS, "PT2E quantizes float32, float16 and bfloat16")
 NOT_STORED = dict.fromkeys(EVERY - STORED, "PT2E stores integers of 8, 16 or 32 bits")
+lowers_to_integers = partial(
+    lowers,
+    dtypes=INPUTS,
+    gaps=NOT_QUANTIZED,
+    ignores=("dtype",),  # the result has it
+)
 
 
 # Known or per-channel parameters -------------------------------------------------------
@@ -38,12 +45,7 @@ def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, o
     return hlo.convert(hlo.clamp(float(low), near, float(high)), out.dtype)
 
 
-@lowers(
-    decomposed.quantize_per_tensor.default,
-    dtypes=INPUTS,
-    gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result has it
-)
+@lowers_to_integers(decomposed.quantize_per_tensor.default)
 def quantize_per_tensor(
     input: Value, scale: float, zero_point: int, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:
@@ -78,20 +80,9 @@ def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec
     return composed("dequantize_from_range", [input], kernel, out, attributes)
 
 
-@lowers(
-    decomposed.quantize_per_channel.default,
-    dtypes=INPUTS,
-    gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result has it
-)
+@lowers_to_integers(decomposed.quantize_per_channel.default)
 def quantize_per_channel(
-    input: Value,
-    scales: Value,
-    zero_points: Value,
-    axis: int,
-    quant_min: int,
-    quant_max: int,
-    out: Spec,
+    input: Value, scales: Value, zero_points: Value, axis: int, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:
     """:func:`quantize_per_tensor` with a scale and a zero point for each index along ``axis``."""
     along = axis_of(axis, input.rank)
@@ -135,12 +126,7 @@ def _everywhere(number: Value, like: Value) -> Value:
     return hlo.broadcast_to(hlo.reshape(hlo.convert(number, like.dtype), ()), like.shape)
 
 
-@lowers(
-    decomposed.quantize_per_tensor.tensor,
-    dtypes=INPUTS,
-    gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result has it
-)
+@lowers_to_integers(decomposed.quantize_per_tensor.tensor)
 def quantize_by_tensors(
     input: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:

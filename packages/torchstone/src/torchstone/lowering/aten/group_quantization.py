@@ -13,7 +13,7 @@ from ...hlo import Value
 from ..composites import Optional, composed
 from ..promotion import promote_dtypes
 from ..registry import Spec, lowers
-from .exported_quantization import INPUTS, NOT_QUANTIZED, NOT_STORED, STORED, decomposed
+from .exported_quantization import NOT_STORED, STORED, decomposed, lowers_to_integers
 
 _FAR = 2.0**40
 
@@ -44,12 +44,7 @@ def _restored(x: Value, scales: Value, zero_points: Value | None, narrow: DType)
 # Tokens -------------------------------------------------------------------------------
 
 
-@lowers(
-    decomposed.quantize_per_token.default,
-    dtypes=INPUTS,
-    gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result has it
-)
+@lowers_to_integers(decomposed.quantize_per_token.default)
 def quantize_per_token(
     input: Value, scales: Value, zero_points: Value, quant_min: int, quant_max: int, out: Spec
 ) -> list[Optional]:
@@ -91,12 +86,7 @@ def _column(x: Value) -> Value:
     return hlo.reshape(x, (hlo.product(x.shape), 1))
 
 
-@lowers(
-    decomposed.quantize_per_channel_group.default,
-    dtypes=INPUTS,
-    gaps=NOT_QUANTIZED,
-    ignores=("dtype",),  # the result has it
-)
+@lowers_to_integers(decomposed.quantize_per_channel_group.default)
 def quantize_per_channel_group(
     input: Value,
     scales: Value,

@@ -7,6 +7,7 @@ Circular padding uses PyTorch's own expansion into slices and copies.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import hlo
@@ -148,29 +149,29 @@ def _refuses_other_rows(given: Arguments) -> str | None:
     return other_shape("grad_output", given["grad_output"].shape, (*kept, *padded))
 
 
-# The gradient's shape and the padding determine the operand's shape.
-@lowers(
+_lowers_backward = partial(
+    lowers,
+    dtypes=STANDARD,
+    gaps=UNPADDED,
+    ignores=("self",),  # the gradient's shape and the padding determine the operand's shape
+    refuses=_refuses_other_rows,
+)
+
+
+@_lowers_backward(
     aten.reflection_pad1d_backward.default,
     aten.reflection_pad2d_backward.default,
     aten.reflection_pad3d_backward.default,
-    dtypes=STANDARD,
-    gaps=UNPADDED,
-    ignores=("self",),
-    refuses=_refuses_other_rows,
 )
 def reflection_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
     """Add each gradient to the element that it mirrors."""
     return _backward(grad_output, padding, out, _reflect_back)
 
 
-@lowers(
+@_lowers_backward(
     aten.replication_pad1d_backward.default,
     aten.replication_pad2d_backward.default,
     aten.replication_pad3d_backward.default,
-    dtypes=STANDARD,
-    gaps=UNPADDED,
-    ignores=("self",),
-    refuses=_refuses_other_rows,
 )
 def replication_pad_backward(grad_output: Value, padding: list[int], out: Spec) -> Value:
     """Add each gradient to the element that it repeats."""

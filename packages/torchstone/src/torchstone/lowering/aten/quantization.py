@@ -255,59 +255,44 @@ def quantized_batch_norm(
 # Elementwise --------------------------------------------------------------------------
 
 
+def _pair(scales: Sequence[float], zero_points: Sequence[int], relu: bool) -> dict[str, hlo.Attribute]:
+    """Attributes of an operator on two tensors: ``scales`` are those of both and of the result."""
+    attributes = _layer(scales[0], zero_points[0], scales[2], zero_points[2], relu)
+    return attributes | {"other_scale": scales[1], "other_zero_point": zero_points[1]}
+
+
 @lowers(own.quantized_add.default, dtypes=_BYTES)
 def quantized_add(
-    self: Value,
-    scale: float,
-    zero_point: int,
-    other: Value,
-    other_scale: float,
-    other_zero_point: int,
-    out_scale: float,
-    out_zero_point: int,
-    relu: bool,
-    out: Spec,
+    self: Value, other: Value, scales: list[float], zero_points: list[int], relu: bool, out: Spec
 ) -> list[Optional]:
     """The sum of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
-        left = hlo.convert(_centered(x, [zero_point]), FLOAT32) * float(numpy.float32(scale))
-        right = hlo.convert(_centered(y, [other_zero_point]), FLOAT32) * float(numpy.float32(other_scale))
+        left = hlo.convert(_centered(x, [zero_points[0]]), FLOAT32) * float(numpy.float32(scales[0]))
+        right = hlo.convert(_centered(y, [zero_points[1]]), FLOAT32) * float(numpy.float32(scales[1]))
         total = hlo.broadcast_to(left, out.shape) + hlo.broadcast_to(right, out.shape)
         total = hlo.maximum(total, 0.0) if relu else total
-        near = hlo.round_nearest_even(total * _inverse([out_scale])[0]) + float(out_zero_point)
+        near = hlo.round_nearest_even(total * _inverse([scales[2]])[0]) + float(zero_points[2])
         return _clamped(near, out.dtype)
 
-    attributes = _layer(scale, zero_point, out_scale, out_zero_point, relu)
-    attributes |= {"other_scale": other_scale, "other_zero_point": other_zero_point}
-    return composed("quantized_add", [self, other], kernel, out, attributes)
+    return composed("quantized_add", [self, other], kernel, out, _pair(scales, zero_points, relu))
 
 
 @lowers(own.quantized_mul.default, dtypes=_BYTES)
 def quantized_mul(
-    self: Value,
-    scale: float,
-    zero_point: int,
-    other: Value,
-    other_scale: float,
-    other_zero_point: int,
-    out_scale: float,
-    out_zero_point: int,
-    relu: bool,
-    out: Spec,
+    self: Value, other: Value, scales: list[float], zero_points: list[int], relu: bool, out: Spec
 ) -> list[Optional]:
     """The product of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
-        left = hlo.broadcast_to(_centered(x, [zero_point]), out.shape)
-        right = hlo.broadcast_to(_centered(y, [other_zero_point]), out.shape)
-        factor = float(_float32(scale, other_scale, _inverse([out_scale])[0]))
-        near = hlo.round_nearest_even(hlo.convert(left * right, FLOAT32) * factor) + float(out_zero_point)
-        return _clamped(near, out.dtype, out_zero_point if relu else None)
+        left = hlo.broadcast_to(_centered(x, [zero_points[0]]), out.shape)
+        right = hlo.broadcast_to(_centered(y, [zero_points[1]]), out.shape)
+        factor = float(_float32(scales[0], scales[1], _inverse([scales[2]])[0]))
+        product = hlo.convert(left * right, FLOAT32) * factor
+        near = hlo.round_nearest_even(product) + float(zero_points[2])
+        return _clamped(near, out.dtype, zero_points[2] if relu else None)
 
-    attributes = _layer(scale, zero_point, out_scale, out_zero_point, relu)
-    attributes |= {"other_scale": other_scale, "other_zero_point": other_zero_point}
-    return composed("quantized_mul", [self, other], kernel, out, attributes)
+    return composed("quantized_mul", [self, other], kernel, out, _pair(scales, zero_points, relu))
 
 
 @lowers(own.quantized_relu.default, dtypes=_STORAGE, gaps=_NOT_STORAGE)

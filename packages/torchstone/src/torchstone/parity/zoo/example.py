@@ -72,9 +72,17 @@ Factory = Callable[[], Example]
 
 def model(function: Factory) -> Factory:
     """Register ``function`` under its own name (without a trailing underscore), in the family of its file."""
-    name = function.__name__.rstrip("_")
-    family = function.__module__.rpartition(".")[2]
+    register(
+        function.__module__,
+        function.__name__.rstrip("_"),
+        (function.__doc__ or "").partition("\n")[0],
+        function,
+    )
+    return function
+
+
+def register(module: str, name: str, documentation: str, function: Factory) -> None:
+    """Register one of many models that a table of ``module`` describes; :func:`model` is for a single one."""
     if name in INVENTORY:
         raise ValueError(f"the zoo has two models named {name}")
-    INVENTORY[name] = ZooModel(family, name, (function.__doc__ or "").partition("\n")[0], function)
-    return function
+    INVENTORY[name] = ZooModel(module.rpartition(".")[2], name, documentation, function)

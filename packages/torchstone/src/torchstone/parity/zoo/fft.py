@@ -3,110 +3,29 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from .example import Example, model
+from .example import Example, register
 
+REAL, COMPLEX = torch.float32, torch.complex64
 
-def signal(*shape: int) -> Tensor:
-    return torch.randn(shape or (3, 16))
-
-
-def spectrum(*shape: int) -> Tensor:
-    return torch.randn(shape or (3, 16), dtype=torch.complex64)
-
-
-@model
-def fft() -> Example:
-    """1D complex FFT/IFFT"""
-    return Example(torch.fft.fft, (spectrum(),))
-
-
-@model
-def ifft() -> Example:
-    """1D complex FFT/IFFT"""
-    return Example(torch.fft.ifft, (spectrum(),))
+_TRANSFORMS: dict[str, dict[str, tuple[torch.dtype, tuple[int, ...]]]] = {
+    "1D complex FFT/IFFT": {"fft": (COMPLEX, (3, 16)), "ifft": (COMPLEX, (3, 16))},
+    "1D real FFT/IRFFT": {"rfft": (REAL, (3, 16)), "irfft": (COMPLEX, (3, 9))},
+    "Hermitian FFT": {"hfft": (COMPLEX, (3, 9)), "ihfft": (REAL, (3, 16))},
+    "2D complex FFT/IFFT": {"fft2": (COMPLEX, (2, 6, 8)), "ifft2": (COMPLEX, (2, 6, 8))},
+    "2D real FFT/IRFFT": {"rfft2": (REAL, (2, 6, 8)), "irfft2": (COMPLEX, (2, 6, 5))},
+    "N-D complex FFT/IFFT": {"fftn": (COMPLEX, (4, 6, 5)), "ifftn": (COMPLEX, (4, 6, 5))},
+    "N-D real FFT/IRFFT": {"rfftn": (REAL, (4, 6, 8)), "irfftn": (COMPLEX, (4, 6, 5))},
+    "Frequency domain shifting": {"fftshift": (COMPLEX, (3, 7)), "ifftshift": (COMPLEX, (3, 7))},
+}
+"""By what they are: functions of ``torch.fft``, with the dtype and shape of their input."""
 
 
-@model
-def rfft() -> Example:
-    """1D real FFT/IRFFT"""
-    return Example(torch.fft.rfft, (signal(),))
+def _transform(name: str, documentation: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    function = getattr(torch.fft, name)
+    register(__name__, name, documentation, lambda: Example(function, (torch.randn(shape, dtype=dtype),)))
 
 
-@model
-def irfft() -> Example:
-    """1D real FFT/IRFFT"""
-    return Example(torch.fft.irfft, (spectrum(3, 9),))
-
-
-@model
-def hfft() -> Example:
-    """Hermitian FFT"""
-    return Example(torch.fft.hfft, (spectrum(3, 9),))
-
-
-@model
-def ihfft() -> Example:
-    """Hermitian FFT"""
-    return Example(torch.fft.ihfft, (signal(),))
-
-
-@model
-def fft2() -> Example:
-    """2D complex FFT/IFFT"""
-    return Example(torch.fft.fft2, (spectrum(2, 6, 8),))
-
-
-@model
-def ifft2() -> Example:
-    """2D complex FFT/IFFT"""
-    return Example(torch.fft.ifft2, (spectrum(2, 6, 8),))
-
-
-@model
-def rfft2() -> Example:
-    """2D real FFT/IRFFT"""
-    return Example(torch.fft.rfft2, (signal(2, 6, 8),))
-
-
-@model
-def irfft2() -> Example:
-    """2D real FFT/IRFFT"""
-    return Example(torch.fft.irfft2, (spectrum(2, 6, 5),))
-
-
-@model
-def fftn() -> Example:
-    """N-D complex FFT/IFFT"""
-    return Example(torch.fft.fftn, (spectrum(4, 6, 5),))
-
-
-@model
-def ifftn() -> Example:
-    """N-D complex FFT/IFFT"""
-    return Example(torch.fft.ifftn, (spectrum(4, 6, 5),))
-
-
-@model
-def rfftn() -> Example:
-    """N-D real FFT/IRFFT"""
-    return Example(torch.fft.rfftn, (signal(4, 6, 8),))
-
-
-@model
-def irfftn() -> Example:
-    """N-D real FFT/IRFFT"""
-    return Example(torch.fft.irfftn, (spectrum(4, 6, 5),))
-
-
-@model
-def fftshift() -> Example:
-    """Frequency domain shifting"""
-    return Example(torch.fft.fftshift, (spectrum(3, 7),))
-
-
-@model
-def ifftshift() -> Example:
-    """Frequency domain shifting"""
-    return Example(torch.fft.ifftshift, (spectrum(3, 7),))
+for _documentation, _transforms in _TRANSFORMS.items():
+    for _name, (_dtype, _shape) in _transforms.items():
+        _transform(_name, _documentation, _dtype, _shape)

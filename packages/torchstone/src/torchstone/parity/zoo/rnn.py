@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from .example import Example, model
+from .example import Example, model, register
 
 BATCH, TIME, INPUTS, HIDDEN = 2, 5, 8, 16
 
@@ -22,28 +25,20 @@ def state() -> Tensor:
     return torch.randn(BATCH, HIDDEN)
 
 
-@model
-def lstm() -> Example:
-    """Basic LSTM (time first)"""
-    return Example(nn.LSTM(INPUTS, HIDDEN), (steps(),))
+def _layer(
+    name: str,
+    documentation: str,
+    kind: Callable[..., nn.Module],
+    inputs: Callable[[], Tensor] = steps,
+    **options: Any,
+) -> None:
+    register(__name__, name, documentation, lambda: Example(kind(INPUTS, HIDDEN, **options), (inputs(),)))
 
 
-@model
-def lstm_batch_first() -> Example:
-    """LSTM with batch_first=True"""
-    return Example(nn.LSTM(INPUTS, HIDDEN, batch_first=True), (batches(),))
-
-
-@model
-def lstm_bidirectional() -> Example:
-    """Bidirectional LSTM"""
-    return Example(nn.LSTM(INPUTS, HIDDEN, bidirectional=True), (steps(),))
-
-
-@model
-def lstm_multi_layer() -> Example:
-    """3-layer stacked LSTM"""
-    return Example(nn.LSTM(INPUTS, HIDDEN, num_layers=3), (steps(),))
+_layer("lstm", "Basic LSTM (time first)", nn.LSTM)
+_layer("lstm_batch_first", "LSTM with batch_first=True", nn.LSTM, batches, batch_first=True)
+_layer("lstm_bidirectional", "Bidirectional LSTM", nn.LSTM, bidirectional=True)
+_layer("lstm_multi_layer", "3-layer stacked LSTM", nn.LSTM, num_layers=3)
 
 
 @model
@@ -52,46 +47,13 @@ def lstm_with_hidden() -> Example:
     return Example(nn.LSTM(INPUTS, HIDDEN), (steps(), (state()[None], state()[None])))
 
 
-@model
-def gru() -> Example:
-    """GRU variants"""
-    return Example(nn.GRU(INPUTS, HIDDEN), (steps(),))
-
-
-@model
-def gru_batch_first() -> Example:
-    """GRU variants"""
-    return Example(nn.GRU(INPUTS, HIDDEN, batch_first=True), (batches(),))
-
-
-@model
-def gru_bidirectional() -> Example:
-    """GRU variants"""
-    return Example(nn.GRU(INPUTS, HIDDEN, bidirectional=True), (steps(),))
-
-
-@model
-def gru_multi_layer() -> Example:
-    """GRU variants"""
-    return Example(nn.GRU(INPUTS, HIDDEN, num_layers=2), (steps(),))
-
-
-@model
-def rnn_tanh() -> Example:
-    """RNN variants"""
-    return Example(nn.RNN(INPUTS, HIDDEN, nonlinearity="tanh"), (steps(),))
-
-
-@model
-def rnn_relu() -> Example:
-    """RNN variants"""
-    return Example(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu"), (steps(),))
-
-
-@model
-def rnn_bidirectional() -> Example:
-    """RNN variants"""
-    return Example(nn.RNN(INPUTS, HIDDEN, bidirectional=True), (steps(),))
+_layer("gru", "GRU variants", nn.GRU)
+_layer("gru_batch_first", "GRU variants", nn.GRU, batches, batch_first=True)
+_layer("gru_bidirectional", "GRU variants", nn.GRU, bidirectional=True)
+_layer("gru_multi_layer", "GRU variants", nn.GRU, num_layers=2)
+_layer("rnn_tanh", "RNN variants", nn.RNN, nonlinearity="tanh")
+_layer("rnn_relu", "RNN variants", nn.RNN, nonlinearity="relu")
+_layer("rnn_bidirectional", "RNN variants", nn.RNN, bidirectional=True)
 
 
 @model

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -21,7 +21,7 @@ def _map_type(name: str) -> Callable[[Any], Any]:
     def adapt(scope: Scope, arguments: dict[str, Any]) -> None:
         arguments[name] = _device_type(scope, arguments[name])
 
-    return lambda original: adapted(original, adapt)
+    return adapting(adapt)
 
 
 def _device_type(scope: Scope, asked: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 from ...torch_internals import dynamo, redirection
 from .. import places, tracing
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 from .device import device_index, exchange_device
@@ -126,7 +126,7 @@ ROWS = (
         redirection.NEW_FAKE_TENSOR,
         "wraps",
         "a graph's tensors are the target's",
-        around=lambda original: adapted(original, _map_fake),
+        around=adapting(_map_fake),
         late=dynamo.TRACE_RULES,
     ),
     Row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -24,6 +24,6 @@ ROWS = (
         "torch.utils.data.DataLoader.__init__",
         "wraps",
         "pins where the target can",
-        around=lambda original: adapted(original, _map_loader),
+        around=adapting(_map_loader),
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -66,7 +66,7 @@ def _nccl_version(scope: Scope) -> tuple[int, int, int]:
 
 
 def _row(name: str, note: str, adapt: Any) -> Row:
-    return Row(name, "wraps", note, around=lambda original: adapted(original, adapt))
+    return Row(name, "wraps", note, around=adapting(adapt))
 
 
 ROWS = (

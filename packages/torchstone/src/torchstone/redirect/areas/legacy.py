@@ -9,7 +9,7 @@ import torch
 from ...torch_internals import redirection
 from ...torch_internals.devices import DEVICE_FROM_MODULE
 from .. import places
-from ..mirror import adapted
+from ..mirror import adapting
 from ..mode import LEGACY_DTYPES, dispatched
 from ..rows import Row
 from ..scope import Scope, current_scope, told_of_cuda
@@ -183,7 +183,7 @@ ROWS = (
         "torch.storage.TypedStorage.__init__",
         "wraps",
         "the device is mapped",
-        around=lambda original: adapted(original, _map_device),
+        around=adapting(_map_device),
     ),
     Row(
         "torch.UntypedStorage.device",
@@ -216,7 +216,7 @@ ROWS = (
         redirection.DEVICE_CONTEXT_INIT,
         "wraps",
         "the device is mapped",
-        around=lambda original: adapted(original, _map_context),
+        around=adapting(_map_context),
     ),
     Row(
         "torch.get_default_device",

@@ -10,7 +10,7 @@ from torch.serialization import default_restore_location
 
 from ...torch_internals import redirection
 from .. import places
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -92,6 +92,6 @@ ROWS = (
         "torch.load",
         "wraps",
         "CUDA's storages go to the target",
-        around=lambda original: adapted(original, _map_load),
+        around=adapting(_map_load),
     ),
 )

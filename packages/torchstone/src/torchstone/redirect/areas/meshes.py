@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ...torch_internals import redirection
 from .. import places
-from ..mirror import Implementation, adapted
+from ..mirror import Implementation, adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -66,7 +66,7 @@ def _map_spread(name: str, *, keeps_leaves: bool = False) -> Any:
             moved = moved.detach().requires_grad_(tensor.requires_grad)
         arguments[name] = moved
 
-    return lambda original: adapted(original, adapt)
+    return adapting(adapt)
 
 
 _TENSOR = "torch.distributed.tensor"
@@ -80,7 +80,7 @@ ROWS = (
                 f"torch.distributed.device_mesh.{name}",
                 "wraps",
                 "the device type is mapped",
-                around=lambda original: adapted(original, _map_mesh),
+                around=adapting(_map_mesh),
             )
             for name in ("init_device_mesh", "DeviceMesh.__init__")
         ),

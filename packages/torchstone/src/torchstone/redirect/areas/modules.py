@@ -11,7 +11,7 @@ from ...torch_internals.devices import MODULE_APPLY, RUN_BACKWARD
 from ...torch_internals.tensors import same_storage_layout
 from .. import places
 from ..joining import inside_mode
-from ..mirror import adapted
+from ..mirror import adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -135,7 +135,7 @@ ROWS = (
         "torch.nn.Module.to",
         "wraps",
         "the device is mapped",
-        around=lambda original: adapted(original, _map_first),
+        around=adapting(_map_first),
     ),
     Row(
         MODULE_APPLY,

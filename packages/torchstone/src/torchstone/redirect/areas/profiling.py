@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity
 
 from ...errors import RedirectUnsupported
 from ...torch_internals.devices import private_backend_name
-from ..mirror import Implementation, adapted
+from ..mirror import Implementation, adapting
 from ..rows import Row
 from ..scope import Scope
 
@@ -121,6 +121,10 @@ _NVTX: dict[str, Implementation] = {
     "range_end": _silent,
     "mark": _silent,
 }
+_PROFILERS = {
+    "torch.profiler.profile": _map_profile,
+    "torch.autograd.profiler.profile": _map_autograd_profile,
+}
 
 ROWS = (
     *(
@@ -149,16 +153,8 @@ ROWS = (
         for name in ("start", "stop")
     ),
     Row("torch.cuda.profiler", "noop", "a module: its functions are redirected one by one"),
-    Row(
-        "torch.profiler.profile.__init__",
-        "wraps",
-        "CUDA's activity becomes the target's",
-        around=lambda original: adapted(original, _map_profile),
-    ),
-    Row(
-        "torch.autograd.profiler.profile.__init__",
-        "wraps",
-        "CUDA's activity becomes the target's",
-        around=lambda original: adapted(original, _map_autograd_profile),
+    *(
+        Row(f"{name}.__init__", "wraps", "CUDA's activity becomes the target's", around=adapting(adapt))
+        for name, adapt in _PROFILERS.items()
     ),
 )

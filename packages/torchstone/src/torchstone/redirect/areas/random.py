@@ -12,7 +12,7 @@ from ...torch_internals.devices import mps_generator
 from ...torch_internals.redirection import break_graph
 from .. import places
 from ..drawing import CudaGenerator, generator_of
-from ..mirror import Implementation, adapted
+from ..mirror import Implementation, adapting
 from ..rows import Row
 from ..scope import Scope, current_scope
 from .classes import stand_in
@@ -161,10 +161,5 @@ ROWS = (
         "makes a generator of the target",
         replacement=lambda original: stand_in(original, _place_generator),
     ),
-    Row(
-        "torch.random.fork_rng",
-        "wraps",
-        "saves the target's generators",
-        around=lambda original: adapted(original, _map_fork_rng),
-    ),
+    Row("torch.random.fork_rng", "wraps", "saves the target's generators", around=adapting(_map_fork_rng)),
 )
