@@ -19,8 +19,7 @@ from ..torch_internals.pytree import tree_leaves
 from .promotion import opmath, promote_dtypes
 from .registry import Spec
 
-Optional = Value | None
-Kernel = Callable[..., Value | Sequence[Optional]]
+Kernel = Callable[..., Value | Sequence[Value | None]]
 Expand = Callable[..., list[Value]]
 """PyTorch's expansion of a call (``lowering.registry``)."""
 Specs = Sequence[Spec | None]
@@ -38,11 +37,11 @@ def _is_inexact(value: Value) -> bool:
 
 def composed(
     name: str,
-    inputs: Sequence[Optional],
+    inputs: Sequence[Value | None],
     kernel: Kernel,
     out: Spec | Specs,
     attributes: Mapping[str, hlo.Attribute] | None = None,
-) -> list[Optional]:
+) -> list[Value | None]:
     """``kernel(*inputs)`` as the composite ``torchstone.<name>``.
 
     Floating-point and complex inputs reach the kernel in one dtype, float32 or
@@ -99,7 +98,7 @@ def composed_whole(
 
 def expanded(
     name: str,
-    inputs: Sequence[Optional],
+    inputs: Sequence[Value | None],
     expand: Expand,
     out: Spec | Sequence[Spec],
     attributes: Mapping[str, Any],
@@ -122,7 +121,7 @@ def _are_symbolic(attributes: Mapping[str, Any]) -> bool:
     return any(isinstance(item, (torch.SymInt, torch.SymFloat)) for item in tree_leaves(dict(attributes)))
 
 
-def _presence(inputs: Sequence[Optional]) -> list[bool] | None:
+def _presence(inputs: Sequence[Value | None]) -> list[bool] | None:
     """Which operands are present, or None if all are."""
     present = [value is not None for value in inputs]
     return None if all(present) else present

@@ -16,7 +16,7 @@ from ... import hlo
 from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, FLOAT32, FLOATING, REAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..composites import Optional, composed
+from ..composites import composed
 from ..factories import lowers_unary
 from ..misfits import other_dtypes
 from ..precise import expm1
@@ -124,14 +124,16 @@ def _gelu_tanh_gradient(grad: Value, x: Value) -> Value:
 
 
 @lowers(aten.gelu.default, dtypes=FLOATING)
-def gelu(self: Value, approximate: str = "none", *, out: Spec) -> list[Optional]:
+def gelu(self: Value, approximate: str = "none", *, out: Spec) -> list[Value | None]:
     """``self * Φ(self)``, exact or by the tanh approximation (Hendrycks and Gimpel 2016)."""
     kernel = _gelu_tanh if approximate == "tanh" else _gelu
     return composed("gelu", [self], kernel, out, {"approximate": approximate})
 
 
 @lowers(aten.gelu_backward.default, dtypes=FLOATING)
-def gelu_backward(grad_output: Value, self: Value, approximate: str = "none", *, out: Spec) -> list[Optional]:
+def gelu_backward(
+    grad_output: Value, self: Value, approximate: str = "none", *, out: Spec
+) -> list[Value | None]:
     """Gradient of GELU."""
     kernel = _gelu_tanh_gradient if approximate == "tanh" else _gelu_gradient
     return composed("gelu_backward", [grad_output, self], kernel, out, {"approximate": approximate})
@@ -149,13 +151,13 @@ def _silu_gradient(grad: Value, x: Value) -> Value:
 
 
 @lowers(aten.silu.default, dtypes=FLOATING | COMPLEX)
-def silu(self: Value, out: Spec) -> list[Optional]:
+def silu(self: Value, out: Spec) -> list[Value | None]:
     """``self * sigmoid(self)``, also called swish."""
     return composed("silu", [self], lambda x: x * hlo.logistic(x), out)
 
 
 @lowers(aten.silu_backward.default, dtypes=FLOATING | COMPLEX)
-def silu_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
+def silu_backward(grad_output: Value, self: Value, out: Spec) -> list[Value | None]:
     """Gradient of SiLU."""
     return composed("silu_backward", [grad_output, self], _silu_gradient, out)
 
@@ -183,13 +185,13 @@ def _mish_gradient(grad: Value, x: Value) -> Value:
 
 
 @lowers(aten.mish.default, dtypes=FLOATING)
-def mish(self: Value, out: Spec) -> list[Optional]:
+def mish(self: Value, out: Spec) -> list[Value | None]:
     """``self * tanh(softplus(self))``."""
     return composed("mish", [self], _mish, out)
 
 
 @lowers(aten.mish_backward.default, dtypes=FLOATING)
-def mish_backward(grad_output: Value, self: Value, out: Spec) -> list[Optional]:
+def mish_backward(grad_output: Value, self: Value, out: Spec) -> list[Value | None]:
     """Gradient of Mish."""
     return composed("mish_backward", [grad_output, self], _mish_gradient, out)
 

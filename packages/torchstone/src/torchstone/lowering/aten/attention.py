@@ -21,7 +21,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import Arguments
 from ..common import restore
-from ..composites import Expand, Optional, Specs, composed, expanded
+from ..composites import Expand, Specs, composed, expanded
 from ..misfits import broadcasts
 from ..own import own
 from ..registry import Spec, lowers
@@ -59,7 +59,7 @@ class _Heads:
         return hlo.dot_general(x, y, contract=axes, batch=(self.batch, self.batch))
 
 
-def _scores(heads: _Heads, query: Value, key: Value, mask: Optional, causal: bool, scale: float) -> Value:
+def _scores(heads: _Heads, query: Value, key: Value, mask: Value | None, causal: bool, scale: float) -> Value:
     """Masked and scaled products of queries and keys, ``(…, heads, L, S)``."""
     scores = heads.unfold(heads.product(heads.fold(query), key, (-1, -1))) * scale
     if causal:
@@ -74,7 +74,7 @@ def _scores(heads: _Heads, query: Value, key: Value, mask: Optional, causal: boo
 
 
 def _attend(
-    query: Value, key: Value, value: Value, mask: Optional, causal: bool, scale: float
+    query: Value, key: Value, value: Value, mask: Value | None, causal: bool, scale: float
 ) -> tuple[Value, Value]:
     """Attention and the logarithm of the softmax denominators (0 for a row without keys)."""
     heads = _Heads(query, key)
@@ -150,20 +150,20 @@ def scaled_dot_product_attention(
     query: Value,
     key: Value,
     value: Value,
-    attn_mask: Optional = None,
+    attn_mask: Value | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """``softmax(query · keyᵀ · scale + mask) · value``."""
     if dropout_p:
         raise LoweringBug("attention with dropout should have been decomposed before lowering")
     factor = _default_scale(query, scale)
 
-    def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Value:
+    def kernel(query: Value, key: Value, value: Value, mask: Value | None) -> Value:
         return _attend(*_aligned(query, key, value, enable_gqa), mask, is_causal, factor)[0]
 
     attributes = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
@@ -214,14 +214,14 @@ def flash_attention(
     value: Value,
     is_causal: bool = False,
     *,
-    attn_mask: Optional = None,
+    attn_mask: Value | None = None,
     scale: float | None = None,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Attention and the logarithm of its softmax denominators, which the gradient needs."""
     factor = _default_scale(query, scale)
 
-    def kernel(query: Value, key: Value, value: Value, mask: Optional) -> Sequence[Value]:
+    def kernel(query: Value, key: Value, value: Value, mask: Value | None) -> Sequence[Value]:
         return _attend(query, key, value, mask, is_causal, factor)
 
     attributes = {"is_causal": is_causal, "scale": factor}
@@ -244,14 +244,14 @@ def flash_attention_backward(
     logsumexp: Value,
     is_causal: bool,
     *,
-    attn_mask: Optional = None,
+    attn_mask: Value | None = None,
     scale: float | None = None,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradients of attention with respect to query, key and value."""
     factor = _default_scale(query, scale)
 
     def kernel(
-        grad: Value, query: Value, key: Value, value: Value, out: Value, logsumexp: Value, mask: Optional
+        grad: Value, query: Value, key: Value, value: Value, out: Value, logsumexp: Value, mask: Value | None
     ) -> Sequence[Value]:
         heads = _Heads(query, key)
         scores = _scores(heads, query, key, mask, is_causal, factor)
@@ -278,17 +278,17 @@ def multi_head_attention(
     query: Value,
     key: Value,
     value: Value,
-    in_proj_weight: Optional,
-    in_proj_bias: Optional,
-    q_proj_weight: Optional,
-    k_proj_weight: Optional,
-    v_proj_weight: Optional,
-    bias_k: Optional,
-    bias_v: Optional,
+    in_proj_weight: Value | None,
+    in_proj_bias: Value | None,
+    q_proj_weight: Value | None,
+    k_proj_weight: Value | None,
+    v_proj_weight: Value | None,
+    bias_k: Value | None,
+    bias_v: Value | None,
     out_proj_weight: Value,
-    out_proj_bias: Optional,
-    key_padding_mask: Optional,
-    attn_mask: Optional,
+    out_proj_bias: Value | None,
+    key_padding_mask: Value | None,
+    attn_mask: Value | None,
     num_heads: int,
     add_zero_attn: bool,
     need_weights: bool,

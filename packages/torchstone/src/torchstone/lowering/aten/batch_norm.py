@@ -16,7 +16,7 @@ from ...errors import LoweringBug
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, flatten, restore
-from ..composites import Optional, Specs, composed
+from ..composites import Specs, composed
 from ..misfits import Arguments, other_shape
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -30,17 +30,17 @@ def _others(x: Value) -> list[int]:
     return [axis for axis in range(x.rank) if axis != 1]
 
 
-def _per_channel(parameter: Optional) -> Optional:
+def _per_channel(parameter: Value | None) -> Value | None:
     """A weight or bias: one number for each channel in any shape, as PyTorch's kernels take it."""
     return parameter if parameter is None else flatten(parameter)
 
 
 def _inference(
-    input: Value, weight: Optional, bias: Optional, mean: Value, var: Value, eps: float, out: Spec
-) -> Optional:
+    input: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value, eps: float, out: Spec
+) -> Value | None:
     """Scale and shift by the running statistics."""
 
-    def kernel(x: Value, weight: Optional, bias: Optional, mean: Value, var: Value) -> Value:
+    def kernel(x: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value) -> Value:
         scale = hlo.rsqrt(var + eps)
         if weight is not None:
             scale = scale * weight
@@ -60,12 +60,16 @@ def _training(
     momentum: float,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Output, batch mean, 1/σ, and the running statistics updated by ``momentum`` (unbiased variance)."""
 
     def kernel(
-        x: Value, weight: Optional, bias: Optional, running_mean: Optional, running_var: Optional
-    ) -> Sequence[Optional]:
+        x: Value,
+        weight: Value | None,
+        bias: Value | None,
+        running_mean: Value | None,
+        running_var: Value | None,
+    ) -> Sequence[Value | None]:
         axes = _others(x)
         mean, deviation, squares = center(x, axes)
         count = count_of(x, axes, x.dtype)
@@ -107,7 +111,7 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Batch normalization that also returns the updated running statistics."""
     if training:
         return _training(input, weight, bias, running_mean, running_var, momentum, eps, out)
@@ -140,7 +144,7 @@ def batch_norm_no_training(
     running_var: Value,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Batch normalization with the running statistics."""
     output, mean, invstd = _specs(out)
     result = _inference(input, weight, bias, running_mean, running_var, eps, output)
@@ -154,8 +158,8 @@ def batch_norm_no_training(
     refuses=_refuses_other_channels,
 )
 def batch_norm_no_stats(
-    input: Value, weight: Optional, bias: Optional, eps: float, out: Specs
-) -> list[Optional]:
+    input: Value, weight: Value | None, bias: Value | None, eps: float, out: Specs
+) -> list[Value | None]:
     """Batch normalization with the statistics of the batch; there are no running statistics."""
     return _training(input, weight, bias, None, None, 0.0, eps, out)
 
@@ -170,7 +174,7 @@ def batch_norm_with_update(
     momentum: float,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Batch normalization in training. The reserved tensor, a workspace for vendor libraries, is empty."""
     output, mean, invstd, reserve, new_mean, new_var = _specs(out)
     specs = [output, mean, invstd, new_mean, new_var]
@@ -179,11 +183,11 @@ def batch_norm_with_update(
 
 
 def _gradient(
-    grad_out: Value, input: Value, weight: Optional, mean: Value, invstd: Value, train: bool, out: Specs
-) -> list[Optional]:
+    grad_out: Value, input: Value, weight: Value | None, mean: Value, invstd: Value, train: bool, out: Specs
+) -> list[Value | None]:
     """Gradients of input, weight and bias. In training the statistics depend on the input too."""
 
-    def kernel(grad: Value, x: Value, weight: Optional, mean: Value, invstd: Value) -> Sequence[Value]:
+    def kernel(grad: Value, x: Value, weight: Value | None, mean: Value, invstd: Value) -> Sequence[Value]:
         axes = _others(x)
         normal = (x - restore(mean, x.shape, axes)) * restore(invstd, x.shape, axes)
         bias_grad, weight_grad = hlo.reduce_sum(grad, axes), hlo.reduce_sum(grad * normal, axes)
@@ -233,7 +237,7 @@ def native_batch_norm_backward(
     train: bool,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradients of batch normalization with respect to input, weight and bias, if requested."""
     if train:
         mean, invstd = save_mean, save_invstd
@@ -261,7 +265,7 @@ def batch_norm_backward(
     update: bool,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`native_batch_norm_backward` with newer argument names; on the CPU ``save_var`` is 1/σ."""
     return native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, out

@@ -16,7 +16,7 @@ from ...dtypes import FLOATING
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, IndexRule, classes
-from ..composites import Optional, Specs, composed
+from ..composites import Specs, composed
 from ..registry import Spec, lowers
 from .loss import Reduction, reduction_name
 
@@ -31,7 +31,7 @@ def _attributes(reduction: int, ignore_index: int) -> dict[str, hlo.Attribute]:
     return {"reduction": reduction_name(reduction), "ignore_index": ignore_index}
 
 
-def _class_weights(target: Value, valid: Value, weight: Optional, like: Value) -> Value:
+def _class_weights(target: Value, valid: Value, weight: Value | None, like: Value) -> Value:
     """The weight of each target's class; 0 where the target is ignored."""
     ones = hlo.full(target.shape, 1, like.dtype)
     chosen = ones if weight is None else hlo.take(weight, hlo.select(valid, target, 0), 0)
@@ -45,11 +45,11 @@ def _class_weights(target: Value, valid: Value, weight: Optional, like: Value) -
     indices=IndexRule("target", classes, NEAREST_CLASS),
 )
 def nll_loss(
-    self: Value, target: Value, weight: Optional, reduction: int, ignore_index: int, out: Specs
-) -> list[Optional]:
+    self: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int, out: Specs
+) -> list[Value | None]:
     """The negated score of the target class times its weight; also returns the sum of the weights."""
 
-    def kernel(x: Value, target: Value, weight: Optional) -> Sequence[Value]:
+    def kernel(x: Value, target: Value, weight: Value | None) -> Sequence[Value]:
         axis = _class_axis(x)
         valid = hlo.ne(target, ignore_index)
         place = hlo.expand_dims(hlo.select(valid, target, 0), [axis])
@@ -81,10 +81,10 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Value,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the negative log likelihood: minus the weight at each target class, 0 elsewhere."""
 
-    def kernel(grad: Value, x: Value, target: Value, weight: Optional, total: Value) -> Value:
+    def kernel(grad: Value, x: Value, target: Value, weight: Value | None, total: Value) -> Value:
         axis = _class_axis(x)
         valid = hlo.ne(target, ignore_index)
         if reduction == Reduction.MEAN:

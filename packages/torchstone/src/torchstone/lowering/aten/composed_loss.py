@@ -11,7 +11,7 @@ from ...dtypes import FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, IndexRule, classes
-from ..composites import Expand, Optional, expanded
+from ..composites import Expand, expanded
 from ..own import own
 from ..registry import Spec, lowers
 from .loss import Reduction, reduction_name
@@ -145,7 +145,7 @@ def gaussian_nll_loss(
 
 @lowers(own.multilabel_soft_margin_loss.default, dtypes=FLOATING)
 def multilabel_soft_margin_loss(
-    input: Value, target: Value, weight: Optional, reduction: str, expand_wide: Expand, out: Spec
+    input: Value, target: Value, weight: Value | None, reduction: str, expand_wide: Expand, out: Spec
 ) -> list[Value]:
     """Binary cross entropy of logits, averaged over the classes."""
     attributes = {"reduction": reduction}

@@ -13,7 +13,7 @@ from ...dtypes import FLOAT32, FLOAT64, INT64
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty, restore
-from ..composites import Optional, composed
+from ..composites import composed
 from ..misfits import Arguments, other_shape, other_shapes
 from ..registry import Spec, lowers
 from .reduction import norm_of_magnitudes
@@ -62,7 +62,7 @@ def _gradient(grad: Value, x1: Value, x2: Value, distances: Value, p: float) -> 
 
 
 @lowers(aten._cdist_forward.default, dtypes=WIDE, ignores=("compute_mode",))
-def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Optional]:
+def cdist(x1: Value, x2: Value, p: float, out: Spec) -> list[Value | None]:
     """The ``p``-norm distance of every row of ``x1`` to every row of ``x2``."""
     return composed("cdist", [x1, x2], lambda a, b: _distances(a, b, p), out, {"p": p})
 
@@ -82,7 +82,9 @@ def _refuses_other_rows(given: Arguments) -> str | None:
     renamed={"grad": "grad_output"},
     refuses=_refuses_other_rows,
 )
-def cdist_backward(grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec) -> list[Optional]:
+def cdist_backward(
+    grad: Value, x1: Value, x2: Value, p: float, cdist: Value, out: Spec
+) -> list[Value | None]:
     """Gradient of :func:`cdist` in ``x1``; if there are no distances, its batch axes are not broadcast."""
     if is_empty(grad.shape):
         return [hlo.full(out.shape, 0, out.dtype)]
@@ -101,7 +103,7 @@ def _pair_index(n: int) -> Value:
 
 
 @lowers(aten._pdist_forward.default, dtypes=WIDE)
-def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Optional]:
+def pdist(self: Value, p: float = 2.0, *, out: Spec) -> list[Value | None]:
     """The ``p``-norm distance of each pair of rows, in row order."""
 
     def kernel(x: Value) -> Value:
@@ -133,7 +135,7 @@ def _refuses_other_pairs(given: Arguments) -> str | None:
     refuses=_refuses_other_pairs,
     renamed={"grad": "grad_output"},
 )
-def pdist_backward(grad: Value, self: Value, p: float, pdist: Value, out: Spec) -> list[Optional]:
+def pdist_backward(grad: Value, self: Value, p: float, pdist: Value, out: Spec) -> list[Value | None]:
     """Gradient of :func:`pdist`."""
 
     def kernel(grad: Value, x: Value, distances: Value) -> Value:

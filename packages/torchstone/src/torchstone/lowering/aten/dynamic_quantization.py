@@ -13,7 +13,7 @@ import numpy
 from ... import hlo
 from ...dtypes import EVERY, FLOAT32, FLOAT64, INT32
 from ...hlo import Value
-from ..composites import Optional, composed
+from ..composites import composed
 from ..own import own
 from ..registry import Spec, lowers
 
@@ -66,7 +66,7 @@ def quantized_linear_dynamic(
     relu: bool,
     reduce_range: bool,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """``self @ weight.T + bias`` (and its ReLU) with ``self`` in 8 bits, or 7 if ``reduce_range``."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:

@@ -17,7 +17,7 @@ from ...hlo import Value
 from ...torch_internals.decompositions import quantized_decomposed
 from ...torch_internals.operators import namespace
 from ..common import axis_of
-from ..composites import Optional, composed
+from ..composites import composed
 from ..promotion import opmath
 from ..registry import Spec, lowers
 from .quantization import quotient
@@ -48,7 +48,7 @@ def _on_grid(x: Value, inverse: Value, zero_point: Value, low: int, high: int, o
 @lowers_to_integers(decomposed.quantize_per_tensor.default)
 def quantize_per_tensor(
     input: Value, scale: float, zero_point: int, quant_min: int, quant_max: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``round(input / scale) + zero_point`` between ``quant_min`` and ``quant_max``."""
 
     def kernel(x: Value) -> Value:
@@ -70,7 +70,7 @@ def quantize_per_tensor(
     gaps=NOT_STORED,
     ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three do not affect the result
 )
-def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec) -> list[Optional]:
+def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec) -> list[Value | None]:
     """``(input - zero_point) * scale``."""
 
     def kernel(x: Value) -> Value:
@@ -83,7 +83,7 @@ def dequantize_per_tensor(input: Value, scale: float, zero_point: int, out: Spec
 @lowers_to_integers(decomposed.quantize_per_channel.default)
 def quantize_per_channel(
     input: Value, scales: Value, zero_points: Value, axis: int, quant_min: int, quant_max: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`quantize_per_tensor` with a scale and a zero point for each index along ``axis``."""
     along = axis_of(axis, input.rank)
 
@@ -104,7 +104,7 @@ def quantize_per_channel(
 )
 def dequantize_per_channel(
     input: Value, scales: Value, zero_points: Value | None, axis: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`dequantize_per_tensor` with a scale and a zero point for each index along ``axis``."""
     along = axis_of(axis, input.rank)
 
@@ -129,7 +129,7 @@ def _everywhere(number: Value, like: Value) -> Value:
 @lowers_to_integers(decomposed.quantize_per_tensor.tensor)
 def quantize_by_tensors(
     input: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`quantize_per_tensor` with a scale and a zero point from one-element tensors."""
 
     def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
@@ -147,7 +147,7 @@ def quantize_by_tensors(
     gaps=NOT_STORED,
     ignores=("quant_min", "quant_max", "dtype", "out_dtype"),  # the first three do not affect the result
 )
-def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Spec) -> list[Optional]:
+def dequantize_by_tensors(input: Value, scale: Value, zero_point: Value, out: Spec) -> list[Value | None]:
     """:func:`dequantize_per_tensor` with a scale and a zero point from one-element tensors."""
 
     def kernel(x: Value, scale: Value, zero_point: Value) -> Value:
@@ -185,7 +185,7 @@ def _extremes(x: Value) -> tuple[Value, Value]:
 )
 def choose_qparams(
     input: Value, quant_min: int, quant_max: int, eps: float, out: Sequence[Spec]
-) -> list[Optional]:
+) -> list[Value | None]:
     """The scale and zero point that map the elements of ``input``, and zero, to the full range."""
 
     def kernel(x: Value) -> list[Value]:
@@ -201,7 +201,7 @@ def choose_qparams(
 @lowers(decomposed.choose_qparams_symmetric.tensor, dtypes=INPUTS, gaps=NOT_QUANTIZED)
 def choose_qparams_symmetric(
     input: Value, quant_min: int, quant_max: int, eps: float, dtype: DType, out: Sequence[Spec]
-) -> list[Optional]:
+) -> list[Value | None]:
     """The scale at which the largest magnitude in ``input`` spans half of the range."""
     middle = 128 if dtype is UINT8 else 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ... import hlo
 from ...dtypes import DType
 from ...hlo import Value
-from ..composites import Optional, composed
+from ..composites import composed
 from ..promotion import promote_dtypes
 from ..registry import Spec, lowers
 from .exported_quantization import NOT_STORED, STORED, decomposed, lowers_to_integers
@@ -47,7 +47,7 @@ def _restored(x: Value, scales: Value, zero_points: Value | None, narrow: DType)
 @lowers_to_integers(decomposed.quantize_per_token.default)
 def quantize_per_token(
     input: Value, scales: Value, zero_points: Value, quant_min: int, quant_max: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``round(input / scales + zero_points)`` within the range, with parameters for each token."""
 
     def kernel(x: Value, scales: Value, zero_points: Value) -> Value:
@@ -63,7 +63,7 @@ def quantize_per_token(
     gaps=NOT_STORED,
     ignores=("quant_min", "quant_max", "dtype", "output_dtype"),  # the first three do not affect the result
 )
-def dequantize_per_token(input: Value, scales: Value, zero_points: Value, out: Spec) -> list[Optional]:
+def dequantize_per_token(input: Value, scales: Value, zero_points: Value, out: Spec) -> list[Value | None]:
     """``(input - zero_points) * scales``, with parameters for each token."""
 
     def kernel(x: Value, scales: Value, zero_points: Value) -> Value:
@@ -95,7 +95,7 @@ def quantize_per_channel_group(
     quant_max: int,
     group_size: int,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`quantize_per_token` of a matrix, with parameters for each group of a row."""
 
     def kernel(x: Value, scales: Value, zero_points: Value) -> Value:
@@ -118,7 +118,7 @@ def quantize_per_channel_group(
 )
 def dequantize_per_channel_group(
     input: Value, scales: Value, zero_points: Value | None, group_size: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`dequantize_per_token` of a matrix, with parameters for each group of a row."""
 
     def kernel(x: Value, scales: Value, zero_points: Value | None) -> Value:

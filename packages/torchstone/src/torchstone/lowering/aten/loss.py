@@ -21,7 +21,7 @@ from ...dtypes import COMPLEX, FLOATING, INTEGRAL
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import count_of, fill, mean_over
-from ..composites import Optional, composed
+from ..composites import composed
 from ..conditions import CROSS_ENTROPY
 from ..promotion import broadcast, promote_dtypes
 from ..record import Check
@@ -68,7 +68,7 @@ def reduction_name(reduction: int) -> str:
     return Reduction(reduction).name.lower()
 
 
-def _broadcast(values: Sequence[Optional]) -> list[Optional]:
+def _broadcast(values: Sequence[Value | None]) -> list[Value | None]:
     """The operands in one shape, integers in the dtype of the others."""
     present = [value for value in values if value is not None]
     feed = iter(broadcast(present, promote_dtypes(*(value.dtype for value in present))))
@@ -76,11 +76,11 @@ def _broadcast(values: Sequence[Optional]) -> list[Optional]:
 
 
 def _loss(
-    name: str, inputs: Sequence[Optional], loss: Pointwise, reduction: int, out: Spec, **attributes: float
-) -> list[Optional]:
+    name: str, inputs: Sequence[Value | None], loss: Pointwise, reduction: int, out: Spec, **attributes: float
+) -> list[Value | None]:
     """``loss(*inputs)`` of the broadcast inputs, then reduced."""
 
-    def kernel(*values: Optional) -> Value:
+    def kernel(*values: Value | None) -> Value:
         return reduced(loss(*_broadcast(values)), reduction)
 
     return composed(name, inputs, kernel, out, {"reduction": reduction_name(reduction), **attributes})
@@ -89,18 +89,18 @@ def _loss(
 def _gradient(
     name: str,
     grad: Value,
-    inputs: Sequence[Optional],
+    inputs: Sequence[Value | None],
     slope: Pointwise,
     reduction: int,
     out: Spec,
     **attributes: float,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of :func:`_loss` in its first input; ``slope(*inputs)`` is the elementwise derivative.
 
     Of a mean, PyTorch divides it by the number of elements of that input, whatever it is broadcast to.
     """
 
-    def kernel(grad: Value, x: Value, *rest: Optional) -> Value:
+    def kernel(grad: Value, x: Value, *rest: Value | None) -> Value:
         number = count_of(x, range(x.rank), grad.dtype)
         slopes = hlo.broadcast_to(slope(*_broadcast([x, *rest])), out.shape)
         return spread(grad, out.shape, reduction, number) * slopes
@@ -111,7 +111,7 @@ def _gradient(
 
 
 @lowers(aten.mse_loss.default, dtypes=FLOATING)
-def mse_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Optional]:
+def mse_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Value | None]:
     """``(self − target)²``."""
     return _loss("mse_loss", [self, target], lambda x, t: (x - t) * (x - t), reduction, out)
 
@@ -119,7 +119,7 @@ def mse_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> li
 @lowers(aten.mse_loss_backward.default, dtypes=FLOATING, gaps=NO_INTEGER_LOSS)
 def mse_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the squared error."""
     return _gradient(
         "mse_loss_backward", grad_output, [self, target], lambda x, t: (x - t) * 2.0, reduction, out
@@ -129,7 +129,7 @@ def mse_loss_backward(
 @lowers(aten.smooth_l1_loss.default, dtypes=FLOATING)
 def smooth_l1_loss(
     self: Value, target: Value, reduction: int = 1, beta: float = 1.0, *, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``|self − target| − beta/2`` where the distance is at least ``beta``, a parabola below."""
 
     def loss(x: Value, t: Value) -> Value:
@@ -161,7 +161,7 @@ def _refuses_negative(name: str) -> Check:
 )
 def smooth_l1_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, beta: float, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the smooth L1 loss."""
 
     def slope(x: Value, t: Value) -> Value:
@@ -177,7 +177,7 @@ def smooth_l1_loss_backward(
 @lowers(aten.huber_loss.default, dtypes=FLOATING)
 def huber_loss(
     self: Value, target: Value, reduction: int = 1, delta: float = 1.0, *, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``delta · (|self − target| − delta/2)`` where that distance exceeds ``delta``, else half its square."""
 
     def loss(x: Value, t: Value) -> Value:
@@ -190,7 +190,7 @@ def huber_loss(
 @lowers(aten.huber_loss_backward.default, dtypes=FLOATING, refuses=_refuses_negative("delta"))
 def huber_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, delta: float, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the Huber loss."""
 
     def slope(x: Value, t: Value) -> Value:
@@ -199,7 +199,7 @@ def huber_loss_backward(
     return _gradient("huber_loss_backward", grad_output, [self, target], slope, reduction, out, delta=delta)
 
 
-def _weighted(losses: Value, weight: Optional) -> Value:
+def _weighted(losses: Value, weight: Value | None) -> Value:
     return losses if weight is None else losses * weight
 
 
@@ -225,11 +225,11 @@ def _refuses_larger_shapes(arguments: Mapping[str, Any]) -> str | None:
     refuses=_refuses_larger_shapes,
 )
 def binary_cross_entropy(
-    self: Value, target: Value, weight: Optional = None, reduction: int = 1, *, out: Spec
-) -> list[Optional]:
+    self: Value, target: Value, weight: Value | None = None, reduction: int = 1, *, out: Spec
+) -> list[Value | None]:
     """``−(target · log(self) + (1 − target) · log(1 − self))``, with logarithms of at least −100."""
 
-    def loss(x: Value, t: Value, weight: Optional) -> Value:
+    def loss(x: Value, t: Value, weight: Value | None) -> Value:
         yes = hlo.maximum(hlo.log(x), -100.0)
         no = hlo.maximum(hlo.log_plus_one(-x), -100.0)
         return _weighted((t - 1.0) * no - t * yes, weight)
@@ -246,14 +246,14 @@ def binary_cross_entropy_backward(
     grad_output: Value,
     self: Value,
     target: Value,
-    weight: Optional = None,
+    weight: Value | None = None,
     reduction: int = 1,
     *,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the binary cross entropy of probabilities. Only a weight's axes of size 1 count."""
 
-    def kernel(grad: Value, x: Value, t: Value, weight: Optional) -> Value:
+    def kernel(grad: Value, x: Value, t: Value, weight: Value | None) -> Value:
         grad, x, t = map(_squeezed, (grad, x, t))
         t = hlo.broadcast_to(t, x.shape)
         slope = (x - t) / hlo.maximum((1.0 - x) * x, 1e-12)
@@ -269,15 +269,15 @@ def binary_cross_entropy_backward(
 def binary_cross_entropy_with_logits(
     self: Value,
     target: Value,
-    weight: Optional = None,
-    pos_weight: Optional = None,
+    weight: Value | None = None,
+    pos_weight: Value | None = None,
     reduction: int = 1,
     *,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Binary cross entropy of ``sigmoid(self)`` without overflow."""
 
-    def loss(x: Value, t: Value, weight: Optional, pos_weight: Optional) -> Value:
+    def loss(x: Value, t: Value, weight: Value | None, pos_weight: Value | None) -> Value:
         # softplus(−x) = −log(sigmoid(x))
         negative = hlo.log_plus_one(hlo.exponential(-hlo.abs_(x))) + hlo.maximum(-x, 0.0)
         if pos_weight is not None:
@@ -295,7 +295,7 @@ def _refuses_unsigned(given: Mapping[str, Any]) -> str | None:
 
 
 @lowers(aten.soft_margin_loss.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_unsigned)
-def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Optional]:
+def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spec) -> list[Value | None]:
     """``log(1 + exp(−target · self))``."""
     return _loss(
         "soft_margin_loss",
@@ -309,7 +309,7 @@ def soft_margin_loss(self: Value, target: Value, reduction: int = 1, *, out: Spe
 @lowers(aten.soft_margin_loss_backward.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_unsigned)
 def soft_margin_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of the soft margin loss."""
 
     def slope(x: Value, t: Value) -> Value:

@@ -16,7 +16,7 @@ from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..checks import NEAREST_CLASS, NO_CLASS, IndexRule, classes
 from ..common import count_of, fill, restore
-from ..composites import Optional, Specs, composed
+from ..composites import Specs, composed
 from ..misfits import Arguments
 from ..registry import Spec, lowers
 from .loss import Reduction, reduced, reduction_name, spread
@@ -53,7 +53,9 @@ def _classes(target: Value) -> Value:
     return hlo.convert(target, INT64)
 
 
-def _violations(scores: Value, target: Value, weight: Optional, margin: float) -> tuple[Value, Value, Value]:
+def _violations(
+    scores: Value, target: Value, weight: Value | None, margin: float
+) -> tuple[Value, Value, Value]:
     """How far each class comes within ``margin`` of the target, whether it is the target, and row weights."""
     here = hlo.eq(hlo.index_of(scores, 1), restore(target, scores.shape, [1]))
     own = hlo.reduce_sum(hlo.select(here, scores, 0.0), [1])
@@ -68,14 +70,14 @@ def multi_margin_loss(
     target: Value,
     p: Any = 1,
     margin: Any = 1,
-    weight: Optional = None,
+    weight: Value | None = None,
     reduction: int = 1,
     *,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Mean over classes of ``max(0, margin − self[target] + self)^p``, without the target class."""
 
-    def kernel(x: Value, target: Value, weight: Optional) -> Value:
+    def kernel(x: Value, target: Value, weight: Value | None) -> Value:
         scores = _rows(x)
         chosen = _classes(hlo.reshape(target, scores.shape[:1]))
         excess, _, factor = _violations(scores, chosen, weight, float(margin))
@@ -99,14 +101,14 @@ def multi_margin_loss_backward(
     target: Value,
     p: Any,
     margin: Any,
-    weight: Optional = None,
+    weight: Value | None = None,
     reduction: int = 1,
     *,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of :func:`multi_margin_loss`: each violation pushes its class down and the target up."""
 
-    def kernel(grad: Value, x: Value, target: Value, weight: Optional) -> Value:
+    def kernel(grad: Value, x: Value, target: Value, weight: Value | None) -> Value:
         scores = _rows(x)
         excess, here, factor = _violations(
             scores, hlo.reshape(target, scores.shape[:1]), weight, float(margin)
@@ -162,7 +164,7 @@ def _pairs(scores: Value, target: Value, is_target: Value) -> tuple[Value, Value
     dtypes=WIDE,
     indices=IndexRule("target", classes, NEAREST_CLASS, exempt=-1),
 )
-def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Specs) -> list[Optional]:
+def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Specs) -> list[Value | None]:
     """Mean over classes of ``max(0, 1 − self[target] + self)`` over all targets and all other classes."""
 
     def kernel(x: Value, target: Value) -> tuple[Value, Value]:
@@ -180,7 +182,7 @@ def multilabel_margin_loss(self: Value, target: Value, reduction: int, out: Spec
 @lowers(aten.multilabel_margin_loss_backward.default, dtypes=WIDE, refuses=_refuses_surplus)
 def multilabel_margin_loss_backward(
     grad_output: Value, self: Value, target: Value, reduction: int, is_target: Value, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of :func:`multilabel_margin_loss`."""
 
     def kernel(grad: Value, x: Value, target: Value, is_target: Value) -> Value:

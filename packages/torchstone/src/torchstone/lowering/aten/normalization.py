@@ -20,7 +20,7 @@ from ...dtypes import COMPLEX, FLOATING
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import center, count_of, fill, mean_over, restore
-from ..composites import Optional, Specs, composed, compute_dtype
+from ..composites import Specs, composed, compute_dtype
 from ..misfits import Arguments, other_shape
 from ..promotion import broadcast
 from ..registry import lowers
@@ -28,7 +28,7 @@ from ..registry import lowers
 aten = namespace("aten")
 
 
-def affine(x: Value, weight: Optional, bias: Optional, axes: Sequence[int]) -> Value:
+def affine(x: Value, weight: Value | None, bias: Value | None, axes: Sequence[int]) -> Value:
     """``x * weight + bias``, with both along ``axes``."""
     if weight is not None:
         x = x * hlo.broadcast_in_dim(weight, x.shape, axes)
@@ -61,12 +61,17 @@ def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
 
 @lowers(aten.native_layer_norm.default, dtypes=FLOATING)
 def layer_norm(
-    input: Value, normalized_shape: Sequence[int], weight: Optional, bias: Optional, eps: float, out: Specs
-) -> list[Optional]:
+    input: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    out: Specs,
+) -> list[Value | None]:
     """Standardize over the last axes, then scale and shift; also returns mean and 1/σ."""
     _, inner = _split(input.rank, len(normalized_shape))
 
-    def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
+    def kernel(x: Value, weight: Value | None, bias: Value | None) -> tuple[Value, ...]:
         normal, mean, rstd = standardize(x, inner, eps)
         return affine(normal, weight, bias, inner), mean, rstd
 
@@ -101,13 +106,13 @@ def layer_norm_backward(
     normalized_shape: Sequence[int],
     mean: Value,
     rstd: Value,
-    weight: Optional,
+    weight: Value | None,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradients of layer normalization in input, weight and bias, if requested."""
     outer, inner = _split(input.rank, len(normalized_shape))
 
-    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Value | None) -> tuple[Value, ...]:
         kept = [x.shape[axis] for axis in outer]
         mean, rstd = hlo.reshape(mean, kept), hlo.reshape(rstd, kept)
         normal = (x - restore(mean, x.shape, inner)) * restore(rstd, x.shape, inner)
@@ -129,8 +134,8 @@ def _refuses_more_axes(given: Arguments) -> str | None:
 
 @lowers(aten._fused_rms_norm.default, dtypes=FLOATING | COMPLEX, refuses=_refuses_more_axes)
 def rms_norm(
-    input: Value, normalized_shape: Sequence[int], weight: Optional, eps: float | None, out: Specs
-) -> list[Optional]:
+    input: Value, normalized_shape: Sequence[int], weight: Value | None, eps: float | None, out: Specs
+) -> list[Value | None]:
     """Divide by the root mean square over the last axes, then scale; also returns the reciprocal root.
 
     PyTorch takes a weight of any shape that broadcasts with the input.
@@ -139,7 +144,7 @@ def rms_norm(
     # By default PyTorch uses the epsilon of the dtype that it computes in (layer_norm.cpp).
     epsilon = torch.finfo(compute_dtype([input]).torch).eps if eps is None else eps
 
-    def kernel(x: Value, weight: Optional) -> tuple[Value, ...]:
+    def kernel(x: Value, weight: Value | None) -> tuple[Value, ...]:
         rstd = hlo.rsqrt(mean_over(x * x, inner) + epsilon)
         normal = x * restore(rstd, x.shape, inner)
         factors = [normal] if weight is None else broadcast([normal, weight], x.dtype)
@@ -150,12 +155,17 @@ def rms_norm(
 
 @lowers(aten._fused_rms_norm_backward.default, dtypes=FLOATING, ignores=("output_mask",))
 def rms_norm_backward(
-    grad_out: Value, input: Value, normalized_shape: Sequence[int], rstd: Value, weight: Optional, out: Specs
-) -> list[Optional]:
+    grad_out: Value,
+    input: Value,
+    normalized_shape: Sequence[int],
+    rstd: Value,
+    weight: Value | None,
+    out: Specs,
+) -> list[Value | None]:
     """Gradients of RMS normalization in input and weight, if requested."""
     outer, inner = _split(input.rank, len(normalized_shape))
 
-    def kernel(grad: Value, x: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+    def kernel(grad: Value, x: Value, rstd: Value, weight: Value | None) -> tuple[Value, ...]:
         scale = restore(hlo.reshape(rstd, [x.shape[axis] for axis in outer]), x.shape, inner)
         normal, scaled = x * scale, affine(grad, weight, None, inner)
         across = mean_over(scaled * normal, inner)
@@ -169,18 +179,18 @@ def rms_norm_backward(
 @lowers(aten.native_group_norm.default, dtypes=FLOATING)
 def group_norm(
     input: Value,
-    weight: Optional,
-    bias: Optional,
+    weight: Value | None,
+    bias: Value | None,
     N: hlo.Dim,
     C: hlo.Dim,
     HxW: hlo.Dim,
     group: int,
     eps: float,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Standardize the channel groups of each sample, then scale and shift each channel."""
 
-    def kernel(x: Value, weight: Optional, bias: Optional) -> tuple[Value, ...]:
+    def kernel(x: Value, weight: Value | None, bias: Value | None) -> tuple[Value, ...]:
         normal, mean, rstd = standardize(hlo.reshape(x, (N, group, C // group * HxW)), [2], eps)
         return affine(hlo.reshape(normal, (N, C, HxW)), weight, bias, [1]), mean, rstd
 
@@ -193,17 +203,17 @@ def group_norm_backward(
     input: Value,
     mean: Value,
     rstd: Value,
-    weight: Optional,
+    weight: Value | None,
     N: hlo.Dim,
     C: hlo.Dim,
     HxW: hlo.Dim,
     group: int,
     out: Specs,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradients of group normalization in input, weight and bias, if requested."""
     grouped = (N, group, C // group * HxW)
 
-    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Optional) -> tuple[Value, ...]:
+    def kernel(grad: Value, x: Value, mean: Value, rstd: Value, weight: Value | None) -> tuple[Value, ...]:
         x = hlo.reshape(x, grouped)
         normal = (x - restore(mean, grouped, [2])) * restore(rstd, grouped, [2])
         flat = hlo.reshape(grad, (N, C, HxW))

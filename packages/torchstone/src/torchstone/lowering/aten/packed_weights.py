@@ -17,7 +17,7 @@ from ...dtypes import BFLOAT16, EVERY, FLOAT16, FLOAT32, INT32, UINT8
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import is_empty
-from ..composites import Optional, composed
+from ..composites import composed
 from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 
@@ -93,7 +93,7 @@ def _unpacked(packed: Value, layout: Layout) -> Value:
     gaps=dict.fromkeys(EVERY - {INT32}, "weights are packed from int32"),
     ignores=("innerKTiles",),  # has no effect on the CPU
 )
-def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Optional]:
+def convert_weight_to_int4pack(self: Value, out: Spec) -> list[Value | None]:
     """Arrange a matrix of 4-bit codes (int32, 0 to 15) in the order of this machine's kernels."""
     layout = _layout()
     if is_empty(out.shape):
@@ -115,7 +115,7 @@ def _refuses_other_groups(given: Arguments) -> str | None:
 @lowers(aten._weight_int4pack_mm_for_cpu.default, dtypes=_INPUTS, refuses=_refuses_other_groups)
 def weight_int4pack_mm(
     self: Value, mat2: Value, qGroupSize: int, qScaleAndZeros: Value, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``self @ weight.T`` with packed 4-bit codes; in each group, ``weight = (code - 8) * scale + zero``."""
     layout = _layout()
     if is_empty(out.shape):

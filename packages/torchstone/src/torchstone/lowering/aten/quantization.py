@@ -20,7 +20,7 @@ from ...dtypes import BOOL, EVERY, FLOAT32, FLOAT64, FLOATING, INT8, INT32, UINT
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axis_of
-from ..composites import Optional, composed
+from ..composites import composed
 from ..conditions import ZERO_POINTS
 from ..own import own
 from ..precise import in_double
@@ -84,7 +84,9 @@ def _centered(integers: Value, zero_point: Sequence[int], axis: int = 0) -> Valu
     gaps=dict.fromkeys(EVERY - {FLOAT32}, "PyTorch quantizes float32"),
     ignores=("dtype",),  # the result has it
 )
-def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec) -> list[Optional]:
+def quantize(
+    self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec
+) -> list[Value | None]:
     """Round ``self / scale + zero_point`` half to even, clamped to the range of the integer type."""
 
     def kernel(x: Value) -> Value:
@@ -104,7 +106,7 @@ def quantize(self: Value, scale: list[float], zero_point: list[int], axis: int, 
 @lowers(own.dequantize.default, dtypes=_STORAGE, gaps=_NOT_STORAGE)
 def dequantize(
     self: Value, scale: list[float], zero_point: list[int], axis: int, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``(self - zero_point) * scale`` in float32."""
 
     def kernel(integers: Value) -> Value:
@@ -166,7 +168,7 @@ def quantized_linear(
     out_zero_point: int,
     relu: bool,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """``self @ weight.T + bias`` for quantized matrices; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
@@ -198,7 +200,7 @@ def quantized_conv(
     out_zero_point: int,
     relu: bool,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Convolution of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value | None) -> Value:
@@ -235,7 +237,7 @@ def quantized_batch_norm(
     out_zero_point: int,
     relu: bool,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """Batch normalization of quantized ``(n, c, …)`` with running statistics; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> Value:
@@ -264,7 +266,7 @@ def _pair(scales: Sequence[float], zero_points: Sequence[int], relu: bool) -> di
 @lowers(own.quantized_add.default, dtypes=_BYTES)
 def quantized_add(
     self: Value, other: Value, scales: list[float], zero_points: list[int], relu: bool, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """The sum of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
@@ -281,7 +283,7 @@ def quantized_add(
 @lowers(own.quantized_mul.default, dtypes=_BYTES)
 def quantized_mul(
     self: Value, other: Value, scales: list[float], zero_points: list[int], relu: bool, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """The product of quantized tensors; ``relu`` applies a ReLU."""
 
     def kernel(x: Value, y: Value) -> Value:
@@ -296,7 +298,7 @@ def quantized_mul(
 
 
 @lowers(own.quantized_relu.default, dtypes=_STORAGE, gaps=_NOT_STORAGE)
-def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> list[Optional]:
+def quantized_relu(self: Value, scale: float, zero_point: int, out: Spec) -> list[Value | None]:
     """The larger of each integer and the zero point."""
     attributes: dict[str, hlo.Attribute] = {"scale": scale, "zero_point": zero_point}
     return composed("quantized_relu", [self], lambda x: hlo.maximum(x, zero_point), out, attributes)
@@ -316,7 +318,7 @@ def _simulated(x: Value, scale: Value, inverse: Value, zero_point: Value, low: i
 @lowers(aten.fake_quantize_per_tensor_affine_cachemask.default, dtypes=FLOATING)
 def fake_quantize_per_tensor_affine(
     self: Value, scale: float, zero_point: int, quant_min: int, quant_max: int, out: Sequence[Spec]
-) -> list[Optional]:
+) -> list[Value | None]:
     """``self`` rounded to the grid of a quantized type, and a mask of the elements within its range."""
 
     def kernel(x: Value) -> list[Value]:
@@ -342,7 +344,7 @@ def fake_quantize_tensor_parameters(
     quant_min: int,
     quant_max: int,
     out: Sequence[Spec],
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`fake_quantize_per_tensor_affine` with parameters from tensors, and a switch to turn it off.
 
     The zero point and the switch lose their fractions.
@@ -374,7 +376,7 @@ def fake_quantize_per_channel_affine(
     quant_min: int,
     quant_max: int,
     out: Sequence[Spec],
-) -> list[Optional]:
+) -> list[Value | None]:
     """:func:`fake_quantize_per_tensor_affine` with a scale and a zero point for each index along ``axis``."""
     along = axis_of(axis, self.rank)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ...dtypes import COMPLEX, FLOATING, INTEGRAL, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..composites import Expand, Optional, expanded
+from ..composites import Expand, expanded
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -23,8 +23,8 @@ def lstm_cell(
     hx: list[Value],
     w_ih: Value,
     w_hh: Value,
-    b_ih: Optional,
-    b_hh: Optional,
+    b_ih: Value | None,
+    b_hh: Value | None,
     expand_wide: Expand,
     out: Sequence[Spec],
 ) -> list[Value]:
@@ -41,8 +41,8 @@ def _lowers_cell(name: str, dtypes: frozenset[DType], meaning: str) -> None:
         hx: Value,
         w_ih: Value,
         w_hh: Value,
-        b_ih: Optional,
-        b_hh: Optional,
+        b_ih: Value | None,
+        b_hh: Value | None,
         expand_wide: Expand,
         out: Spec,
     ) -> list[Value]:

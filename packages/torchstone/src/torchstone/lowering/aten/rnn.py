@@ -17,7 +17,7 @@ from ...dtypes import COMPLEX, COPYABLE, FLOATING, INTEGRAL, DType
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..cells import CELLS, Cell
-from ..composites import Expand, Optional, composed, expanded
+from ..composites import Expand, composed, expanded
 from ..own import STAND_INS, own
 from ..recurrence import Input, Packed, Padded, Rows, Weights, differentiate_layer, run_layer
 from ..registry import Spec, lowers
@@ -146,9 +146,9 @@ def rnn_layer(
     gates: Value,
     hx: list[Value],
     weight: Value,
-    bias: Optional,
-    projection: Optional,
-    batch_sizes: Optional,
+    bias: Value | None,
+    projection: Value | None,
+    batch_sizes: Value | None,
     mode: str,
     reverse: bool,
     *,
@@ -175,8 +175,8 @@ def rnn_layer_backward(
     grad_last: list[Value],
     saved: list[Value],
     weight: Value,
-    projection: Optional,
-    batch_sizes: Optional,
+    projection: Value | None,
+    batch_sizes: Value | None,
     mode: str,
     reverse: bool,
     *,

@@ -16,7 +16,7 @@ from ...dtypes import BOOLEAN, COMPLEX, EVERY, FLOATING, INT64, REAL, STANDARD, 
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axis_of, cast, counter, is_empty
-from ..composites import Expand, Optional, expanded
+from ..composites import Expand, expanded
 from ..promotion import opmath
 from ..registry import Spec, lowers
 
@@ -132,7 +132,7 @@ def _one_by_one(values: Sequence[Value], axis: int, _: Combine) -> Sequence[Valu
 
 @lowers(aten.diff.default, dtypes=STANDARD)
 def diff(
-    self: Value, n: int, dim: int, prepend: Optional, append: Optional, expand: Expand, out: Spec
+    self: Value, n: int, dim: int, prepend: Value | None, append: Value | None, expand: Expand, out: Spec
 ) -> list[Value]:
     """Differences of neighbors along ``dim``, taken ``n`` times."""
     attributes = {"n": n, "axis": axis_of(dim, self.rank)}

@@ -14,7 +14,7 @@ from ...dtypes import FLOATING
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import axes_of, restore
-from ..composites import Optional, composed
+from ..composites import composed
 from ..misfits import Arguments, other_shape
 from ..registry import Spec, lowers
 
@@ -49,7 +49,7 @@ def _log_softmax_gradient(grad: Value, y: Value, axes: Sequence[int]) -> Value:
 
 def _along(
     name: str, inputs: Sequence[Value], dim: int, out: Spec, kernel: Callable[..., Value]
-) -> list[Optional]:
+) -> list[Value | None]:
     """``kernel(*inputs, axes)`` as a composite; 16-bit floats are computed in float32."""
     axes = axes_of(dim, inputs[0].rank)
     return composed(name, inputs, lambda *values: kernel(*values, axes), out, {"axes": axes})
@@ -59,13 +59,13 @@ def _along(
 
 
 @lowers(aten._softmax.default, dtypes=FLOATING, ignores=("half_to_float",))
-def softmax(self: Value, dim: int, out: Spec) -> list[Optional]:
+def softmax(self: Value, dim: int, out: Spec) -> list[Value | None]:
     """``exp(self) / sum(exp(self))`` over ``dim``."""
     return _along("softmax", [self], dim, out, softmax_over)
 
 
 @lowers(aten._log_softmax.default, dtypes=FLOATING, ignores=("half_to_float",))
-def log_softmax(self: Value, dim: int, out: Spec) -> list[Optional]:
+def log_softmax(self: Value, dim: int, out: Spec) -> list[Value | None]:
     """``self − log(sum(exp(self)))`` over ``dim``."""
     return _along("log_softmax", [self], dim, out, _log_softmax_over)
 
@@ -90,7 +90,7 @@ def _refuses_other_inputs(given: Arguments) -> str | None:
     ignores=("input_dtype",),
     refuses=_refuses_other_inputs,
 )
-def softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Optional]:
+def softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Value | None]:
     """Gradient of softmax from its result."""
     return _along("softmax_backward", [grad_output, output], dim, out, _softmax_gradient)
 
@@ -101,7 +101,7 @@ def softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> 
     ignores=("input_dtype",),
     refuses=_refuses_other_inputs,
 )
-def log_softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Optional]:
+def log_softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec) -> list[Value | None]:
     """Gradient of log-softmax from its result."""
     return _along("log_softmax_backward", [grad_output, output], dim, out, _log_softmax_gradient)
 
@@ -109,7 +109,7 @@ def log_softmax_backward(grad_output: Value, output: Value, dim: int, out: Spec)
 @lowers(aten._masked_softmax.default, dtypes=FLOATING)
 def masked_softmax(
     self: Value, mask: Value, dim: int | None = None, mask_type: int | None = None, *, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Softmax over ``dim`` (default: the last) where ``mask`` is False; a row without elements is NaN.
 
     ``mask_type`` 0 is ``(L, L)`` for all heads, 1 ``(B, L)`` for all queries, 2 has the shape of ``self``.
@@ -128,7 +128,7 @@ def masked_softmax(
 @lowers(aten._masked_softmax_backward.default, dtypes=FLOATING, refuses=_refuses_another_shape)
 def masked_softmax_backward(
     grad_output: Value, output: Value, mask: Value, dim: int | None = None, *, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of masked softmax from its result: 0 where ``mask`` holds."""
     axes = axes_of(output.rank - 1 if dim is None else dim, output.rank)
 

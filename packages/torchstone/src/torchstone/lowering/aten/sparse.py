@@ -14,7 +14,7 @@ from ... import hlo
 from ...dtypes import COMPLEX, EVERY, FLOATING, INT8, INT64, INTEGRAL, NUMERIC, STANDARD
 from ...hlo import Value
 from ..common import is_empty
-from ..composites import Optional, composed
+from ..composites import composed
 from ..own import own
 from ..registry import Spec, lowers
 from .masking import ordinal
@@ -79,7 +79,7 @@ def _row(indices: Value, axis: int) -> Value:
 
 
 @lowers(own.to_sparse_coo.default, dtypes=STANDARD, gaps=_REST)
-def to_sparse_coo(self: Value, sparse_dim: int, bound: int, out: Specs) -> list[Optional]:
+def to_sparse_coo(self: Value, sparse_dim: int, bound: int, out: Specs) -> list[Value | None]:
     """Indices and values of the nonzeros in row-major order, padded to ``bound``, and their number."""
 
     def kernel(x: Value) -> list[Value]:
@@ -99,7 +99,7 @@ def to_sparse_coo(self: Value, sparse_dim: int, bound: int, out: Specs) -> list[
 
 
 @lowers(own.sparse_to_dense.default, dtypes=_INDICES)
-def sparse_to_dense(indices: Value, values: Value, size: list[int], out: Spec) -> list[Optional]:
+def sparse_to_dense(indices: Value, values: Value, size: list[int], out: Spec) -> list[Value | None]:
     """A dense tensor of ``size``; values with equal indices are added."""
 
     def kernel(indices: Value, values: Value) -> Value:
@@ -109,7 +109,7 @@ def sparse_to_dense(indices: Value, values: Value, size: list[int], out: Spec) -
 
 
 @lowers(own.sparse_take.default, dtypes=STANDARD, gaps=_REST)
-def sparse_take(self: Value, indices: Value, out: Spec) -> list[Optional]:
+def sparse_take(self: Value, indices: Value, out: Spec) -> list[Value | None]:
     """The elements of a dense tensor at ``indices``."""
 
     def kernel(x: Value, indices: Value) -> Value:
@@ -140,7 +140,7 @@ def _merged(indices: Value, values: Value, size: Sequence[int]) -> list[Value]:
 
 
 @lowers(own.sparse_coalesce.default, dtypes=_INDICES)
-def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) -> list[Optional]:
+def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) -> list[Value | None]:
     """Sorted unique indices, the sums of their values, their number, and where each entry went."""
 
     def kernel(indices: Value, values: Value) -> list[Value]:
@@ -150,7 +150,9 @@ def sparse_coalesce(indices: Value, values: Value, size: list[int], out: Specs) 
 
 
 @lowers(own.sparse_sum.default, dtypes=_INDICES)
-def sparse_sum(indices: Value, values: Value, size: list[int], dim: list[int], out: Specs) -> list[Optional]:
+def sparse_sum(
+    indices: Value, values: Value, size: list[int], dim: list[int], out: Specs
+) -> list[Value | None]:
     """The sum over the sparse dimensions ``dim``, coalesced; the same results as ``sparse_coalesce``."""
     rest = [axis for axis in range(len(size)) if axis not in dim]
 
@@ -178,7 +180,7 @@ def _sampled(indices: Value, mat1: Value, mat2: Value) -> Value:
 
 
 @lowers(own.sparse_mm.default, dtypes=_INDICES)
-def sparse_mm(indices: Value, values: Value, size: list[int], mat2: Value, out: Spec) -> list[Optional]:
+def sparse_mm(indices: Value, values: Value, size: list[int], mat2: Value, out: Spec) -> list[Value | None]:
     """A sparse matrix of ``size`` times a dense one."""
 
     def kernel(indices: Value, values: Value, mat2: Value) -> Value:
@@ -198,7 +200,7 @@ def sparse_addmm(
     beta: Any = 1,
     alpha: Any = 1,
     out: Spec,
-) -> list[Optional]:
+) -> list[Value | None]:
     """``beta * self + alpha * sparse @ mat2``."""
 
     def kernel(x: Value, indices: Value, values: Value, mat2: Value) -> Value:
@@ -210,7 +212,7 @@ def sparse_addmm(
 
 
 @lowers(own.sparse_sampled_mm.default, dtypes=_INDICES)
-def sparse_sampled_mm(indices: Value, mat1: Value, mat2: Value, out: Spec) -> list[Optional]:
+def sparse_sampled_mm(indices: Value, mat1: Value, mat2: Value, out: Spec) -> list[Value | None]:
     """The elements of ``mat1 @ mat2`` at ``indices``."""
     return composed("sparse_sampled_mm", [indices, mat1, mat2], _sampled, out)
 
@@ -218,7 +220,7 @@ def sparse_sampled_mm(indices: Value, mat1: Value, mat2: Value, out: Spec) -> li
 @lowers(own.sparse_sampled_addmm.default, dtypes=NUMERIC)
 def sparse_sampled_addmm(
     self: Value, indices: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """``beta * self + alpha * (mat1 @ mat2)`` at ``indices``."""
 
     def kernel(x: Value, indices: Value, mat1: Value, mat2: Value) -> Value:
@@ -247,7 +249,7 @@ def _grouped(indices: Value, size: Sequence[int], dim: int) -> tuple[Value, int]
 @lowers(own.sparse_softmax.default, dtypes=_INDICES)
 def sparse_softmax(
     indices: Value, values: Value, size: list[int], dim: int, log: bool, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """(Log-)softmax along ``dim`` over the stored entries; no index occurs twice."""
 
     def kernel(indices: Value, values: Value) -> Value:
@@ -269,7 +271,7 @@ def sparse_softmax(
 @lowers(own.sparse_softmax_backward.default, dtypes=FLOATING, gaps=_NO_SOFTMAX)
 def sparse_softmax_backward(
     grad: Value, output: Value, indices: Value, size: list[int], dim: int, log: bool, out: Spec
-) -> list[Optional]:
+) -> list[Value | None]:
     """Gradient of :func:`sparse_softmax`."""
 
     def kernel(grad: Value, output: Value, indices: Value) -> Value:
@@ -289,7 +291,7 @@ _HALVED = FLOATING | COMPLEX | INTEGRAL
 
 
 @lowers(own.to_sparse_semi_structured.default, dtypes=_HALVED, gaps=dict.fromkeys(EVERY - _HALVED, _UNTESTED))
-def to_sparse_semi_structured(self: Value, out: Specs) -> list[Optional]:
+def to_sparse_semi_structured(self: Value, out: Specs) -> list[Value | None]:
     """The two nonzeros of each four neighbors in a row, and their places (int8, 0 to 3)."""
 
     def kernel(x: Value) -> list[Value]:
@@ -305,7 +307,7 @@ def to_sparse_semi_structured(self: Value, out: Specs) -> list[Optional]:
 
 
 @lowers(own.semi_structured_to_dense.default, dtypes=_HALVED, gaps=dict.fromkeys(EVERY - _HALVED, _UNTESTED))
-def semi_structured_to_dense(values: Value, places: Value, out: Spec) -> list[Optional]:
+def semi_structured_to_dense(values: Value, places: Value, out: Spec) -> list[Value | None]:
     """The dense matrix that :func:`to_sparse_semi_structured` split into ``values`` and ``places``."""
 
     def kernel(values: Value, places: Value) -> Value:
