@@ -85,6 +85,8 @@ DERIVED: dict[str, Callable[[Attributes, torch.Tensor], Any]] = {
     "HxW": lambda _, x: math.prod(x.shape[2:]),
     "group": lambda a, _: a["groups"],
     "train": lambda a, _: a["training"],
+    "scales": lambda a, _: [a["scale"], a["other_scale"], a["out_scale"]],
+    "zero_points": lambda a, _: [a["zero_point"], a["other_zero_point"], a["out_zero_point"]],
     "output_mask": lambda a, _: [dtype != "none" for dtype in a["dtypes"]],
     "compute_mode": lambda *_: None,
     "dropout_p": lambda *_: 0.0,
