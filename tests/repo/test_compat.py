@@ -119,6 +119,15 @@ def test_a_version_of_python_without_an_interpreter_is_said(
     assert compat.Environment("2.13.0", "3.99").passed()
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_without_an_interpreter_what_is_recorded_has_to_have_passed(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    environment = compat.Environment("2.13.0", "3.99")
+    monkeypatch.setattr(compat.Environment, "results", lambda _: {"demo": compat.Outcome(code, 2.0)})
+    assert environment.passed() is (code == 0)
+
+
 def test_another_python_checks_its_own_types(compat: ModuleType) -> None:
     environment = compat.Environment("2.13.0", "3.12")
     assert (environment.name, environment.title) == ("3.12", "Python 3.12")
