@@ -169,6 +169,18 @@ def test_sums_over_several_axes_do_not_add_up_rounding_errors(axes: tuple[int, .
     assert numpy.abs(found / wanted - 1).max() < 3e-6
 
 
+def test_sums_over_short_axes_do_not_add_up_rounding_errors() -> None:
+    """XLA adds them in one row where they are joined, and a slice is what is summed."""
+    x = numpy.full((2, 1, 10, 11, 12), 0.1, numpy.float32)
+
+    def total(v: Any) -> Any:
+        parts = [hlo.slice_(v[0], [i, 0, 0, 0, 0], [i + 1, 1, 10, 11, 12]) for i in range(2)]
+        return [hlo.reduce_sum(parts[0] * parts[1], [0, 2, 3, 4])]
+
+    (found,) = run(total, x)
+    assert abs(found[0] / (numpy.float64(x[0, 0, 0, 0, 0]) ** 2 * 1320) - 1) < 3e-6
+
+
 class TestSymbolicDimensions:
     """``?`` in the type, ``dynamic_*`` operations where they are needed, one module for all sizes."""
 

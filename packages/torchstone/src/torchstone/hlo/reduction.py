@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ..dtypes import DType
 from ._mlir import stablehlo
 from .control import Body, build_region, results
-from .dimensions import Dim, is_static, static_dim
+from .dimensions import Dim, is_static, product, static_dim
 from .elementwise import maximum, minimum, optimization_barrier
 from .shape import reshape
 from .value import Number, Value, scalar, tensor_type
@@ -44,7 +44,7 @@ def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
     Rounding errors grow with the number of additions in a row. XLA CPU splits an axis
     longer than 32 into a tree, but it adds all elements of several shorter axes in a row,
     and it joins consecutive reductions. Summing axis by axis makes the errors a tenth.
-    Axes of known sizes that lie side by side are one.
+    Axes of known sizes that lie side by side are one, unless XLA would take that one apart again.
     """
     axes = sorted({d % x.rank for d in dims})
     if x.dtype.is_floating or x.dtype.is_complex:
@@ -60,14 +60,22 @@ def reduce_sum(x: Value, dims: Sequence[int]) -> Value:
 
 def _joined(x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
     """``x`` with neighbors among ``axes`` as one axis, and what ``axes`` are then."""
+    runs: list[list[int]] = []
+    for axis in range(x.rank):
+        if axis in axes and axis - 1 in axes:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
     shape: list[Dim] = []
     found: list[int] = []
-    for axis, size in enumerate(x.shape):
-        if axis in axes and axis - 1 in axes:
-            shape[-1] *= size
-        else:
-            found += [len(shape)] if axis in axes else []
-            shape.append(size)
+    for run in runs:
+        sizes = [x.shape[axis] for axis in run]
+        lengths = _lengths(x, run)
+        # XLA takes an axis of so many short ones apart again, and adds all of their elements in a row.
+        apart = max(lengths) <= _IN_A_ROW and math.prod(lengths) > _IN_A_ROW**2
+        dims = sizes if apart else [product(sizes)]
+        found += [len(shape) + i for i in range(len(dims))] if run[0] in axes else []
+        shape += dims
     return reshape(x, shape), found
 
 
