@@ -66,12 +66,12 @@ def save(
 def save_async(
     path: str | os.PathLike[str],
     *,
-    step: int | None = None,
     model: Any = None,
     optimizer: Any = None,
     scheduler: Any = None,
     scaler: Any = None,
     loader: Any = None,
+    step: int | None = None,
     rng: bool = True,
     shard_size: int = SHARD_SIZE,
     **metadata: Any,

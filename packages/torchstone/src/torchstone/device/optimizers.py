@@ -81,7 +81,7 @@ def _sgd(
     nesterov: bool,
     is_first_step: bool,
 ) -> None:
-    """``torch._fused_sgd_``; without momentum there is no buffer."""
+    """``torch._fused_sgd_``; ``buffer`` is None without momentum."""
     value = wide(param)
     if weight_decay:
         grad = grad + value * weight_decay
