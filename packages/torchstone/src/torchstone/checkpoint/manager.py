@@ -23,7 +23,7 @@ from optest.files import write_whole
 from ..errors import CheckpointBusy, CheckpointDamaged, CheckpointError, CheckpointWarning
 from . import disk, manifest
 from .loading import LATEST, Checkpoint, load
-from .saving import SHARD_SIZE, State, collect, turns, write
+from .saving import SHARD_SIZE, State, collect_given, turns, write
 
 _STEP = re.compile(r"step-(\d+)")
 
@@ -87,14 +87,9 @@ class Manager:
                 f"{self.metric} is {metric!r}, and the best checkpoints are kept by it",
                 hint=f"pass {self.metric}= as a number",
             )
-        objects = {
-            name: state.pop(name)
-            for name in ("model", "optimizer", "scheduler", "scaler", "loader")
-            if state.get(name) is not None
-        }
         if step < 0:
             raise CheckpointError(f"step is {step}", hint="count steps from 0")
-        collected = collect(objects, step=step, rng=rng, metadata=state, shard_size=shard_size)
+        collected = collect_given(step=step, rng=rng, shard_size=shard_size, **state)
         collected.metric = _judged(metric)
         path = self.folder / f"step-{step:08}"
         if background:

@@ -6,6 +6,7 @@ At every moment a path holds the checkpoint that was there or the new one, whole
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -24,9 +25,10 @@ from ..errors import CheckpointError
 from . import disk, manifest
 from .manifest import Manifest
 from .shards import StoredFile, StoredTensor, Writer, plan
-from .states import present, random_state
+from .states import SECTIONS, present, random_state
 from .tree import Encoder
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SHARD_SIZE = 4 << 30
@@ -59,23 +61,23 @@ def save(
     :class:`~torchstone.errors.CheckpointError` where the disk refuses. What was there before then stays.
     """
     objects = present(model, optimizer, scheduler, scaler, loader)
-    state = collect(objects, step=step, rng=rng, metadata=metadata, shard_size=shard_size)
+    state = collect_given(step=step, rng=rng, shard_size=shard_size, **objects, **metadata)
     return turns.run(lambda: write(Path(path), state))
 
 
-def save_async(
-    path: str | os.PathLike[str],
-    *,
-    model: Any = None,
-    optimizer: Any = None,
-    scheduler: Any = None,
-    scaler: Any = None,
-    loader: Any = None,
-    step: int | None = None,
-    rng: bool = True,
-    shard_size: int = SHARD_SIZE,
-    **metadata: Any,
-) -> Future[Path]:
+def _takes(like: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """A decorator: the function has the parameters of ``like``, also for type checkers and ``help``."""
+
+    def decorate(function: Callable[..., T]) -> Callable[P, T]:
+        result = inspect.signature(function).return_annotation
+        function.__signature__ = inspect.signature(like).replace(return_annotation=result)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_takes(save)
+def save_async(path: str | os.PathLike[str], **arguments: Any) -> Future[Path]:
     """As :func:`save`, but write in the background: the state is copied before this returns.
 
     What happens to the model afterwards does not get into the checkpoint. One save runs at a time: this
@@ -83,8 +85,7 @@ def save_async(
     path; it raises what :func:`save` raises. At its end the process waits for a save that runs.
     """
     turns.wait()
-    objects = present(model, optimizer, scheduler, scaler, loader)
-    state = collect(objects, step=step, rng=rng, metadata=metadata, shard_size=shard_size).copied()
+    state = collect_given(**arguments).copied()
     return turns.start(lambda: write(Path(path), state))
 
 
@@ -104,6 +105,14 @@ class State:
         """The same in memory of its own, on the CPU."""
         self.tensors = [one.resolve_conj().resolve_neg().to("cpu", copy=True) for one in self.tensors]
         return self
+
+
+def collect_given(
+    *, step: int | None = None, rng: bool = True, shard_size: int = SHARD_SIZE, **given: Any
+) -> State:
+    """The state of what is ``given`` to :func:`save`: objects by the names of sections, and metadata."""
+    objects = {name: one for name in SECTIONS if (one := given.pop(name, None)) is not None}
+    return collect(objects, step=step, rng=rng, metadata=given, shard_size=shard_size)
 
 
 def collect(

@@ -12,17 +12,14 @@ import torch
 from ..errors import CheckpointMismatch, CheckpointUnstorable
 from ..torch_internals import dynamo
 
+SECTIONS = ("model", "optimizer", "scheduler", "scaler", "loader")
+"""The names of the objects that a checkpoint has a section of."""
+
 
 def present(model: Any, optimizer: Any, scheduler: Any, scaler: Any, loader: Any) -> dict[str, Any]:
     """The objects that were given, by the names of their sections."""
-    given = {
-        "model": model,
-        "optimizer": optimizer,
-        "scheduler": scheduler,
-        "scaler": scaler,
-        "loader": loader,
-    }
-    return {name: one for name, one in given.items() if one is not None}
+    given = zip(SECTIONS, (model, optimizer, scheduler, scaler, loader), strict=True)
+    return {name: one for name, one in given if one is not None}
 
 
 def state_of(value: Any) -> Any:
