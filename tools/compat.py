@@ -1,6 +1,6 @@
 """Checks every tested version of PyTorch and Python in its own environment, and goes on where it stopped.
 
-    python tools/compat.py                   # all versions and checks; what is done is not done again
+    python tools/compat.py                   # all versions and checks that have not passed with this code
     python tools/compat.py --only 2.14.1     # one version of PyTorch; --only 3.12: one of Python
     python tools/compat.py --page            # write the page from what is recorded
 
@@ -17,6 +17,7 @@ need not be installed: packages of another Debian release will do, unpacked into
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -66,13 +67,17 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a check ended: ``failed`` names what did not pass, of ``total`` tests where it has any."""
+    """How a check ended: ``failed`` names what did not pass, of ``total`` tests where it has any.
+
+    ``sources`` is the code that was checked, as :func:`sources` names it.
+    """
 
     code: int
     seconds: float
     total: int = 0
     failed: tuple[str, ...] = ()
     closing: str = ""
+    sources: str = ""
 
 
 def checks() -> Iterator[Check]:
@@ -172,17 +177,28 @@ class Environment:
         log = self.place / f"{check.name.replace(' ', '-')}.log"
         places = {"TORCHSTONE_CACHE_DIR": "cache", "OPTEST_HOME": "optest"}
         variables = os.environ | {name: str(self.place / folder) for name, folder in places.items()}
-        started = time.monotonic()
+        started, checked = time.monotonic(), sources()
         with log.open("w", encoding="utf-8") as output:
             done = subprocess.run(
                 words, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT, check=False
             )
         total, failed = read_report(report) if report.exists() else (0, ())
         closing = log.read_text("utf-8").strip().rpartition("\n")[2]
-        outcome = Outcome(done.returncode, round(time.monotonic() - started, 1), total, failed, closing)
+        seconds = round(time.monotonic() - started, 1)
+        outcome = Outcome(done.returncode, seconds, total, failed, closing, checked)
         recorded = {**self.results(), check.name: outcome}
         self._record.write_text(json.dumps({name: asdict(one) for name, one in recorded.items()}, indent=1))
         return outcome
+
+
+def sources() -> str:
+    """Git's hash of the packages; with changes that are not committed, a hash of these beside it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    name, changes = git("rev-parse", "HEAD:packages").strip(), git("diff", "HEAD", "--", "packages")
+    return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
 
 
 def constraints_for(version: str) -> str:
@@ -264,7 +280,7 @@ def options() -> argparse.ArgumentParser:
     versions = (*tested_versions(), *PYTHONS)
     parser.add_argument("--only", action="append", choices=versions, help="only this version")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
-    parser.add_argument("--again", action="store_true", help="run what is recorded already, too")
+    parser.add_argument("--again", action="store_true", help="run what has passed with this code, too")
     return parser
 
 
@@ -283,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.install()
         for check in one.checks:
             known = None if given.again else one.results().get(check.name)
-            if known is None or not passes(check.name, known):
+            if known is None or known.sources != sources() or not passes(check.name, known):
                 outcome = one.run(check)
                 sys.stdout.write(
                     f"{one.name} {check.name}: {shown(check.name, outcome)}, {outcome.closing}\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from torchstone.dtypes import DType
 
 LOWERINGS = Path("packages/torchstone/src/torchstone/lowering/aten")
 SAMPLES = Path("packages/torchstone/tests/operator_samples")
+NOT_TAKEN = (RuntimeError, NotImplementedError, TypeError)
+"""What a kernel raises for a dtype that it lacks."""
 TOO_LONG = 400
 """Lines of a family's module that leave no room."""
 
@@ -47,8 +49,12 @@ _LOWERING = '''
 @lowers({overload}, dtypes={dtypes})
 def {function}({parameters}) -> {result}:
     """Describe the result in one line."""
-    raise NotImplementedError(f"express {name} in terms of hlo, given {{{uses}}}")
+{widened}    raise NotImplementedError(f"express {name} in terms of hlo, given {{{uses}}}")
 '''
+_WIDENED = """\
+    # Eager computes 16-bit floats in float32, and so does this. Convert what you return to out.dtype.
+    {tensors} = {converted}
+"""
 _SAMPLES = """
 
 @samples({overload})
@@ -122,16 +128,38 @@ def arguments(overload: Any, tensor: str) -> list[str]:
     return found
 
 
+def call(overload: Any, tensor: torch.Tensor) -> Any:
+    """What eager returns for a typical call."""
+    source = ", ".join(arguments(overload, "tensor"))
+    return overload(*eval(f"({source},)", {"tensor": tensor}))
+
+
 def taken_by_eager(overload: Any) -> Iterator[DType]:
     """The dtypes in which eager's CPU kernel takes a typical call."""
-    source = ", ".join(arguments(overload, "tensor"))
     for dtype in sorted(dtypes.COPYABLE, key=str):
-        tensor = torch.ones(3, 4).to(dtype.torch)
         try:
-            overload(*eval(f"({source},)", {"tensor": tensor}))
-        except (RuntimeError, NotImplementedError, TypeError):
+            call(overload, torch.ones(3, 4).to(dtype.torch))
+        except NOT_TAKEN:
             continue
         yield dtype
+
+
+def makes_floats(overload: Any) -> bool:
+    """Whether a typical call in float32 returns one tensor of floats."""
+    try:
+        result = call(overload, torch.ones(3, 4))
+    except NOT_TAKEN:
+        return False
+    return isinstance(result, torch.Tensor) and result.is_floating_point()
+
+
+def widened(tensors: Sequence[str]) -> str:
+    """The line that converts the tensors that a function computes with."""
+    convert = "hlo.convert({}, opmath(out.dtype))"
+    if len(tensors) == 1:
+        return _WIDENED.format(tensors=tensors[0], converted=convert.format(tensors[0]))
+    listed = ", ".join(tensors)
+    return _WIDENED.format(tensors=listed, converted=f"({convert.format('x')} for x in ({listed}))")
 
 
 def lowering_of(overload: Any, name: str, dtypes_source: str) -> str:
@@ -143,6 +171,10 @@ def lowering_of(overload: Any, name: str, dtypes_source: str) -> str:
             parameters.append("*")
             keyword_only = True
         parameters.append(f"{one.name}: {_ANNOTATIONS.get(str(one.type), 'Any')}")
+    tensors = [one.name for one in schema.arguments if str(one.type) == "Tensor"]
+    wide = bool(tensors) and makes_floats(overload)
+    if wide:
+        parameters += ["out: Spec"] if keyword_only else ["*", "out: Spec"]
     return _LOWERING.format(
         overload=name,
         dtypes=dtypes_source,
@@ -150,6 +182,7 @@ def lowering_of(overload: Any, name: str, dtypes_source: str) -> str:
         parameters=", ".join(parameters),
         result="Value" if len(schema.returns) == 1 else "list[Value]",
         name=name,
+        widened=widened(tensors) if wide else "",
         uses="}, {".join(one.name for one in schema.arguments),
     )
 
@@ -191,8 +224,10 @@ def scaffold(name: str, family: str, root: Path = ROOT) -> list[Path]:
         (
             "from typing import Any",
             f"from ...dtypes import {', '.join(names)}",
+            "from ... import hlo",
             "from ...hlo import Value",
-            "from ..registry import lowers",
+            "from ..promotion import opmath",
+            "from ..registry import Spec, lowers",
         ),
         new=_NEW_LOWERINGS.format(family=family),
     )

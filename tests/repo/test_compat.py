@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,8 @@ RECORD = """{"operators": {
 
 
 @pytest.fixture
-def compat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The program, with its files in a folder of the test's own."""
     monkeypatch.syspath_prepend(ROOT / "tools")
     spec = importlib.util.spec_from_file_location("compat", ROOT / "tools" / "compat.py")
     assert spec is not None
@@ -41,6 +43,13 @@ def compat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     monkeypatch.setattr(module, "RECORD", tmp_path / "record.json")
     monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
     return module
+
+
+@pytest.fixture
+def compat(loaded: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The program, with code that stays the same."""
+    monkeypatch.setattr(loaded, "sources", lambda: "this code")
+    return loaded
 
 
 def test_the_versions_are_those_that_torchstone_names(compat: ModuleType) -> None:
@@ -97,6 +106,27 @@ def test_what_passed_is_not_run_again(
         homes = (compat.PLACE / version / "homes").read_text().splitlines()
         assert set(homes) == {str(compat.PLACE / version / "optest")}
     assert "| one | passes | passes |" in " ".join(compat.PAGE.read_text().split())
+    monkeypatch.setattr(compat, "sources", lambda: "other code")
+    assert compat.main([]) == 0
+    assert "2.14.1 two: passes" in capsys.readouterr().out
+
+
+def test_sources_are_named_with_their_changes(
+    loaded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(loaded, "ROOT", tmp_path)
+    file = tmp_path / "packages" / "one.py"
+    file.parent.mkdir()
+    file.write_text("1")
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@localhost")
+    for words in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "-m", "Add one")):
+        subprocess.run(("git", *words), cwd=tmp_path, check=True)
+    committed = loaded.sources()
+    file.write_text("2")
+    assert loaded.sources().startswith(f"{committed}+")
+    file.write_text("1")
+    (tmp_path / "page.md").write_text("not in the packages")
+    assert loaded.sources() == committed
 
 
 def test_the_page_names_what_does_not_work(compat: ModuleType) -> None:
