@@ -38,18 +38,18 @@ PAGE = """\
 
 # Accuracy of float32 functions
 
-How far a compiled program's float32 results are from the truth, in ULPs (units in the last place), beside
-eager PyTorch's. The truth is computed in float64 at the same float32 operands.
+How far float32 results of compiled programs and of eager PyTorch are from the truth, in ULPs (units in the
+last place). The truth is computed in float64 from the same float32 operands.
 
-**The rule**: within {bound:g} ULPs, or no worse than {factor:g} times eager's worst error in the same region
-(operands of the same sign and exponent; of two operands, of exponents in the same four octaves). It holds for
-{holding} of the {functions} functions below.
+**The rule**: within {bound:g} ULPs, or no worse than {factor:g} times eager's worst error in the same region.
+Operands of one region have the same sign and exponent or, for functions of two operands, exponents in the
+same four octaves. The rule holds for {holding} of the {functions} functions below.
 
-Functions of one operand are tried at every exponent of both signs, near the zeros, poles and ends of domains,
-and at zeros, infinities and NaN ({points} operands); functions of two at {pairs} pairs. Operands and results
-below the smallest normal number do not count: XLA's CPU code flushes them to zero, which StableHLO leaves
-open. A large error that eager shares comes from a formula whose terms cancel (near a zero of the function) or
-from a result whose intermediate values leave float32.
+Functions of one operand are tried at {points} operands: at every exponent of both signs, near the zeros,
+poles and ends of domains, and at zeros, infinities and NaN. Functions of two are tried at {pairs} pairs.
+Operands and results below the smallest normal number do not count: XLA's CPU code flushes them to zero, which
+StableHLO allows. If eager also has a large error, terms of the formula cancel (near a zero of the function),
+or intermediate values leave the range of float32.
 
 Measured with torch {torch} and jaxlib {jaxlib} on {machine}.
 
@@ -66,7 +66,7 @@ def row(found: Accuracy) -> str:
 
 
 def ulps(error: float) -> str:
-    return "another kind of value" if error == float("inf") else f"{error:.3g}"
+    return "NaN mismatch" if error == float("inf") else f"{error:.3g}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

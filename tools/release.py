@@ -30,10 +30,10 @@ _HEAD = """\
 
 # Packages
 
-`pip install torchstone` brings the compiler, the `torch.compile` backend, the runtime, the redirection of
-CUDA code and the command. What proves it, such as operator suites, faults and the gap analysis, comes with
-`torchstone[proof]`. `pip install optest` brings optest alone, with neither PyTorch nor Torchstone.
-[Decision 15](adr/015-lean-wheels.md) says why.
+`pip install torchstone` installs the compiler, the `torch.compile` backend, the runtime, the redirection of
+CUDA code and the command line. The tools that test it (operator suites, fault injection, gap analysis) come
+with `torchstone[proof]`. `pip install optest` installs only optest, without PyTorch and Torchstone.
+[Decision 15](adr/015-lean-wheels.md) gives the reasons.
 
 """
 
