@@ -17,7 +17,6 @@ need not be installed: packages of another Debian release will do, unpacked into
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_tables import table
+from revisions import revision
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE, RECORD, PAGE = ROOT / ".compat", ROOT / "docs/compatibility.json", ROOT / "docs/compatibility.md"
@@ -192,13 +192,8 @@ class Environment:
 
 
 def sources() -> str:
-    """Git's hash of the packages; with changes that are not committed, a hash of these beside it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-    name, changes = git("rev-parse", "HEAD:packages").strip(), git("diff", "HEAD", "--", "packages")
-    return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
+    """The packages as Git names them: the tree, and changes that are not committed."""
+    return revision(ROOT, ["HEAD:packages"], ["packages"])
 
 
 def constraints_for(version: str) -> str:

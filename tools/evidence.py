@@ -14,7 +14,6 @@ the ledgers (``optest merge``) and write the page (``optest coverage``).
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import shlex
@@ -26,6 +25,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from revisions import revision
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, DETAILS = "COVERAGE.md", "docs/coverage-details.md"
@@ -228,14 +229,8 @@ def _spoken(seconds: float) -> str:
 
 
 def commit_of(root: Path) -> str:
-    """The commit; with changes that are not committed, a hash of these beside it. The page itself is none."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(("git", *words), cwd=root, capture_output=True, text=True, check=True).stdout
-
-    name = git("rev-parse", "--short=12", "HEAD").strip()
-    changes = git("diff", "HEAD", "--", ".", f":!{PAGE}", f":!{DETAILS}")
-    return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
+    """The commit, and changes that are not committed, other than of the pages that are written here."""
+    return revision(root, ["--short=12", "HEAD"], [".", f":!{PAGE}", f":!{DETAILS}"])
 
 
 def options() -> argparse.ArgumentParser:

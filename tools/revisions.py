@@ -1,0 +1,21 @@
+"""What Git calls the code that a recorded result belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def revision(root: Path, words: Sequence[str], paths: Sequence[str]) -> str:
+    """What ``git rev-parse`` with ``words`` says, and a hash of changes of ``paths`` that are not committed.
+
+    Files that Git does not track are not looked at.
+    """
+
+    def git(*words: str) -> str:
+        return subprocess.run(("git", *words), cwd=root, capture_output=True, text=True, check=True).stdout
+
+    name, changes = git("rev-parse", *words).strip(), git("diff", "HEAD", "--", *paths)
+    return f"{name}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else name
