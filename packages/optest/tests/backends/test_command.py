@@ -224,6 +224,27 @@ def test_files_may_hold_another_dtype() -> None:
     assert "input0 is float32, and its values do not fit into the file's int32" in result.reason
 
 
+WRITTEN = {
+    "float64 for float32": ("float32", "float64", "[0.1] * 3", "0.1 at [0] would become 0.1"),
+    "too large for int32": ("int32", "int64", "[1, 2**31, 3]", "2147483648 at [1] would become -2147483648"),
+    "NaN for an integer": ("int32", "float32", "[1, float('nan'), 3]", "nan at [1] would become"),
+    "a number for a bool": ("bool", "float32", "[0.0, 1.0, 0.5]", "0.5 at [2] would become True"),
+    "complex for float32": ("float32", "complex64", "[1, 1j, 2]", "1j at [1] would become 0.0"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_output_file_s_values_are_never_changed_to_fit(name: str) -> None:
+    """What a file holds must be a value of the output's own dtype; rounding is the backend's own work."""
+    dtype, held, values, told = WRITTEN[name]
+    code = f"import numpy; numpy.array({values}, '{held}').tofile('output/output0.bin')"
+    files = {"outputs": [{"tensor": "output0", "path": "output/output0.bin", "dtype": held}]}
+    result = copied(code, dtype=dtype, shape=(3,), **files)
+    assert result.status is Status.ERROR, result.reason
+    assert f"output/output0.bin holds {held} values that {dtype}, the dtype of the output" in result.reason
+    assert told in result.reason
+
+
 WRONG_SETTINGS: dict[str, tuple[Any, str]] = {
     "none": ({}, "needs to know its command"),
     "no command": ({"env": {}}, "needs to know its command"),

@@ -28,7 +28,7 @@ from ..files import real_path
 from ..names import listing
 from .driver import BackendDriver, ProgramFailed
 from .process import run_program
-from .tensor_files import BadOutput, holds, make_room, read, stored, write
+from .tensor_files import BadOutput, fitted, holds, make_room, read, stored, write
 
 if TYPE_CHECKING:
     from ..core.case import TestCase
@@ -70,8 +70,9 @@ class CommandDriver(BackendDriver):
         """The outputs that the program wrote.
 
         Raises :class:`UsageError` for settings that cannot be used, :class:`ProgramFailed`
-        if the program fails, :class:`BadOutput` for an output file that is missing or of
-        the wrong size, and :class:`Unsupported` where a file's dtype cannot hold an input.
+        if the program fails or an output file is missing, has the wrong size or holds a value that
+        the output's dtype does not have, and :class:`Unsupported` where a file's dtype cannot hold
+        an input.
         """
         self.check(case)
         settings = case.backend_config[self.key]
@@ -102,15 +103,12 @@ class CommandDriver(BackendDriver):
                         "let it work on a copy, or, if it works in place, name the file as an output too",
                     )
             try:
-                found = [
-                    read(target, one.dtype, one.shape, one.path)
+                return tuple(
+                    fitted(read(target, one.dtype, one.shape, one.path), one.own_dtype, one.path)
                     for one, target in zip(wanted, targets, strict=True)
-                ]
+                )
             except BadOutput as error:
                 raise ProgramFailed(error.message, exit_code=0, stderr_tail=tail) from None
-        return tuple(
-            array.astype(one.own_dtype, copy=False) for one, array in zip(wanted, found, strict=True)
-        )
 
 
 def _files(case: TestCase, settings: Mapping[str, Any], side: str) -> list[TensorFile]:

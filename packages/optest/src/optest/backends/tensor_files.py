@@ -6,12 +6,14 @@ Bytes are in C order and in this machine's byte order, without a header.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.exceptions import ComplexWarning
 from numpy.typing import NDArray
 
 from ..core.dtypes import kind_of
@@ -39,16 +41,35 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 def stored(array: Array, dtype: str, tensor: str) -> bytes:
     """The bytes of ``array`` as ``dtype``; raises :class:`Unsupported` where that changes a value."""
-    target = dtype_named(dtype)
-    if array.dtype != target:
-        with np.errstate(all="ignore"):
-            changed = array.astype(target)
-            kept = changed.astype(array.dtype)
-            lost = (kept != array) & ((kept == kept) | (array == array))  # NaN stays NaN
-        if lost.any():
-            raise Unsupported(f"{tensor} is {array.dtype}, and its values do not fit into the file's {dtype}")
-        array = changed
-    return array.tobytes()
+    changed, lost = _converted(array, dtype_named(dtype))
+    if lost.any():
+        raise Unsupported(f"{tensor} is {array.dtype}, and its values do not fit into the file's {dtype}")
+    return changed.tobytes()
+
+
+def fitted(array: Array, dtype: str, place: str) -> Array:
+    """An output file's ``array`` as the tensor's ``dtype``; raises :class:`BadOutput` if a value changes."""
+    changed, lost = _converted(array, dtype_named(dtype))
+    if lost.any():
+        index = tuple(map(int, np.argwhere(lost)[0]))
+        raise BadOutput(
+            f"{place} holds {array.dtype} values that {dtype}, the dtype of the output, does not have: "
+            f"{array[index]!s} at {list(index)} would become {changed[index]!s} "
+            f"({np.count_nonzero(lost)} of {lost.size} elements change): write {dtype}"
+        )
+    return changed
+
+
+def _converted(array: Array, target: np.dtype[Any]) -> tuple[Array, NDArray[np.bool_]]:
+    """``array`` as ``target``, and where that changed a value."""
+    if array.dtype == target:
+        return array, np.zeros((), np.bool_)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ComplexWarning)  # an imaginary part that is lost is found below
+        changed = array.astype(target)
+        kept = changed.astype(array.dtype)
+        lost = (kept != array) & ((kept == kept) | (array == array))  # NaN stays NaN
+    return changed, np.asarray(lost, np.bool_)
 
 
 def restored(data: bytes, dtype: str, shape: Sequence[int], place: str) -> Array:
