@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select, update
+from sqlalchemy import Engine, create_engine, func, select, update
 from sqlalchemy.engine import RowMapping, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -23,9 +23,11 @@ from ..names import listing
 from ..text import redacted
 from .difference import Difference, compare_runs, differing
 from .exchange import check_same, outgoing, unknown
+from .inserting import copy_cases, insert_cases, insert_run
 from .order import newest_first, oldest_first
 from .reading import CaseRow, Group, Runs, read_cases, read_groups, read_totals
 from .rows import case_result, case_row, metric_rows
+from .sqlite import set_up, writing
 from .tables import BACKENDS, CASES, ENVIRONMENTS, METRICS, MIGRATIONS, RUNS, migrate, version_of
 
 _BATCH = 1000
@@ -53,7 +55,7 @@ class Ledger:
                 "install the optest that wrote it, or name another ledger: --ledger PATH",
             )
         if version < len(MIGRATIONS):
-            with self._told("migrated" if version else "made"), self._engine.begin() as connection:
+            with self._told("migrated" if version else "made"), writing(self._engine).begin() as connection:
                 migrate(connection)
 
     def _connect(self, place: str, create: bool) -> Engine:
@@ -79,7 +81,7 @@ class Ledger:
         except OSError as error:
             raise LedgerError(f"the ledger {self.place} cannot be made: {error.strerror}") from error
         if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _set_up_sqlite)
+            set_up(engine)
         return engine
 
     @contextlib.contextmanager
@@ -106,38 +108,21 @@ class Ledger:
 
     def start(self, run: RunInfo) -> None:
         """Add a run without cases."""
-        with self._told("written"), self._engine.begin() as connection:
-            self._insert_run(connection, run, None)
+        with self._told("written"), writing(self._engine).begin() as connection:
+            insert_run(connection, run, None)
 
     def append(self, run_id: str, results: Sequence[CaseResult]) -> None:
         """Add results to a run: all of them, or none if one fails."""
-        with self._told("written"), self._engine.begin() as connection:
+        with self._told("written"), writing(self._engine).begin() as connection:
             rows = [case_row(run_id, one) for one in results]
             metrics = (metric_rows(0, one) for one in results)
-            _insert_cases(connection, rows, list(metrics))
+            insert_cases(connection, rows, list(metrics))
 
     def finish(self, run_id: str, summary: Summary) -> None:
         """Mark a run as over."""
         text = json.dumps(summary.to_dict())
-        with self._told("written"), self._engine.begin() as connection:
+        with self._told("written"), writing(self._engine).begin() as connection:
             connection.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(summary=text))
-
-    def _insert_run(self, connection: Connection, run: RunInfo, summary: str | None) -> None:
-        backend = {key: run.backend.get(key) or "" for key in ("kind", "name", "chip")}
-        connection.execute(
-            insert(RUNS).values(
-                run_id=run.run_id,
-                started=run.started,
-                version=run.version,
-                command_line=run.command_line,
-                seed=run.seed,
-                environment=_number_of(
-                    connection, ENVIRONMENTS, {"facts": json.dumps(dict(run.environment), sort_keys=True)}
-                ),
-                backend=_number_of(connection, BACKENDS, backend),
-                summary=summary,
-            )
-        )
 
     # What is read.
 
@@ -190,17 +175,17 @@ class Ledger:
 
         ``summary``: JSON, if the run is over. Raises :class:`UsageError` if the id is another run's.
         """
-        with self._told("written"), self._engine.begin() as connection:
+        with self._told("written"), writing(self._engine).begin() as connection:
             found = connection.execute(_ALL_RUNS.where(RUNS.c.run_id == run.run_id)).mappings().first()
             if found is None:
-                self._insert_run(connection, run, summary)
+                insert_run(connection, run, summary)
             else:
                 check_same(_run_info(found), run)
             if summary is not None:
                 unset = RUNS.c.run_id == run.run_id, RUNS.c.summary.is_(None)
                 connection.execute(update(RUNS).where(*unset).values(summary=summary))
             fresh = unknown(connection, run.run_id, results)
-            _insert_cases(
+            insert_cases(
                 connection,
                 [case_row(run.run_id, one) for one in fresh],
                 [metric_rows(0, one) for one in fresh],
@@ -303,9 +288,9 @@ class Ledger:
         for run in missing:
             with other._told("read"), other._engine.connect() as source:
                 summary = source.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run.run_id))
-                with self._told("written"), self._engine.begin() as target:
-                    self._insert_run(target, run, summary)
-                    _copy_cases(source, target, run.run_id)
+                with self._told("written"), writing(self._engine).begin() as target:
+                    insert_run(target, run, summary)
+                    copy_cases(source, target, run.run_id)
         return len(missing)
 
 
@@ -322,56 +307,3 @@ def _run_info(row: RowMapping) -> RunInfo:
 
 def _backend(row: RowMapping) -> dict[str, str | None]:
     return {key: row[key] or None for key in ("kind", "name", "chip")}
-
-
-def _number_of(connection: Connection, table: Any, values: Mapping[str, str]) -> int:
-    """The number of the row with these values, which is added if there is none."""
-    query = select(table.c.id).filter_by(**values)
-    found = connection.scalar(query)
-    if found is None:
-        connection.execute(insert(table).values(**values))
-        found = connection.scalar(query)
-    assert isinstance(found, int)
-    return found
-
-
-def _insert_cases(
-    connection: Connection, rows: list[dict[str, Any]], metrics: list[list[dict[str, Any]]]
-) -> None:
-    """Add cases and, with their new numbers, their metrics."""
-    if not rows:
-        return
-    connection.execute(insert(CASES), rows)
-    added = CASES.c.run_id == rows[0]["run_id"], CASES.c.case_id.in_([one["case_id"] for one in rows])
-    numbers = {
-        row.case_id: row.id for row in connection.execute(select(CASES.c.case_id, CASES.c.id).where(*added))
-    }
-    flat = [
-        {**metric, "case": numbers[row["case_id"]]}
-        for row, several in zip(rows, metrics, strict=True)
-        for metric in several
-    ]
-    if flat:
-        connection.execute(insert(METRICS), flat)
-
-
-def _copy_cases(source: Connection, target: Connection, run_id: str) -> None:
-    last = 0
-    while True:
-        query = select(CASES).where(CASES.c.run_id == run_id, CASES.c.id > last).order_by(CASES.c.id)
-        rows = [dict(row) for row in source.execute(query.limit(_BATCH)).mappings()]
-        if not rows:
-            return
-        metrics: dict[int, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for metric in source.execute(select(METRICS).where(METRICS.c.case.in_(list(metrics)))).mappings():
-            metrics[metric["case"]].append({key: value for key, value in metric.items() if key != "id"})
-        last = rows[-1]["id"]
-        _insert_cases(
-            target, [{k: v for k, v in row.items() if k != "id"} for row in rows], list(metrics.values())
-        )
-
-
-def _set_up_sqlite(connection: Any, record: Any) -> None:
-    """Wait for other writers, keep references whole."""
-    connection.execute("PRAGMA busy_timeout = 30000")
-    connection.execute("PRAGMA foreign_keys = ON")

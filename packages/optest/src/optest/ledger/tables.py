@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
     insert,
     inspect,
     select,
@@ -107,6 +108,8 @@ def _create(connection: Connection) -> None:
         later = [one for one in table.indexes if one in _LATER]
         table.indexes.difference_update(later)
         table.create(connection, checkfirst=True)
+        for index in table.indexes:  # a table that was there may lack it
+            index.create(connection, checkfirst=True)
         table.indexes.update(later)
 
 
@@ -149,15 +152,21 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
 """What makes version n + 1 of version n; the last one makes today's."""
 
 
+_LOCK = 0x6F707465
+"""What processes that make or migrate one ledger at a time agree on."""
+
+
 def version_of(connection: Connection) -> int:
-    """The version that a ledger has; 0 for an empty database."""
+    """The version that a ledger has; 0 for an empty database, or one that was left half made."""
     if not inspect(connection).has_table(SCHEMA.name):
         return 0
-    return connection.execute(select(SCHEMA.c.version)).scalar_one()
+    return connection.scalar(select(SCHEMA.c.version)) or 0
 
 
 def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> None:
-    """Bring the ledger to version ``to``, within the connection's transaction."""
+    """Bring the ledger to version ``to``, within the connection's transaction; one process at a time."""
+    if connection.dialect.name == "postgresql":  # in SQLite a transaction that writes is alone
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     version = version_of(connection)
     for number, step in enumerate(MIGRATIONS[version:to], version + 1):
         step(connection)
