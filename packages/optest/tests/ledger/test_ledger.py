@@ -196,6 +196,30 @@ def test_merge_adds_what_is_missing_once(ledger: Ledger, tmp_path: Path) -> None
             assert connection.execute(text("pragma foreign_key_check")).fetchall() == []
 
 
+def test_merge_completes_a_run_that_came_too_early(ledger: Ledger, tmp_path: Path) -> None:
+    """A run that was still going on at the first merge is whole after the next one."""
+    other, run = Ledger(tmp_path / "other.sqlite"), run_info(1)
+    other.start(run)
+    other.append(run.run_id, [result(1)])
+    assert ledger.merge(other) == 1
+    other.append(run.run_id, [result(2), result(3)])
+    other.finish(run.run_id, Summary(3))
+    assert ledger.merge(other) == 1
+    assert {one.case_id for one in ledger.results(run.run_id)} == {result(i).case_id for i in (1, 2, 3)}
+    assert ledger.summary(run.run_id) is not None
+    assert ledger.merge(other) == 0
+
+
+def test_merge_refuses_another_run_with_a_known_id(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "other.sqlite")
+    record(ledger, run_info(2), [result(1)])
+    record(other, run_info(1), [result(1)])
+    record(other, replace(run_info(2), seed=7), [result(2)])
+    with pytest.raises(UsageError, match=f"another run has the id {run_info(2).run_id}: seed differ"):
+        ledger.merge(other)
+    assert [one.run_id for one in ledger.runs()] == [run_info(2).run_id]
+
+
 def test_an_older_ledger_is_migrated_with_its_content(tmp_path: Path) -> None:
     """Every version that there was becomes today's; nothing in it is lost."""
     file = tmp_path / "old.sqlite"

@@ -14,7 +14,7 @@ _LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [defau
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
 @_LEDGER
 def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
-    """Add the runs of other ledgers; runs that are there already are left alone."""
+    """Add the runs of other ledgers; of runs that are there already, the cases that are missing."""
     from ..session import open_ledger
 
     opened = {source: open_ledger(source, create=False) for source in sources}  # before the target is made
@@ -24,7 +24,7 @@ def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
         print_json({"added": added})
         return OK
     for source, count in added.items():
-        echo(f"{source}: {count} runs added")
+        echo(f"{source}: {count} runs added or completed")
     return OK
 
 

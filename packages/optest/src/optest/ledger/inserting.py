@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ..core.result import RunInfo
@@ -35,6 +35,14 @@ def insert_run(connection: Connection, run: RunInfo, summary: str | None) -> Non
             summary=summary,
         )
     )
+
+
+def set_summary(connection: Connection, run_id: str, summary: str | None) -> bool:
+    """Mark a run as over, unless it is or ``summary`` is None; whether that changed anything."""
+    if summary is None:
+        return False
+    unset = RUNS.c.run_id == run_id, RUNS.c.summary.is_(None)
+    return connection.execute(update(RUNS).where(*unset).values(summary=summary)).rowcount > 0
 
 
 def insert_cases(

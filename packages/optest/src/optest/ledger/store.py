@@ -23,7 +23,7 @@ from ..names import listing
 from ..text import redacted
 from .difference import Difference, compare_runs, differing
 from .exchange import check_same, outgoing, unknown
-from .inserting import copy_cases, insert_cases, insert_run
+from .inserting import copy_cases, insert_cases, insert_run, set_summary
 from .order import newest_first, oldest_first
 from .reading import CaseRow, Group, Runs, read_cases, read_groups, read_totals
 from .rows import case_result, case_row, metric_rows
@@ -181,9 +181,7 @@ class Ledger:
                 insert_run(connection, run, summary)
             else:
                 check_same(_run_info(found), run)
-            if summary is not None:
-                unset = RUNS.c.run_id == run.run_id, RUNS.c.summary.is_(None)
-                connection.execute(update(RUNS).where(*unset).values(summary=summary))
+            set_summary(connection, run.run_id, summary)
             fresh = unknown(connection, run.run_id, results)
             insert_cases(
                 connection,
@@ -282,16 +280,35 @@ class Ledger:
     # Ledgers among themselves.
 
     def merge(self, other: Ledger) -> int:
-        """Add the runs of ``other`` that are not here; how many there were. Each comes whole."""
-        here = {one.run_id for one in self.runs()}
-        missing = [one for one in other.runs() if one.run_id not in here]
-        for run in missing:
-            with other._told("read"), other._engine.connect() as source:
-                summary = source.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run.run_id))
-                with self._told("written"), writing(self._engine).begin() as target:
+        """Add the runs of ``other`` that are not here, or not whole; how many there were. Each comes whole.
+
+        Raises :class:`UsageError`, before anything is added, if a run here and another there have one id.
+        """
+        here = {one.run_id: one for one in self.runs()}
+        coming = other.runs()
+        for run in coming:
+            if run.run_id in here:
+                check_same(here[run.run_id], run)
+        known, there = self._extents(), other._extents()
+        missing = [run for run in coming if there[run.run_id] != known.get(run.run_id)]
+        return sum(self._copy(other, run, new=run.run_id not in here) for run in missing)
+
+    def _copy(self, other: Ledger, run: RunInfo, *, new: bool) -> bool:
+        """Add what is not there yet of a run of ``other``; whether there was anything."""
+        with other._told("read"), other._engine.connect() as source:
+            summary = source.scalar(select(RUNS.c.summary).where(RUNS.c.run_id == run.run_id))
+            with self._told("written"), writing(self._engine).begin() as target:
+                if new:
                     insert_run(target, run, summary)
-                    copy_cases(source, target, run.run_id)
-        return len(missing)
+                ended = not new and set_summary(target, run.run_id, summary)
+                return copy_cases(source, target, run.run_id) > 0 or new or ended
+
+    def _extents(self) -> dict[str, tuple[int, bool]]:
+        """By run, how many cases it has and whether it is over."""
+        query = select(RUNS.c.run_id, func.count(CASES.c.id), RUNS.c.summary.is_not(None))
+        query = query.outerjoin(CASES, CASES.c.run_id == RUNS.c.run_id).group_by(RUNS.c.run_id)
+        with self._told("read"), self._engine.connect() as connection:
+            return {run_id: (cases, bool(over)) for run_id, cases, over in connection.execute(query)}
 
 
 _ALL_RUNS = (
