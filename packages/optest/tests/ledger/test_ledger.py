@@ -231,7 +231,10 @@ def test_an_older_ledger_is_migrated_with_its_content(tmp_path: Path) -> None:
             connection.execute(text("insert into environments (facts) values ('{}')"))
             connection.execute(text("insert into backends (kind, name, chip) values ('gpu', 'g', '')"))
             connection.execute(
-                text("insert into runs values ('r', '2026-01-01T00:00:00+00:00', '0', 'c', 0, 1, 1, null)")
+                text(
+                    "insert into runs (run_id, started, version, command_line, seed, environment, backend) "
+                    "values ('r', '2026-01-01T00:00:00+00:00', '0', 'c', 0, 1, 1)"
+                )
             )
         ledger = Ledger(file)
         assert [one.run_id for one in ledger.runs()] == ["r"]
@@ -315,6 +318,24 @@ def test_results_of_a_killed_run_stay(ledger: Ledger) -> None:
     with pytest.raises(LedgerError):
         ledger.append(run_info(1).run_id, [result(2), result(1)])  # all or nothing
     assert [one.case_id for one in ledger.results(run_info(1).run_id)] == [result(1).case_id]
+
+
+def test_runs_that_are_not_whole_are_told(ledger: Ledger) -> None:
+    """However they ended: in diffs and histories too."""
+    cut = [Summary(3, interrupted=True), Summary(3, stopped=True), Summary(3), None]
+    for number, summary in enumerate(cut, 1):
+        run = replace(run_info(number), planned=3)
+        ledger.start(run)
+        ledger.append(run.run_id, [result(1)])
+        if summary is not None:
+            ledger.finish(run.run_id, summary)
+    record(ledger, run_info(5), [result(1)])
+    rest = ": 1 of 3 cases have a result"
+    whys = ["interrupted", "stopped at a failure", "interrupted", "still going on, or killed"]
+    assert ledger.unfinished() == {run_info(i).run_id: why + rest for i, why in enumerate(whys, 1)}
+    warned = ledger.diff(run_info(1).run_id, run_info(5).run_id).warnings
+    assert warned == (f"the run {run_info(1).run_id} is not whole: interrupted{rest}",)
+    assert [one["unfinished"] for one in ledger.history("relu")] == [*(why + rest for why in whys), ""]
 
 
 def test_the_tables_are_those_of_postgresql_too() -> None:

@@ -22,6 +22,7 @@ from optest.core.result import CaseResult, RunInfo, Status
 from optest.core.summary import KEPT, Summary
 from optest.core.tolerance import Tolerance
 from optest.errors import BackendError, LedgerError
+from optest.ledger import Ledger, LedgerReporter
 from optest.operators import operator_registry
 from optest.plan.rerun import rerun_command
 from optest.reporting import Reporter
@@ -307,8 +308,47 @@ def test_a_plan_that_breaks_off_is_reported_to_its_end() -> None:
 
     events = Events()
     with pytest.raises(LedgerError):
-        TestRunner(Driver(relu), [events]).run(cases())
-    assert events.events[-1].ran == 1
+        TestRunner(Driver(relu), [events]).run(cases(), total=3)
+    summary = events.events[-1]
+    assert (summary.ran, summary.missing, summary.interrupted) == (1, 2, True)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "shut down"])
+def test_an_executor_that_is_stopped_ends_the_run_not_the_cases(tmp_path: Path, how: str) -> None:
+    """Cases without a result are missing, not failed; the run says so, and resuming runs them."""
+
+    class Stopping(ThreadPoolExecutor):
+        count = 0
+
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.count == 4 and how == "shut down":
+                self.shutdown()
+            future = super().submit(*args, **kwargs)
+            if self.count >= 4:
+                future.cancel()
+            return future
+
+    ledger, cases = Ledger(tmp_path / "ledger.sqlite"), [case(size) for size in range(1, 9)]
+    driver = backend_manager.select("numpy")
+    with Stopping(1) as executor:
+        for _ in range(3):
+            executor.submit(time.sleep, 0.2)
+            executor.count = 0
+        journal = Journal(tmp_path / "j")
+        runner = TestRunner(driver, [LedgerReporter(ledger)], executor=executor, journal=journal)
+        with pytest.raises(BackendError, match="the executor of the run was stopped while cases were left"):
+            runner.run(cases)
+    [run] = ledger.runs()
+    found = list(ledger.results(run.run_id))
+    assert {one.status for one in found} == {Status.PASSED}
+    assert 0 < len(found) < 8
+    told = f"interrupted: {len(found)} of 8 cases have a result"
+    assert ledger.unfinished() == {run.run_id: told}
+    journal = Journal(tmp_path / "j", resume=True)
+    summary = TestRunner(driver, [LedgerReporter(ledger)], journal=journal).run(cases)
+    assert (summary.ran, summary.resumed, summary.missing) == (8, len(found), 0)
+    assert len(ledger.unfinished()) == 1
 
 
 @pytest.mark.parametrize(

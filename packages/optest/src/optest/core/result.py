@@ -113,7 +113,10 @@ class CaseResult:
 
 @dataclass
 class RunInfo:
-    """What is known of a run before its first case; ``started`` is ISO 8601 with a time zone."""
+    """What is known of a run before its first case; ``started`` is ISO 8601 with a time zone.
+
+    ``planned`` is how many cases it has, where that is known.
+    """
 
     run_id: str
     started: str
@@ -122,6 +125,7 @@ class RunInfo:
     backend: Mapping[str, str | None]
     environment: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
+    planned: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

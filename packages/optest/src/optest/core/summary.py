@@ -20,7 +20,8 @@ class Summary:
     """Counts by status, and the first failures.
 
     ``total`` is the number of planned cases where it is known; ``resumed`` counts results
-    taken from an earlier, interrupted run. ``stopped``: a failure ended the run early.
+    taken from an earlier, interrupted run. ``interrupted``: the run ended, by Ctrl-C or by
+    an error, before every case had a result. ``stopped``: a failure ended it early.
     ``problems`` are reports and ledgers that could not be written, and failed teardowns.
     ``seconds``: what named parts of a suite of PyTorch's took, over all processes and over
     the runs that this one resumed.
@@ -50,6 +51,11 @@ class Summary:
         return self.counts.total()
 
     @property
+    def missing(self) -> int | None:
+        """The planned cases without a result; None where it is not known how many are planned."""
+        return None if self.total is None else max(self.total - self.ran, 0)
+
+    @property
     def failed(self) -> int:
         """The cases that make the run fail."""
         return sum(count for status, count in self.counts.items() if status.failed)
@@ -59,6 +65,7 @@ class Summary:
         return {
             "total": self.total,
             "ran": self.ran,
+            "missing": self.missing,
             "failed": self.failed,
             "counts": {status.value: self.counts[status] for status in Status},
             "flaky": self.flaky,
@@ -70,6 +77,24 @@ class Summary:
             "problems": list(self.problems),
             "seconds": {name: round(taken, 3) for name, taken in self.seconds.items()},
         }
+
+
+def unfinished(outcome: Mapping[str, Any] | None, planned: int | None, ran: int) -> str:
+    """Why a recorded run is not whole, and how much of it there is; empty for one that is.
+
+    ``outcome`` is its summary's dictionary, None where it has none; ``planned`` and ``ran`` count cases.
+    """
+    total = planned
+    if outcome is not None:
+        stopped, interrupted = bool(outcome.get("stopped")), bool(outcome.get("interrupted"))
+        recorded = outcome.get("total")
+        total = recorded if isinstance(recorded, int) else planned
+        if not stopped and not interrupted and not (total is not None and ran < total):
+            return ""
+        why = "stopped at a failure" if stopped else "interrupted"
+    else:
+        why = "still going on, or killed"
+    return why if total is None else f"{why}: {ran} of {total} cases have a result"
 
 
 def cost_split(seconds: Mapping[str, float]) -> str:

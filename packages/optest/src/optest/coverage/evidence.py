@@ -234,7 +234,7 @@ def collect(
         dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0]))),
         dict(sorted(overloads.items())),
         dict(seconds),
-        (*differing(chosen), *undated(chosen), *_few(operators, entries)),
+        (*differing(chosen), *undated(chosen), *_cut(ledger, chosen, outcomes), *_few(operators, entries)),
     )
 
 
@@ -245,6 +245,16 @@ def _few(operators: Mapping[str, OperatorEvidence], entries: int) -> list[str]:
     return [
         f"{len(operators)} operators are recorded; the suite has {entries}, and the others are not counted"
     ]
+
+
+def _cut(ledger: Ledger, runs: Sequence[RunInfo], outcomes: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A warning for each run that is not whole, unless a later one took over what there is of it."""
+    incomplete = ledger.unfinished()
+    resumed = False
+    for one in reversed(runs):
+        if one.run_id in incomplete and not resumed:
+            yield f"the run {one.run_id} is not whole: {incomplete[one.run_id]}"
+        resumed |= bool(outcomes.get(one.run_id, {}).get("resumed"))
 
 
 def _ended(outcome: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +71,16 @@ def together(runs: Sequence[RunInfo]) -> Shown:
 
 def index(ledger: Ledger, shown: Sequence[Shown], *, live: bool = False) -> dict[str, Any]:
     """What is shown, and the trend over all runs."""
-    totals = ledger.totals()
+    totals, unfinished = ledger.totals(), ledger.unfinished()
     return {
         "live": live,
         "statuses": [one.value for one in STATUSES],
         "failures": [one.value for one in STATUSES if one in FAILURES],
-        "runs": [_described(one) for one in shown],
-        "trend": [_point(one, totals.get(one.run_id, Counter())) for one in ledger.runs()[-TREND:]],
+        "runs": [_described(one, unfinished) for one in shown],
+        "trend": [
+            _point(one, totals.get(one.run_id, Counter()), unfinished.get(one.run_id, ""))
+            for one in ledger.runs()[-TREND:]
+        ],
     }
 
 
@@ -154,16 +157,23 @@ def coverage(ledger: Ledger, backend: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _described(one: Shown) -> dict[str, Any]:
-    return {**one.newest.to_dict(), "run_id": one.title, "key": one.key, "coverage": key_of(one.backend)}
+def _described(one: Shown, unfinished: Mapping[str, str]) -> dict[str, Any]:
+    """``unfinished`` says of each of its runs that is not whole how much of it there is."""
+    runs = one.together or (one.newest.run_id,)
+    told = [f"the run {run} is not whole: {unfinished[run]}" for run in runs if run in unfinished]
+    return {
+        **one.newest.to_dict(), "run_id": one.title, "key": one.key, "coverage": key_of(one.backend),
+        "unfinished": told,
+    }  # fmt: skip
 
 
-def _point(run: RunInfo, counts: Counter[Status]) -> dict[str, Any]:
+def _point(run: RunInfo, counts: Counter[Status], unfinished: str) -> dict[str, Any]:
     failed = sum(counts[one] for one in FAILURES)
     passed = counts[Status.PASSED]
     return {
         "key": key_of(run.run_id), "run": run.run_id, "started": run.started, "backend": run.backend["name"],
         "passed": passed, "failed": failed, "other": counts.total() - passed - failed,
+        "unfinished": unfinished,
     }  # fmt: skip
 
 

@@ -72,9 +72,8 @@ class _Live:
         self._lock = threading.Lock()
 
     def version(self) -> str:
-        """Changes whenever a run or case is added."""
-        runs, last = self._ledger.mark()
-        return f"{runs}-{last}"
+        """Changes whenever a run or case is added, or a run is over."""
+        return "-".join(map(str, self._ledger.mark()))
 
     def script(self, name: str) -> str | None:
         """The data script named ``name``, or None if it does not exist."""

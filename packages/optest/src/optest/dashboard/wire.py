@@ -65,6 +65,7 @@ class _Run(_Part):
     backend: _Backend
     environment: Annotated[dict[Name, Text], Field(max_length=100)]
     seed: Count
+    planned: Count | None = None
 
 
 class _Accuracy(_Part):

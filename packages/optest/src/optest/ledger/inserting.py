@@ -33,6 +33,7 @@ def insert_run(connection: Connection, run: RunInfo, summary: str | None) -> Non
             environment=_number_of(connection, ENVIRONMENTS, facts),
             backend=_number_of(connection, BACKENDS, backend),
             summary=summary,
+            planned=run.planned,
         )
     )
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import RowMapping, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from ..core.result import FAILURES, CaseResult, RunInfo, Status
-from ..core.summary import Summary
+from ..core.summary import Summary, unfinished
 from ..errors import LedgerError, UsageError
 from ..names import listing
 from ..text import redacted
@@ -157,11 +157,12 @@ class Ledger:
         with self._told("read"), self._engine.connect() as connection:
             return read_totals(connection)
 
-    def mark(self) -> tuple[int, int]:
-        """How many runs there are and the number of the last case: they change when anything is added."""
+    def mark(self) -> tuple[int, int, int]:
+        """How many runs there are and are over, and the last case's number: they change with any of these."""
+        query = select(func.count(), func.count(RUNS.c.summary)).select_from(RUNS)
         with self._told("read"), self._engine.connect() as connection:
-            runs = connection.scalar(select(func.count()).select_from(RUNS))
-            return runs or 0, connection.scalar(select(func.max(CASES.c.id))) or 0
+            runs, over = connection.execute(query).one()
+            return runs, over, connection.scalar(select(func.max(CASES.c.id))) or 0
 
     # Runs that come or go in parts.
 
@@ -201,6 +202,17 @@ class Ledger:
         with self._told("read"), self._engine.connect() as connection:
             return {row.run_id: json.loads(row.summary) for row in connection.execute(query)}
 
+    def unfinished(self) -> dict[str, str]:
+        """The runs that are not whole, by id: why, and how many of their cases have a result."""
+        outcomes, totals = self.outcomes(), self.totals()
+        told = {
+            run.run_id: unfinished(
+                outcomes.get(run.run_id), run.planned, totals.get(run.run_id, Counter()).total()
+            )
+            for run in self.runs()
+        }
+        return {run_id: text for run_id, text in told.items() if text}
+
     def find_case(self, prefix: str) -> CaseResult | None:
         """The newest record of the case whose id begins with ``prefix``; None if there is none.
 
@@ -233,7 +245,15 @@ class Ledger:
         first, second = self.find_run(run_a), self.find_run(run_b)
         with self._told("read"), self._engine.connect() as connection:
             found = compare_runs(connection, first, second)
-        found.warnings = differing([one for one in self.runs() if one.run_id in (first, second)])
+        incomplete = self.unfinished()
+        found.warnings = (
+            *differing([one for one in self.runs() if one.run_id in (first, second)]),
+            *(
+                f"the run {one} is not whole: {incomplete[one]}"
+                for one in (first, second)
+                if one in incomplete
+            ),
+        )
         return found
 
     def history(
@@ -261,6 +281,7 @@ class Ledger:
         if dtype is not None:
             query = query.where(("," + CASES.c.dtypes + ",").contains(f",{dtype},", autoescape=True))
         found: dict[str, dict[str, Any]] = {}
+        incomplete = self.unfinished()
         with self._told("read"), self._engine.connect() as connection:
             for row in connection.execute(query).mappings():
                 entry = found.setdefault(
@@ -268,6 +289,7 @@ class Ledger:
                     {
                         "run": row["run_id"], "started": row["started"], "backend": row["backend"],
                         "passed": 0, "failed": 0, "other": 0, "max_ulp": None,
+                        "unfinished": incomplete.get(row["run_id"], ""),
                     },
                 )  # fmt: skip
                 status = Status(row["status"])

@@ -59,6 +59,7 @@ RUNS = Table(
     Column("environment", ForeignKey("environments.id"), nullable=False),
     Column("backend", ForeignKey("backends.id"), nullable=False),
     Column("summary", Text),  # JSON; NULL while the run goes on, and if it was killed
+    Column("planned", BigInteger),  # cases; NULL where it is not known how many
 )
 CASES = Table(
     "cases",
@@ -126,11 +127,7 @@ def _index_counts(connection: Connection) -> None:
 
 def _add_accuracy(connection: Connection) -> None:
     """Version 4: errors against a wider reference, beside the control's."""
-    known = {one["name"] for one in inspect(connection).get_columns(METRICS.name)}
-    for name in ("error_ulp", "control_ulp"):
-        if name not in known:
-            kind = METRICS.c[name].type.compile(connection.dialect)
-            connection.execute(text(f"ALTER TABLE {METRICS.name} ADD COLUMN {name} {kind}"))
+    _add_columns(connection, METRICS, "error_ulp", "control_ulp")
 
 
 def _widen_numbers(connection: Connection) -> None:
@@ -142,12 +139,26 @@ def _widen_numbers(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN {name} TYPE {kind}"))
 
 
+def _add_planned(connection: Connection) -> None:
+    """Version 6: how many cases a run has, so that one that was killed is seen to lack some."""
+    _add_columns(connection, RUNS, "planned")
+
+
+def _add_columns(connection: Connection, table: Table, *names: str) -> None:
+    known = {one["name"] for one in inspect(connection).get_columns(table.name)}
+    for name in names:
+        if name not in known:
+            kind = table.c[name].type.compile(connection.dialect)
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create,
     _index_cases,
     _index_counts,
     _add_accuracy,
     _widen_numbers,
+    _add_planned,
 )
 """What makes version n + 1 of version n; the last one makes today's."""
 

@@ -159,6 +159,7 @@ class RunRecord(_Model):
     backend: BackendRecord
     environment: dict[str, str]
     seed: int
+    planned: Count | None
 
 
 class SummaryRecord(_Model):
@@ -166,6 +167,7 @@ class SummaryRecord(_Model):
 
     total: Count | None
     ran: Count
+    missing: Count | None
     failed: Count
     counts: dict[str, Count]
     flaky: Count

@@ -124,7 +124,7 @@ def _closing(summary: Summary) -> Text:
     line.append(f" in {summary.duration_s:.1f} s")
     if summary.resumed:
         line.append(f"; {summary.resumed} taken from the run before")
-    left = "" if summary.total is None else f", {summary.total - summary.ran} cases left"
+    left = "" if summary.missing is None else f", {summary.missing} cases left"
     if summary.interrupted:
         line.append(f"; interrupted{left}: --resume goes on", "bold yellow")
     elif summary.stopped:

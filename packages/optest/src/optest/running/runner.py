@@ -69,14 +69,16 @@ class TestRunner:
         """Run ``work``; what is wrong with a case is in its result.
 
         Ctrl-C ends the run with a summary of what ran, marked ``interrupted``. Raises
-        :class:`BackendError` if the driver cannot be set up, and what iterating over
-        ``work`` raises; results are reported to the end in either case.
+        :class:`BackendError` if the driver cannot be set up or its processes are lost, and what
+        iterating over ``work`` raises; results are reported to the end in either case, and the
+        summary is marked ``interrupted`` as well. ``info.planned`` becomes the number of cases.
         """
         if total is None and isinstance(work, Sized):
             total = len(work) if all(isinstance(one, TestCase) or one.cases == 1 for one in work) else None
         info = info or describe_run(
             BackendTarget(self.driver.kind, self.driver.name), packages=self.driver.packages
         )
+        info.planned = total
         summary = Summary(total)
         started = time.perf_counter()
         complete = False
@@ -103,6 +105,8 @@ class TestRunner:
                     reports.on_case_result(result)
             finally:
                 flow.close(now=not complete)
+                complete = complete and not summary.missing
+                summary.interrupted = not (complete or summary.stopped)
                 summary.duration_s = time.perf_counter() - started
                 reports.on_complete(summary)
                 if self._journal is not None:
@@ -143,7 +147,7 @@ class _Flow:
         self.executor: Executor | None = None
         self.call: Callable[[Task], TaskOutcome]
         self.limit = 1
-        self.lost: BrokenExecutor | None = None
+        self.lost: Exception | None = None
         """Why nothing more can be submitted; what was, may still have results."""
 
     def open(self) -> None:
@@ -242,7 +246,7 @@ class _Flow:
         assert self.executor is not None
         try:
             future: Future[TaskOutcome] = self.executor.submit(self.call, part.task)
-        except BrokenExecutor as error:
+        except RuntimeError as error:  # broken, or shut down by somebody else
             self.lost = error
             return
         self.pending[future] = part
@@ -254,7 +258,7 @@ class _Flow:
         whole = part.whole
         try:
             outcome = self._outcome(future, part.task)
-        except BrokenExecutor as error:
+        except (BrokenExecutor, CancelledError) as error:
             self.lost = error
             return
         for total in (whole.seconds, self.summary.seconds):
@@ -286,7 +290,7 @@ class _Flow:
         except (WorkerDied, TaskTimedOut) as death:
             parts = task.smaller()
             return TaskOutcome(left=parts) if parts else TaskOutcome([_of_death(task, death)])
-        except BrokenExecutor:
+        except (BrokenExecutor, CancelledError):  # the task has no result: it is not its failure
             raise
         except OptestError as error:
             return TaskOutcome([task.record(Status.ERROR, error.message)])
@@ -295,10 +299,15 @@ class _Flow:
                 raise
             return TaskOutcome([task.record(Status.ERROR, told(error))])
 
-    def _broken(self, error: BrokenExecutor) -> BackendError:
+    def _broken(self, error: Exception) -> BackendError:
         cause = error.__cause__
         if isinstance(cause, BackendError):
             return cause
+        if not isinstance(error, BrokenExecutor):
+            return BackendError(
+                f"the executor of the run was stopped while cases were left: {told(error)}",
+                "--resume runs the cases that have no result",
+            )
         said = tail(getattr(cause, "stderr_tail", ""))
         text = f"the worker process of the driver {self.runner.driver.name!r} did not start: {cause or error}"
         return BackendError(f"{text}\n{said}" if said else text)

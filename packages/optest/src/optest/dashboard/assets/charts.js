@@ -92,7 +92,7 @@
       }
     });
     chart.append(svg("line", { x1: 0, x2: width, y1: base, y2: base, class: "axis" }));
-    const names = ["run", "started", "backend", "passed", "failed", "other", "share"];
+    const names = ["run", "started", "backend", "passed", "failed", "other", "share", "unfinished"];
     const head = h("thead", {}, h("tr", {}, ...names.map((name) => h("th", {}, name))));
     const lines = [...points].reverse().map((one) =>
       h("tr", {}, ...names.map((name) => h("td", {}, String(name === "share" ? share(one) : one[name])))));

@@ -28,7 +28,8 @@
     const counts = {};
     for (const cell of state.a.cells) optest.addCounts(counts, cell[3]);
     const found = optest.judge(counts);
-    byId("warning").textContent = differing();
+    const told = [runA(), runB()].filter(Boolean).flatMap((run) => run.unfinished);
+    byId("warning").textContent = [...new Set(told), differing()].filter(Boolean).join("; ");
     byId("summary").textContent = `${found.total.toLocaleString("en")} cases of ${state.a.operators.length} operators: ${optest.words(counts)}`;
     byId("backend").textContent = runA().backend.name || runA().backend.kind;
     drawn.clear();
@@ -38,7 +39,7 @@
 
   /** What two runs beside each other were recorded with, where it is not the same. */
   function differing() {
-    const other = state.b && state.index.runs.find((one) => one.key === state.b.key);
+    const other = runB();
     if (!other) return "";
     const facts = (run) => ({ ...run.environment, optest: run.version });
     const [a, b] = [facts(runA()), facts(other)];
@@ -47,6 +48,7 @@
   }
 
   const runA = () => state.index.runs.find((one) => one.key === state.a.key);
+  const runB = () => state.b && state.index.runs.find((one) => one.key === state.b.key);
   const current = () => TABS.find((name) => byId(`tab-${name}`).getAttribute("aria-selected") === "true");
 
   async function show(name) {
