@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .backends import BackendDriver, backend_manager
 from .console import ENVIRONMENT, FAILURES, INTERRUPTED, OK
@@ -131,14 +131,22 @@ def run_tasks(
 
 def _check(driver: BackendDriver, case: TestCase) -> None:
     """Ask the driver whether the case's settings can be used; raises :class:`OptestError` if not."""
+    _called(driver, "check", lambda: driver.check(case))
+
+
+_T = TypeVar("_T")
+
+
+def _called(driver: BackendDriver, method: str, call: Callable[[], _T]) -> _T:
+    """What a driver's own code answers; raises :class:`OptestError` where it raises anything."""
     try:
-        driver.check(case)
+        return call()
     except OptestError:
         raise
     except BaseException as error:  # somebody else's code: not even SystemExit may end the run unsaid
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise BackendError(f"check() of the driver {driver.name} raised {told(error)}") from error
+        raise BackendError(f"{method}() of the driver {driver.name} raised {told(error)}") from error
 
 
 def _reporters(options: RunOptions, *, terminal: bool, color: bool) -> list[Reporter]:
@@ -159,7 +167,15 @@ def select(options: RunOptions) -> tuple[BackendDriver, BackendTarget]:
             "give --backend NAME, or `backend:` in the plan; stub checks optest itself",
         )
     driver = backend_manager.select(options.backend, options.chip)
-    return driver, BackendTarget(driver.kind, driver.name, options.chip)
+    return driver, target_of(driver, options)
+
+
+def target_of(driver: BackendDriver, options: RunOptions) -> BackendTarget:
+    """The target of ``driver`` under ``options``, its chip spelled as the driver spells it."""
+    chip, settings = options.chip, options.backend_config.get(driver.name, {})
+    known = [one for one in driver.chips if chip is not None and one.casefold() == chip.casefold()]
+    config = _called(driver, "identity", lambda: driver.identity(settings))
+    return BackendTarget(driver.kind, driver.name, known[0] if known else chip, config or None)
 
 
 def find_case(case_id: str, options_of: Callable[..., RunOptions], *, named: bool) -> RunOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -115,6 +116,24 @@ def test_results_of_several_runs(call: Call, tmp_path: Path) -> None:
     assert added == {"added": {"home/ledger.sqlite": 2}}
     assert "0 runs added" in call("merge", "home/ledger.sqlite", "--ledger", "all.sqlite").stdout
     assert len(Ledger(tmp_path / "all.sqlite").runs()) == 2
+
+
+def test_targets_of_one_command_driver_are_apart(call: Call) -> None:
+    """Settings that hold for the whole run say what it runs on; where it runs and how long do not."""
+    for word, timeout in (("one", 5), ("one", 9), ("two", 5)):
+        command = f"backend_config.command.command=[sh, -c, 'cat input/*.bin > output/output0.bin; : {word}']"
+        more = ("--attr", command, "--attr", f"backend_config.command.timeout={timeout}")
+        call("run", "--op", "flatten", "--dtype", "int32", "--shape", "4", "--backend", "command", *more)
+    shown = json.loads(call("history", "flatten", "--json").stdout)["runs"]
+    first, same, other = (one["backend"] for one in shown)
+    assert first == same != other
+    assert re.fullmatch(r"command \(settings [0-9a-f]{8}\)", first)
+    assert (
+        f"2 backends are called 'command': {' and '.join(sorted((first, other)))}"
+        in call("coverage", "--backend", "command", code=2).output
+    )
+    assert json.loads(call("coverage", "--json").stdout)["backend"] == other
+    assert len(json.loads(call("coverage", "--backend", first, "--json").stdout)["runs"]) == 2
 
 
 def test_new_failures_are_exit_code_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

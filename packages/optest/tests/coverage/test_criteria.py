@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,6 +248,45 @@ def test_backends_are_apart_and_versions_are_told(recorder: Any) -> None:
     assert collect(recorder.ledger, runs=[first]).warnings == ()
     with pytest.raises(UsageError, match="there are runs of torch:cpu and torchstone"):
         collect(recorder.ledger, backend="none")
+
+
+def test_targets_of_one_driver_are_apart(recorder: Any) -> None:
+    """By chip, and by what else tells them apart; a name that stands for several is not guessed."""
+
+    def run(op: str, chip: str | None, config: str | None = None) -> str:
+        backend = {"kind": "npu", "name": "ascend", "chip": chip, "config": config}
+        found: str = recorder.run([recorder.case(op)], backend=backend)
+        return found
+
+    first, second = run("add", "910b"), run("mul", "310p")
+    newest = collect(recorder.ledger)
+    assert (newest.backend, set(newest.operators)) == ("ascend (310p)", {"mul"})
+    assert newest.warnings == ("runs of ascend (910b) are not counted",)
+    with pytest.raises(UsageError, match=r"2 backends .* 'ascend': ascend \(310p\) and ascend \(910b\)"):
+        collect(recorder.ledger, backend="ascend")
+    chosen = collect(recorder.ledger, backend="ascend (910b)")
+    assert (set(chosen.operators), chosen.warnings) == ({"add"}, ())
+    run("sub", "910b", "firmware 2")
+    assert set(collect(recorder.ledger, backend="ascend (910b)").operators) == {"add"}
+    assert set(collect(recorder.ledger, backend="ascend (910b, firmware 2)").operators) == {"sub"}
+    told = "the runs are of different backends: ascend (910b) and ascend (310p)"
+    assert recorder.ledger.diff(first, second).warnings == (told,)
+    [entry] = recorder.ledger.history("sub", backend="ascend")
+    assert entry["backend"] == "ascend (910b, firmware 2)"
+    run("add", None)
+    plain = collect(recorder.ledger, backend="ascend")
+    assert set(plain.operators) == {"add"}
+    assert len(plain.warnings) == 1
+
+
+def test_targets_stay_apart_in_a_merged_ledger(recorder: Any, tmp_path: Path) -> None:
+    for config in ("firmware 1", "firmware 2"):
+        other = type(recorder)(Ledger(tmp_path / f"{config}.sqlite"))
+        backend = {"kind": "npu", "name": "x", "chip": None, "config": config}
+        other.run([other.case("add")], backend=backend, run_id=config.replace(" ", "-"))
+        recorder.ledger.merge(other.ledger)
+    assert [one.target for one in recorder.ledger.runs()] == ["x (firmware 1)", "x (firmware 2)"]
+    assert recorder.ledger.find_case(recorder.case("add").case_id).backend["config"] == "firmware 2"
 
 
 def test_an_empty_ledger_and_a_newer_one(recorder: Any) -> None:

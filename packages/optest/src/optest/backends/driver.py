@@ -6,6 +6,8 @@ its results are judged (``optest.core``).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +112,8 @@ class BackendDriver(ABC):
     expectations: Path | None = None
     phases: ClassVar[tuple[str, ...]] = ("forward",)
     packages: tuple[str, ...] = ()
+    not_identifying: ClassVar[frozenset[str]] = frozenset({"timeout"})
+    """Settings in ``backend_config`` that do not say what the driver runs on."""
 
     @abstractmethod
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
@@ -132,6 +136,20 @@ class BackendDriver(ABC):
 
     def check(self, case: TestCase) -> None:  # noqa: B027  # optional
         """Raise :class:`UsageError` if the case has unusable settings; called before any case runs."""
+
+    def identity(self, settings: Mapping[str, Any]) -> str:
+        """What the driver runs on, beside its kind, name and chip: a firmware, a host, a board.
+
+        ``settings`` are those that the plan, or the command line, gives the driver for every case.
+        Results of runs with different answers are never put together. By default the settings,
+        as a hash, but for ``not_identifying``; empty where there are none. Called once, before
+        :meth:`setup`.
+        """
+        telling = {name: value for name, value in settings.items() if name not in self.not_identifying}
+        if not telling:
+            return ""
+        text = json.dumps(telling, sort_keys=True, default=str)
+        return f"settings {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     def supports(self, case: TestCase) -> str | None:
         """Why ``case`` cannot run here; None if it can. Asked before inputs are made; must be cheap."""

@@ -53,6 +53,10 @@ class HttpDriver(BackendDriver):
     kind = "http"
     name = "http"
 
+    def identity(self, settings: Mapping[str, Any]) -> str:
+        """Which server it is."""
+        return redacted(str(settings.get("url", "")))
+
     def check(self, case: TestCase) -> None:
         check_settings("http", case.backend_config.get("http", {}), HTTP_FIELDS, "url")
         settings = case.backend_config["http"]

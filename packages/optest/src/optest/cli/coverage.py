@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,7 @@ def _write(snapshot: Snapshot, output: Path | None, details: Path | None) -> Non
 
     command = " ".join(
         [
-            f"optest coverage --backend {snapshot.evidence.backend}",
+            f"optest coverage --backend {shlex.quote(snapshot.evidence.backend)}",
             *([] if output is None else [f"-o {output.name}"]),
             *([] if details is None else [f"--details {details.name}"]),
         ]

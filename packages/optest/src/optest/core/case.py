@@ -16,15 +16,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackendTarget:
-    """What a case runs on: a kind (``gpu``, ``stub``, …), a driver's name and a chip where known."""
+    """What a case runs on: a kind (``gpu``, ``stub``, …), a driver's name and a chip where known.
+
+    ``config`` is what else tells it from other targets of the driver: a firmware, settings.
+    """
 
     kind: str
     name: str | None = None
     chip: str | None = None
+    config: str | None = None
 
     def __str__(self) -> str:
+        """``ascend (ascend910b, settings 3f2a9c1b)``: what results of one target are put together by."""
         text = self.name or self.kind
-        return f"{text} ({self.chip})" if self.chip else text
+        about = ", ".join(one for one in (self.chip, self.config) if one)
+        return f"{text} ({about})" if about else text
+
+    def to_dict(self) -> dict[str, str | None]:
+        """As records have it; ``config`` only where there is one."""
+        told = {"kind": self.kind, "name": self.name, "chip": self.chip}
+        return told | ({"config": self.config} if self.config else {})
 
 
 @dataclass(frozen=True, slots=True)

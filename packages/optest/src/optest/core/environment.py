@@ -35,7 +35,7 @@ def describe_run(target: BackendTarget, seed: int = 0, packages: Sequence[str] =
         started=now.isoformat(timespec="microseconds"),
         version=__version__,
         command_line=redacted(writable(shlex.join(["optest", *sys.argv[1:]]))),
-        backend={"kind": target.kind, "name": target.name, "chip": target.chip},
+        backend=target.to_dict(),
         environment={
             "python": platform.python_version(),
             "numpy": np.__version__,

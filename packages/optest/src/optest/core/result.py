@@ -14,6 +14,7 @@ from json import JSONEncoder
 from typing import Any
 
 from ..text import writable
+from .case import BackendTarget
 from .origin import Origin
 
 
@@ -45,7 +46,7 @@ FAILURES = frozenset({Status.MISMATCH, Status.ERROR, Status.CRASHED, Status.TIME
 class CaseResult:
     """The record of one case: JSON-safe, equal wherever it is read.
 
-    ``backend`` has ``kind``, ``name`` and ``chip``; ``comparisons`` one
+    ``backend`` has ``kind``, ``name``, ``chip`` and, if there is one, ``config``; ``comparisons`` one
     ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
     process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the
     command that runs exactly this case; ``origin`` is the place in one of PyTorch's databases.
@@ -126,6 +127,11 @@ class RunInfo:
     environment: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     planned: int | None = None
+
+    @property
+    def target(self) -> str:
+        """What it ran on: runs whose targets differ are never put together."""
+        return str(BackendTarget(**{"kind": "", **self.backend}))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -17,7 +17,7 @@ from ..core.result import RunInfo, Status
 from ..errors import UsageError
 from ..ledger import Ledger
 from ..ledger.difference import differing
-from ..ledger.order import undated
+from ..ledger.order import named, undated
 from ..ledger.reading import CaseRow
 from ..names import listing
 
@@ -226,16 +226,30 @@ def collect(
         one.tally.seldom += one.passed and one.times < repeats
     for operator in operators.values():
         _complete(operator)
-    newest = chosen[-1].backend
     return Evidence(
-        str(newest["name"]),
-        str(newest["kind"]),
+        chosen[-1].target,
+        str(chosen[-1].backend["kind"]),
         tuple(chosen),
         dict(sorted(operators.items(), key=lambda item: (item[1].category, item[0]))),
         dict(sorted(overloads.items())),
         dict(seconds),
-        (*differing(chosen), *undated(chosen), *_cut(ledger, chosen, outcomes), *_few(operators, entries)),
+        (
+            *(() if runs else _left_out(ledger, backend, chosen[-1])),
+            *differing(chosen),
+            *undated(chosen),
+            *_cut(ledger, chosen, outcomes),
+            *_few(operators, entries),
+        ),
     )
+
+
+def _left_out(ledger: Ledger, backend: str | None, chosen: RunInfo) -> list[str]:
+    """A warning where other targets of the driver have runs, unless ``backend`` names one alone."""
+    name = chosen.backend["name"]
+    if backend not in (None, name):
+        return []
+    others = {one.target for one in ledger.runs() if one.backend["name"] == name} - {chosen.target}
+    return [f"runs of {listing(sorted(others))} are not counted"] if others else []
 
 
 def _few(operators: Mapping[str, OperatorEvidence], entries: int) -> list[str]:
@@ -287,11 +301,17 @@ def runs_of(ledger: Ledger, backend: str | None = None, runs: Sequence[str] = ()
         raise UsageError(
             f"the ledger {ledger.place} has no run", "record one: optest run --suite builtin --backend NAME"
         )
-    name = backend or every[-1].backend["name"]
-    chosen = [one for one in every if one.backend["name"] == name]
+    name = backend or every[-1].target
+    chosen = named(every, name)
     if not chosen:
-        names = sorted({str(one.backend["name"]) for one in every})
+        names = sorted({one.target for one in every})
         raise UsageError(f"no such run is of the backend {name!r}; there are runs of {listing(names)}")
+    targets = sorted({one.target for one in chosen})
+    if len(targets) > 1:
+        raise UsageError(
+            f"{len(targets)} backends are called {name!r}: {listing(targets)}",
+            f"name one of them: --backend {targets[0]!r}",
+        )
     return chosen
 
 

@@ -53,7 +53,7 @@ class Shown:
 
     @property
     def backend(self) -> str:
-        return str(self.newest.backend["name"])
+        return self.newest.target
 
     @property
     def title(self) -> str:
@@ -163,6 +163,7 @@ def _described(one: Shown, unfinished: Mapping[str, str]) -> dict[str, Any]:
     told = [f"the run {run} is not whole: {unfinished[run]}" for run in runs if run in unfinished]
     return {
         **one.newest.to_dict(), "run_id": one.title, "key": one.key, "coverage": key_of(one.backend),
+        "target": one.backend,
         "unfinished": told,
     }  # fmt: skip
 
@@ -171,7 +172,7 @@ def _point(run: RunInfo, counts: Counter[Status], unfinished: str) -> dict[str, 
     failed = sum(counts[one] for one in FAILURES)
     passed = counts[Status.PASSED]
     return {
-        "key": key_of(run.run_id), "run": run.run_id, "started": run.started, "backend": run.backend["name"],
+        "key": key_of(run.run_id), "run": run.run_id, "started": run.started, "backend": run.target,
         "passed": passed, "failed": failed, "other": counts.total() - passed - failed,
         "unfinished": unfinished,
     }  # fmt: skip

@@ -51,6 +51,7 @@ class _Backend(_Part):
     kind: Name
     name: Name | None
     chip: Name | None
+    config: Name | None = None
 
 
 class _Run(_Part):
@@ -158,8 +159,8 @@ def decode(body: bytes) -> tuple[RunInfo, list[CaseResult], str | None]:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(one) for one in first["loc"]) or "the body"
         raise UsageError(f"{place}: {first['msg']} ({error.error_count()} mistakes)") from None
-    run = RunInfo.from_dict(message.run.model_dump())
+    run = RunInfo.from_dict(message.run.model_dump(exclude_unset=True))
     if any(one.backend != message.run.backend for one in message.results):
         raise UsageError("a result is of another backend than its run")
     summary = None if message.summary is None else json.dumps(message.summary)
-    return run, [CaseResult.from_dict(one.model_dump()) for one in message.results], summary
+    return run, [CaseResult.from_dict(one.model_dump(exclude_unset=True)) for one in message.results], summary

@@ -85,6 +85,13 @@ def differing(runs: Sequence[RunInfo]) -> tuple[str, ...]:
     return tuple(told)
 
 
+def apart(run_a: RunInfo, run_b: RunInfo) -> tuple[str, ...]:
+    """What to tell people who compare runs of two backends."""
+    if run_a.target == run_b.target:
+        return ()
+    return (f"the runs are of different backends: {run_a.target} and {run_b.target}",)
+
+
 def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:
     """Compare two runs of one ledger, case by case; the database does the joining."""
     found = Difference(run_a, run_b)

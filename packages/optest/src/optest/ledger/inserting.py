@@ -34,6 +34,7 @@ def insert_run(connection: Connection, run: RunInfo, summary: str | None) -> Non
             backend=_number_of(connection, BACKENDS, backend),
             summary=summary,
             planned=run.planned,
+            config=run.backend.get("config"),
         )
     )
 

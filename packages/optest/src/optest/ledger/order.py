@@ -1,4 +1,4 @@
-"""Which of two runs is newer, judged by their dates.
+"""Which runs are of one backend, and which of two is newer, judged by their dates.
 
 A run whose date is yet to come was recorded with a wrong clock. It would be the newest one until that
 day, and hide every run after it; so it counts as the oldest.
@@ -7,6 +7,7 @@ day, and hide every run after it; so it counts as the oldest.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, case
 
@@ -15,6 +16,13 @@ from .tables import RUNS
 
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 """By this much at most where they are set right."""
+
+
+def named(runs: Iterable[RunInfo], backend: str) -> list[RunInfo]:
+    """The runs of a target, or of every target of the driver with that name."""
+    every = list(runs)
+    exact = [one for one in every if one.target == backend]
+    return exact or [one for one in every if one.backend["name"] == backend]
 
 
 def oldest_first() -> tuple[ColumnElement[str], ColumnElement[str]]:

@@ -21,7 +21,7 @@ from ..core.summary import Summary, unfinished
 from ..errors import LedgerError, UsageError
 from ..names import listing
 from ..text import redacted
-from .difference import Difference, compare_runs, differing
+from .difference import Difference, apart, compare_runs, differing
 from .exchange import check_same, outgoing, unknown
 from .inserting import copy_cases, insert_cases, insert_run, set_summary
 from .order import newest_first, oldest_first
@@ -223,7 +223,7 @@ class Ledger:
             ids = connection.scalars(select(CASES.c.case_id).where(matching).distinct().limit(4)).all()
             if len(ids) > 1:
                 raise UsageError(f"several cases have ids that begin with {prefix}: {listing(ids)}")
-            query = select(CASES, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip)
+            query = select(CASES, BACKENDS.c.kind, BACKENDS.c.name, BACKENDS.c.chip, RUNS.c.config)
             query = query.join(RUNS, RUNS.c.run_id == CASES.c.run_id).join(BACKENDS)
             query = query.where(matching).order_by(*newest_first(), CASES.c.id.desc()).limit(1)
             row = connection.execute(query).mappings().first()
@@ -246,8 +246,10 @@ class Ledger:
         with self._told("read"), self._engine.connect() as connection:
             found = compare_runs(connection, first, second)
         incomplete = self.unfinished()
+        runs = {one.run_id: one for one in self.runs()}
         found.warnings = (
-            *differing([one for one in self.runs() if one.run_id in (first, second)]),
+            *apart(runs[first], runs[second]),
+            *differing([runs[first], runs[second]]),
             *(
                 f"the run {one} is not whole: {incomplete[one]}"
                 for one in (first, second)
@@ -259,25 +261,28 @@ class Ledger:
     def history(
         self, op: str, *, backend: str | None = None, dtype: str | None = None
     ) -> list[dict[str, Any]]:
-        """How ``op`` fared in each run, oldest first; ``dtype`` may be that of any input."""
+        """How ``op`` fared in each run, oldest first; ``dtype`` may be that of any input.
+
+        ``backend`` is a driver's name or a target (:attr:`RunInfo.target`).
+        """
+        runs = {one.run_id: one for one in self.runs()}
         query = (
             select(
                 RUNS.c.run_id,
                 RUNS.c.started,
-                BACKENDS.c.name.label("backend"),
                 CASES.c.status,
                 func.count(CASES.c.id.distinct()).label("cases"),
                 func.max(METRICS.c.max_ulp).label("max_ulp"),
             )
             .join(CASES, CASES.c.run_id == RUNS.c.run_id)
-            .join(BACKENDS, BACKENDS.c.id == RUNS.c.backend)
             .outerjoin(METRICS, METRICS.c.case == CASES.c.id)
             .where(CASES.c.op == op)
-            .group_by(RUNS.c.run_id, RUNS.c.started, BACKENDS.c.name, CASES.c.status)
+            .group_by(RUNS.c.run_id, RUNS.c.started, CASES.c.status)
             .order_by(*oldest_first())
         )
         if backend is not None:
-            query = query.where(BACKENDS.c.name == backend)
+            chosen = [one.run_id for one in runs.values() if backend in (one.target, one.backend["name"])]
+            query = query.where(RUNS.c.run_id.in_(chosen))
         if dtype is not None:
             query = query.where(("," + CASES.c.dtypes + ",").contains(f",{dtype},", autoescape=True))
         found: dict[str, dict[str, Any]] = {}
@@ -287,7 +292,8 @@ class Ledger:
                 entry = found.setdefault(
                     row["run_id"],
                     {
-                        "run": row["run_id"], "started": row["started"], "backend": row["backend"],
+                        "run": row["run_id"], "started": row["started"],
+                        "backend": runs[row["run_id"]].target,
                         "passed": 0, "failed": 0, "other": 0, "max_ulp": None,
                         "unfinished": incomplete.get(row["run_id"], ""),
                     },
@@ -345,4 +351,5 @@ def _run_info(row: RowMapping) -> RunInfo:
 
 
 def _backend(row: RowMapping) -> dict[str, str | None]:
-    return {key: row[key] or None for key in ("kind", "name", "chip")}
+    backend = {key: row[key] or None for key in ("kind", "name", "chip")}
+    return backend | ({"config": row["config"]} if row["config"] else {})

@@ -60,6 +60,7 @@ RUNS = Table(
     Column("backend", ForeignKey("backends.id"), nullable=False),
     Column("summary", Text),  # JSON; NULL while the run goes on, and if it was killed
     Column("planned", BigInteger),  # cases; NULL where it is not known how many
+    Column("config", Text),  # what else tells the backend from others of its name
 )
 CASES = Table(
     "cases",
@@ -144,6 +145,11 @@ def _add_planned(connection: Connection) -> None:
     _add_columns(connection, RUNS, "planned")
 
 
+def _add_config(connection: Connection) -> None:
+    """Version 7: what tells several targets of one driver and chip apart."""
+    _add_columns(connection, RUNS, "config")
+
+
 def _add_columns(connection: Connection, table: Table, *names: str) -> None:
     known = {one["name"] for one in inspect(connection).get_columns(table.name)}
     for name in names:
@@ -159,6 +165,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _add_accuracy,
     _widen_numbers,
     _add_planned,
+    _add_config,
 )
 """What makes version n + 1 of version n; the last one makes today's."""
 

@@ -113,7 +113,7 @@ def resolve(
         suite=suite,
         filters=(*_listed(read.options.get("filter")), *filters),
         shard=parse_shard(shard) if shard else (1, 1),
-        backend_config=read.backend_config,
+        backend_config=merge_config(read.backend_config, config),
         tolerances=read.tolerances,
         reports=tuple(ReportRequest.parse(text) for text in reports or _listed(read.options.get("report"))),
     )

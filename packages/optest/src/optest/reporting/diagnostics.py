@@ -19,10 +19,10 @@ def title(result: CaseResult) -> str:
 
 
 def backend(result: CaseResult) -> str:
-    """The driver with its kind and chip."""
-    name, kind, chip = (result.backend.get(key) for key in ("name", "kind", "chip"))
+    """The driver with its kind, chip and what else tells it apart."""
+    name, kind, chip, config = (result.backend.get(key) for key in ("name", "kind", "chip", "config"))
     about = ", ".join(
-        part for part in (kind if kind != name else None, f"chip {chip}" if chip else None) if part
+        part for part in (kind if kind != name else None, f"chip {chip}" if chip else None, config) if part
     )
     return f"{name or kind} ({about})" if about else str(name or kind)
 

@@ -70,13 +70,12 @@ class JUnitReporter(FileReporter):
             f'errors="{self._counts["error"]}"'
         )
         seconds = f'time="{self._seconds:.6f}"'
-        backend = self.run.backend.get("name") or self.run.backend.get("kind") or ""
         properties = {"run_id": self.run.run_id, "command": self.run.command_line, **self.run.environment}
         file = self.file
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
         file.write(f'<testsuites name="optest" {counts} {seconds}>\n')
         file.write(
-            f"<testsuite name={_quoted(f'optest.{backend}')} {counts} "
+            f"<testsuite name={_quoted(f'optest.{self.run.target}')} {counts} "
             f'skipped="{self._counts["skipped"]}" {seconds} '
             f'timestamp="{self.run.started[:19]}" hostname={_quoted(socket.gethostname())}>\n<properties>\n'
         )

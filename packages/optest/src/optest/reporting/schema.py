@@ -100,6 +100,7 @@ class BackendRecord(_Model):
     kind: str
     name: str | None
     chip: str | None
+    config: str | None = None
 
 
 class DeclaredRecord(_Model):

@@ -51,11 +51,8 @@ class TerminalReporter(Reporter):
         self._first: dict[tuple[str, Status], CaseResult] = {}
 
     def on_start(self, run: RunInfo, total: int | None) -> None:
-        name, chip = run.backend.get("name") or run.backend.get("kind"), run.backend.get("chip")
         cases = "" if total is None else f"{total} case{'' if total == 1 else 's'} on "
-        self._console.print(
-            f"optest {run.version}: {cases}{name}{f' ({chip})' if chip else ''}, run {run.run_id}"
-        )
+        self._console.print(f"optest {run.version}: {cases}{run.target}, run {run.run_id}")
         if self._console.is_terminal:
             columns = (
                 BarColumn(),

@@ -52,7 +52,7 @@ def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> C
         attributes=case.attributes,
         phase=case.phase,
         seed=case.seed,
-        backend={"kind": case.backend.kind, "name": case.backend.name, "chip": case.backend.chip},
+        backend=case.backend.to_dict(),
         status=status,
         reason=reason,
         **fields,

@@ -31,7 +31,7 @@
     const told = [runA(), runB()].filter(Boolean).flatMap((run) => run.unfinished);
     byId("warning").textContent = [...new Set(told), differing()].filter(Boolean).join("; ");
     byId("summary").textContent = `${found.total.toLocaleString("en")} cases of ${state.a.operators.length} operators: ${optest.words(counts)}`;
-    byId("backend").textContent = runA().backend.name || runA().backend.kind;
+    byId("backend").textContent = runA().target;
     drawn.clear();
     view.map.fill();
     show(current());
@@ -109,7 +109,7 @@
     const names = [...new Set(state.index.trend.map((one) => one.backend))];
     const place = h("div");
     const list = h("select", {}, h("option", { value: "" }, "all backends"), ...names.map((one) => h("option", { value: one }, one)));
-    list.value = runA().backend.name;
+    list.value = runA().target;
     const draw = () => place.replaceChildren(charts.trend(state.index.trend.filter((one) => !list.value || one.backend === list.value)));
     list.addEventListener("change", draw);
     draw();

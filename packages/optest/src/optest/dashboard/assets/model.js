@@ -87,7 +87,7 @@ const optest = (() => {
   }
 
   function runName(run) {
-    return `${run.backend.name || run.backend.kind}, ${run.started.slice(0, 16).replace("T", " ")} (${run.run_id})`;
+    return `${run.target}, ${run.started.slice(0, 16).replace("T", " ")} (${run.run_id})`;
   }
 
   return { receive, load, h, byId, addCounts, judge, words, prepare, runName, state, view: {} };

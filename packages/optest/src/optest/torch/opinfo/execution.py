@@ -279,7 +279,7 @@ def record(
         attributes={},
         phase=group.phase,
         seed=group.seed,
-        backend={"kind": target.kind, "name": target.name, "chip": target.chip},
+        backend=target.to_dict(),
         rerun="" if fields["status"] is Status.PASSED else _command(request, number),
         origin=origin,
         **fields,

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ...backends import CallDriver, backend_manager
-from ...core.case import BackendTarget
 from ...core.result import CaseResult
 from ...errors import UsageError
 from ...plan.options import RunOptions
-from ...session import Outcome, run_tasks
+from ...session import Outcome, run_tasks, target_of
 from ..internals import need_torch
 from .groups import Selection
 
@@ -41,7 +40,7 @@ def run_suite(
     from .execution import Request
     from .planning import plan
 
-    target = BackendTarget(driver.kind, driver.name, options.chip)
+    target = target_of(driver, options)
     numbers = selection.samples or None
     return run_tasks(
         options,
