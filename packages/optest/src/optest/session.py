@@ -70,6 +70,7 @@ def run_session(options: RunOptions, *, terminal: bool = True, color: bool = Tru
     :class:`UsageError` and :class:`EnvironmentError_` before anything has run.
     """
     driver, target = select(options)
+    _check_config(driver, options)
     cases = list(load(options, target))
     for case in cases:
         _check(driver, case)
@@ -127,6 +128,16 @@ def run_tasks(
     complete = complete and not (summary.interrupted or summary.stopped)
     problems = gaps.problems(complete=complete, usual_values=options.seed == RunOptions.seed)
     return Outcome(run, summary, gaps.summary(), problems)
+
+
+def _check_config(driver: BackendDriver, options: RunOptions) -> None:
+    """Raise :class:`UsageError`, with its place in the plan, for settings that no driver reads."""
+    backend_manager.check_config(options.backend_config, driver)
+    for entry in options.entries:
+        try:
+            backend_manager.check_config(entry.fields.get("backend_config", {}), driver)
+        except UsageError as error:
+            raise entry.place.error("backend_config", error) from None
 
 
 def _check(driver: BackendDriver, case: TestCase) -> None:

@@ -229,6 +229,25 @@ def test_mistakes_are_one_message(call: Call, words: tuple[str, ...], told: str)
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("comand: {command: x}", "unknown driver in backend_config 'comand': did you mean command?"),
+        ("stub: {fast: true}", "backend_config.stub: Additional properties are not allowed ('fast' was"),
+    ],
+)
+def test_settings_that_no_driver_reads_are_told(call: Call, where: str, told: str) -> None:
+    """In the plan, in a case of it, on the command line; before anything has run."""
+    case = "{op: relu, dtypes: float32, shapes: {input0: [2]}"
+    Path("whole.yaml").write_text(f"backend_config:\n  {where}\ncases:\n  - {case}}}\n")
+    Path("case.yaml").write_text(f"cases:\n  - {case}, backend_config: {{{where}}}}}\n")
+    for plan in ("whole.yaml", "case.yaml"):
+        assert told in call("run", "--plan", plan, "--backend", "stub", code=2).output
+    driver, _, settings = where.partition(": ")
+    assert told in call(*RELU, "--attr", f"backend_config.{driver}={settings}", code=2).output
+    assert not Path("home").exists()
+
+
 def test_a_driver_without_its_settings_is_told_before_anything_runs(call: Call) -> None:
     done = call("run", "--op", "relu", "--op", "add", "--backend", "npu", "--chip", "ascend310b", code=2)
     assert done.stderr.count("the driver 'ascend' needs to know its command") == 1

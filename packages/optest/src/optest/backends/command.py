@@ -56,6 +56,7 @@ class CommandDriver(BackendDriver):
     name = "command"
     key: ClassVar[str] = "command"
     """The part of ``backend_config`` that is this driver's."""
+    settings = COMMAND_FIELDS
     not_identifying = frozenset({"timeout", "workdir", "inputs", "outputs"})
 
     def check(self, case: TestCase) -> None:

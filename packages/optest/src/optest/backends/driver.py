@@ -112,6 +112,8 @@ class BackendDriver(ABC):
     expectations: Path | None = None
     phases: ClassVar[tuple[str, ...]] = ("forward",)
     packages: tuple[str, ...] = ()
+    settings: ClassVar[Mapping[str, Any] | None] = None
+    """The fields that ``backend_config`` may have for the driver, as in a JSON Schema; None for any."""
     not_identifying: ClassVar[frozenset[str]] = frozenset({"timeout"})
     """Settings in ``backend_config`` that do not say what the driver runs on."""
 

@@ -52,6 +52,7 @@ class HttpDriver(BackendDriver):
 
     kind = "http"
     name = "http"
+    settings = HTTP_FIELDS
 
     def identity(self, settings: Mapping[str, Any]) -> str:
         """Which server it is."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..dotted import load_object
+from ..driver_settings import check_settings
 from ..errors import RegistrationError, UnknownName, UsageError
 from ..names import listing
 from .driver import BackendDriver
@@ -76,6 +78,23 @@ class BackendManager:
         """Every registered driver, then the members that families list."""
         made = (family.make(one) for family in self._families.values() for one in family.members)
         return (*self._drivers.values(), *made)
+
+    def check_config(self, config: Mapping[str, Any], selected: BackendDriver) -> None:
+        """Raise :class:`UsageError` for settings that no driver reads: of an unknown one, or unknown keys.
+
+        ``selected`` is the driver of the run, which may be one that a family made.
+        """
+        for name, settings in config.items():
+            driver = selected if name == selected.name else self._drivers.get(name)
+            if driver is None and name.partition(":")[0] not in self._families:
+                raise UnknownName(
+                    "driver in backend_config",
+                    name,
+                    dict.fromkeys(one.name for one in self.drivers()),
+                    "drivers of plugins are known where OPTEST_PLUGINS or an installed distribution brings them",
+                )
+            if driver is not None and driver.settings is not None:
+                check_settings(name, settings, driver.settings)
 
     def select(self, kind_or_name: str, chip: str | None = None) -> BackendDriver:
         """The driver of that name, else the one of that kind that fits ``chip`` best.

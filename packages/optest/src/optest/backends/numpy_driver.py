@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,7 @@ class NumpyDriver(BackendDriver):
     kind = "numpy"
     name = "numpy"
     isolated = False
+    settings: ClassVar[Mapping[str, Any]] = {}
 
     def supports(self, case: TestCase) -> str | None:
         """Why ``case`` cannot run: built-in operators only, and forward only."""

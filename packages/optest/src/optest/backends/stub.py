@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,7 @@ class StubDriver(BackendDriver):
     kind = "stub"
     name = "stub"
     isolated = False
+    settings: ClassVar[Mapping[str, Any]] = {}
 
     def run(self, case: TestCase, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """The rounded reference."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ class TorchDriver(CallDriver):
     """What both kinds of drivers share: tensors in, a call, tensors out."""
 
     kind = "torch"
+    settings: ClassVar[Mapping[str, Any]] = {}
     packages: tuple[str, ...] = ("torch",)
     device = "cpu"
 
