@@ -91,7 +91,7 @@ class BackendManager:
                     "driver in backend_config",
                     name,
                     dict.fromkeys(one.name for one in self.drivers()),
-                    "drivers of plugins are known where OPTEST_PLUGINS or an installed distribution brings them",
+                    "OPTEST_PLUGINS, or an installed distribution, brings the drivers of plugins",
                 )
             if driver is not None and driver.settings is not None:
                 check_settings(name, settings, driver.settings)

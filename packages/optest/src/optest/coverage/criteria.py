@@ -137,5 +137,7 @@ def _unclean(operator: OperatorEvidence, phase: str, wanted: Iterable[str]) -> l
 def _short(what: str, tally: Tally) -> str:
     if not tally.total:
         return f"{what}: no result"
+    if tally.missing and tally.passed == tally.applicable:
+        return f"{what}: {tally.missing} of {tally.total + tally.missing} cases have no result"
     reason = f" ({tally.why[:_SHOWN]})" if tally.why else ""
     return f"{what}: {tally.applicable - tally.passed} of {tally.applicable} do not pass{reason}"

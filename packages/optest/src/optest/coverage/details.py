@@ -62,7 +62,8 @@ def _recorded(evidence: Evidence) -> Iterator[str]:
     yield f"- Of: {escaped(evidence.versions)}"
     total = evidence.everything()
     among = f", of {total.samples} samples that the suite has of these" if total.samples else ""
-    yield f"- Cases: {total.passed} of {total.applicable} pass; {total.total} are recorded{among}"
+    lacking = f"; a full run has {total.missing} more" if total.missing else ""
+    yield f"- Cases: {total.passed} of {total.applicable} pass; {total.total} are recorded{among}{lacking}"
     if split := cost_split(evidence.seconds):
         yield f"- Cost, over all processes and runs: {escaped(split)}"
     yield from ("", "Commands, each with its runs:\n")

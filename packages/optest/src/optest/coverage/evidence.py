@@ -20,6 +20,7 @@ from ..ledger.difference import differing
 from ..ledger.order import named, undated
 from ..ledger.reading import CaseRow
 from ..names import listing
+from .selection import Selection
 
 FORWARD = "forward"
 _MACHINE = frozenset({"cpu", "cpus", "platform", "numpy"})
@@ -46,6 +47,8 @@ class Tally:
     ulp: float | None = None
     control_ulp: float | None = None
     samples: int = 0
+    missing: int = 0
+    """Cases of a full run that have no record."""
 
     @property
     def total(self) -> int:
@@ -62,13 +65,13 @@ class Tally:
 
     @property
     def clean(self) -> bool:
-        """Whether there is a result, and every applicable case passed."""
-        return 0 < self.applicable == self.passed
+        """Whether there is a result, and every applicable case of a full run passed."""
+        return 0 < self.applicable == self.passed and not self.missing
 
     @property
     def skipped(self) -> bool:
         """Whether there is a result, and every case was skipped, each with its reason."""
-        return self.total > 0 == self.applicable
+        return self.total > 0 == self.applicable and not self.missing
 
     @property
     def why(self) -> str:
@@ -95,6 +98,7 @@ class Tally:
         self.seldom += other.seldom
         self.classes += other.classes
         self.samples += other.samples
+        self.missing += other.missing
         self._widen(other.ulp, other.control_ulp)
         return self
 
@@ -102,9 +106,10 @@ class Tally:
         """JSON-safe."""
         return {
             "passed": self.passed, "applicable": self.applicable, "total": self.total,
-            "samples": self.samples or self.total,
+            "samples": self.samples or self.total + self.missing,
             "classes": dict(sorted(self.classes.items())), "reason": self.why,
             "ulp": self.ulp, "eager_ulp": self.control_ulp,
+            **({"missing": self.missing} if self.missing else {}),
         }  # fmt: skip
 
 
@@ -161,6 +166,7 @@ class Evidence:
     """Everything that is recorded of one backend, and in which runs; ``warnings`` are for people.
 
     ``seconds`` is what the parts of all runs took, by name, where it was recorded.
+    ``unrecorded`` are operators of the built-in suite of which nothing is recorded, if any other is.
     """
 
     backend: str
@@ -170,6 +176,7 @@ class Evidence:
     overloads: dict[str, OverloadEvidence] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    unrecorded: dict[str, OperatorEvidence] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[OperatorEvidence]:
         return iter(self.operators.values())
@@ -205,6 +212,7 @@ def collect(
     seconds: Counter[str] = Counter()
     seen: dict[str, _Seen] = {}
     outcomes, entries = ledger.outcomes(), 0
+    selection = Selection()
     for run in reversed(chosen):
         outcome = outcomes.get(run.run_id, {})
         seconds.update(_timed(outcome))
@@ -216,6 +224,7 @@ def collect(
             if row.origin and row.origin.declared:
                 entries = max(entries, row.origin.declared.entries)
             if known is None:
+                selection.take(row)
                 seen[row.case_id] = _Seen(_add(operators, row), row.status is Status.PASSED, 1, row.flaky)
                 _add_overloads(overloads, row)
             elif known.times < repeats:
@@ -225,7 +234,9 @@ def collect(
         one.tally.unreliable += one.flaky
         one.tally.seldom += one.passed and one.times < repeats
     for operator in operators.values():
+        _ask(operator, selection.missing(operator.name))
         _complete(operator)
+    unrecorded = _unrecorded(selection, operators)
     return Evidence(
         chosen[-1].target,
         str(chosen[-1].backend["kind"]),
@@ -239,8 +250,47 @@ def collect(
             *undated(chosen),
             *_cut(ledger, chosen, outcomes),
             *_few(operators, entries),
+            *_partial(operators, unrecorded),
         ),
+        unrecorded,
     )
+
+
+def _ask(operator: OperatorEvidence, missing: Mapping[tuple[str, str], int]) -> None:
+    """Have an operator lack the cases that a full run has beside those that are recorded."""
+    for place, cases in missing.items():
+        operator.tallies[place].missing += cases
+
+
+def _unrecorded(
+    selection: Selection, operators: Mapping[str, OperatorEvidence]
+) -> dict[str, OperatorEvidence]:
+    found = {}
+    for operator, missing in selection.unrecorded():
+        if operator.name not in operators:
+            one = found[operator.name] = OperatorEvidence(operator.name, operator.category)
+            _ask(one, missing)
+            _complete(one)
+    return found
+
+
+def _partial(
+    operators: Mapping[str, OperatorEvidence], unrecorded: Mapping[str, OperatorEvidence]
+) -> Iterator[str]:
+    """Warnings where less is recorded than a full run of the built-in suite has."""
+    lacking = {name: tally for name, one in operators.items() if (tally := one.everything()).missing}
+    if lacking:
+        cases = sum(one.total for one in lacking.values())
+        wanted = cases + sum(one.missing for one in lacking.values())
+        yield (
+            f"{cases} of {wanted} cases of {listing(lacking, limit=4)} are recorded; "
+            "those that are missing count as not passing"
+        )
+    if unrecorded:
+        yield (
+            f"nothing is recorded of {len(unrecorded)} operators of the built-in suite; "
+            "shares of its operators count them as not covered"
+        )
 
 
 def _left_out(ledger: Ledger, backend: str | None, chosen: RunInfo) -> list[str]:

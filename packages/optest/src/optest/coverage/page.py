@@ -34,7 +34,7 @@ def coverage_page(snapshot: Snapshot, command: str, details: str | None = None) 
 
 def _summary(snapshot: Snapshot, command: str, details: str | None) -> Iterator[str]:
     evidence, counts = snapshot.evidence, snapshot.counts
-    meant = len(snapshot.operators) - counts[Level.UNSUPPORTED]
+    meant = len(snapshot.operators) + len(evidence.unrecorded) - counts[Level.UNSUPPORTED]
     total = evidence.everything()
     yield f"# Operator coverage of {escaped(evidence.backend)}\n"
     yield (
@@ -91,7 +91,7 @@ def _table(snapshot: Snapshot) -> Iterator[str]:
     found = {phase for phases in cells.values() for phase in phases}
     phases = [*(p for p in _PHASES if p in found), *sorted(found - set(_PHASES))]
     yield "## By dtype and phase\n"
-    yield "Operators of which every recorded case passes, of all operators that have one.\n"
+    yield "Operators of which every case passes, of all operators that have one recorded.\n"
     yield table_row("dtype", *phases)
     yield "|---" * (len(phases) + 1) + "|"
     for dtype in sorted(cells, key=lambda name: -len(cells[name].get("forward", ()))):

@@ -154,7 +154,8 @@ class _Facts:
         shortfalls, told = [], []
         for phase in item.phases:
             for dtype in item.dtypes or (None,):
-                eligible = [one for one in self._evidence if _applies(one, phase, dtype)]
+                every = [*self._evidence, *self._evidence.unrecorded.values()]
+                eligible = [one for one in every if _applies(one, phase, dtype)]
                 wrong = [one.name for one in eligible if not _clean(one, phase, dtype)]
                 right = len(eligible) - len(wrong)
                 needed = item.at_least or max(1, _ceil((item.share or 0) * len(eligible)))
@@ -189,8 +190,9 @@ class _Facts:
 
     def _pass_rate(self, item: PassRate) -> tuple[State, list[str]]:
         total = self._evidence.everything()
-        rate = total.passed / total.applicable if total.applicable else 0.0
-        found = f"{total.passed} of {total.applicable} cases pass ({_percent(rate)})"
+        every = total.applicable + total.missing
+        rate = total.passed / every if every else 0.0
+        found = f"{total.passed} of {every} cases pass ({_percent(rate)})"
         return (State.MET if rate >= item.share else State.MISSING), [f"{found}; {item.share:.0%} are needed"]
 
     def _recorded(self, item: Recorded) -> tuple[State, list[str]]:

@@ -33,7 +33,7 @@ class Snapshot:
     @property
     def share(self) -> float:
         """Fully covered operators among those that are meant to work."""
-        meant = len(self.operators) - self.counts[Level.UNSUPPORTED]
+        meant = len(self.operators) + len(self.evidence.unrecorded) - self.counts[Level.UNSUPPORTED]
         return self.counts[Level.FULL] / meant if meant else 0.0
 
     def to_dict(self) -> dict[str, Any]:
