@@ -7,8 +7,10 @@ bring a part.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .errors import UsageError
@@ -109,6 +111,13 @@ def check_settings(driver: str, settings: Any, fields: Mapping[str, Any], *requi
             f"the driver {driver!r} needs to know its {missing[0]}",
             f"give {where}.{missing[0]} in a plan; the plan reference shows its form",
         )
+
+
+def hash_of_settings(settings: Mapping[str, Any], without: Iterable[str] = ("timeout", "workdir")) -> str:
+    """8 hex digits over a driver's settings ``without`` some; empty where there are no others."""
+    telling = {name: value for name, value in settings.items() if name not in without}
+    text = json.dumps(telling, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8] if telling else ""
 
 
 def merge_config(*layers: Mapping[str, Any]) -> dict[str, Any]:

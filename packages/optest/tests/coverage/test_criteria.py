@@ -279,6 +279,21 @@ def test_targets_of_one_driver_are_apart(recorder: Any) -> None:
     assert len(plain.warnings) == 1
 
 
+def test_records_of_something_else_are_no_repetition(recorder: Any) -> None:
+    """With other inputs, or other settings of the driver for that case."""
+    for fields in ({"inputs": "a"}, {"inputs": "b"}, {"inputs": "b", "settings": "1"}):
+        recorder.run([recorder.case("add", **fields), recorder.case("mul")])
+    evidence = collect(recorder.ledger, repeats=3)
+    assert evidence.operators["mul"].everything().seldom == 0
+    assert evidence.operators["add"].everything().seldom == 1
+    assert evidence.warnings == (
+        (
+            "1 cases were recorded earlier with other inputs, or other settings of the driver; "
+            "those records are not counted"
+        ),
+    )
+
+
 def test_targets_stay_apart_in_a_merged_ledger(recorder: Any, tmp_path: Path) -> None:
     for config in ("firmware 1", "firmware 2"):
         other = type(recorder)(Ledger(tmp_path / f"{config}.sqlite"))

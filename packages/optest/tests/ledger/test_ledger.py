@@ -320,6 +320,28 @@ def test_results_of_a_killed_run_stay(ledger: Ledger) -> None:
     assert [one.case_id for one in ledger.results(run_info(1).run_id)] == [result(1).case_id]
 
 
+def test_cases_of_other_inputs_are_not_compared(ledger: Ledger) -> None:
+    """A case's id says nothing of its generator's code: what it gave does."""
+    old = [result(i, inputs=f"{i:016x}") for i in (1, 2, 3)] + [result(4), result(5, inputs="f" * 16)]
+    new = [
+        result(1, inputs=f"{1:016x}", status=Status.MISMATCH),
+        result(2, inputs="e" * 16, status=Status.MISMATCH, reason="wrong"),
+        result(3, inputs="e" * 16, error=1e-3),
+        result(4, inputs="d" * 16),
+        result(5),
+    ]
+    record(ledger, run_info(1), old)
+    record(ledger, run_info(2), new)
+    assert next(iter(ledger.results(run_info(2).run_id))).inputs == f"{1:016x}"
+    found = ledger.diff(run_info(1).run_id, run_info(2).run_id)
+    assert (found.common, found.other_inputs, found.only_a, found.only_b) == (3, 2, 0, 0)
+    assert [(one.case_id[-1], one.text.partition(":")[0]) for one in found.newly_failing] == [
+        ("1", "passed → mismatch"), ("2", "new case, mismatch"),
+    ]  # fmt: skip
+    assert found.accuracy == []
+    assert "2 with other inputs, not compared" in found.text()
+
+
 def test_runs_that_are_not_whole_are_told(ledger: Ledger) -> None:
     """However they ended: in diffs and histories too."""
     cut = [Summary(3, interrupted=True), Summary(3, stopped=True), Summary(3), None]

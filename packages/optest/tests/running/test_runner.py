@@ -217,6 +217,24 @@ def test_the_cases_own_tolerance_counts() -> None:
     assert outcome(off, tolerance=Tolerance(0.0, 0.1)).status is Status.PASSED
 
 
+def test_records_know_the_inputs_by_their_values() -> None:
+    """Also where the driver fails, or gives wrong answers; another seed has others."""
+
+    def fail(x: np.ndarray[Any, Any]) -> Any:
+        raise OSError("no")
+
+    right, wrong, failed = outcome(relu), outcome(lambda x: (x + 1,)), outcome(fail)
+    assert len(right.inputs) == 8
+    assert right.inputs == wrong.inputs == failed.inputs != outcome(relu, seed=1).inputs
+    settings = {"x": {"board": 1, "timeout": 3}}
+    first, same, other = (
+        outcome(relu, backend_config={"x": {**settings["x"], **more}}).settings
+        for more in ({}, {"timeout": 9}, {"board": 2})
+    )
+    assert first == same != other
+    assert right.settings == ""
+
+
 def test_the_same_inputs_on_every_run() -> None:
     seen: list[bytes] = []
 

@@ -6,8 +6,6 @@ its results are judged (``optest.core``).
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from ..driver_settings import hash_of_settings
 from ..errors import told
 
 if TYPE_CHECKING:
@@ -147,11 +146,8 @@ class BackendDriver(ABC):
         as a hash, but for ``not_identifying``; empty where there are none. Called once, before
         :meth:`setup`.
         """
-        telling = {name: value for name, value in settings.items() if name not in self.not_identifying}
-        if not telling:
-            return ""
-        text = json.dumps(telling, sort_keys=True, default=str)
-        return f"settings {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        found = hash_of_settings(settings, self.not_identifying)
+        return found and f"settings {found}"
 
     def supports(self, case: TestCase) -> str | None:
         """Why ``case`` cannot run here; None if it can. Asked before inputs are made; must be cheap."""

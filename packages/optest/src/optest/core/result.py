@@ -50,6 +50,8 @@ class CaseResult:
     ``Comparison.to_dict()`` per output; ``signal`` names the signal that ended the
     process (``SIGSEGV``); ``duration_s`` is what the driver took; ``rerun`` is the
     command that runs exactly this case; ``origin`` is the place in one of PyTorch's databases.
+    ``inputs`` is a hash of the inputs' values, ``settings`` one of the driver's settings for the case;
+    empty where it is not known.
     """
 
     case_id: str
@@ -72,6 +74,8 @@ class CaseResult:
     flaky: bool = False
     rerun: str = ""
     origin: Origin | None = None
+    inputs: str = ""
+    settings: str = ""
 
     def __post_init__(self) -> None:
         for name in ("reason", "stderr_tail", "rerun"):

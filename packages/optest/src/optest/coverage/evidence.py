@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from ..core.result import RunInfo, Status
@@ -213,6 +213,7 @@ def collect(
     seen: dict[str, _Seen] = {}
     outcomes, entries = ledger.outcomes(), 0
     selection = Selection()
+    others: set[str] = set()
     for run in reversed(chosen):
         outcome = outcomes.get(run.run_id, {})
         seconds.update(_timed(outcome))
@@ -225,8 +226,10 @@ def collect(
                 entries = max(entries, row.origin.declared.entries)
             if known is None:
                 selection.take(row)
-                seen[row.case_id] = _Seen(_add(operators, row), row.status is Status.PASSED, 1, row.flaky)
+                seen[row.case_id] = _Seen(_add(operators, row), row)
                 _add_overloads(overloads, row)
+            elif known.differs(row):
+                others.add(row.case_id)
             elif known.times < repeats:
                 known.times += another
                 known.flaky |= row.flaky or (row.status is Status.PASSED) != known.passed
@@ -251,6 +254,7 @@ def collect(
             *_cut(ledger, chosen, outcomes),
             *_few(operators, entries),
             *_partial(operators, unrecorded),
+            *_changed(others),
         ),
         unrecorded,
     )
@@ -291,6 +295,18 @@ def _partial(
             f"nothing is recorded of {len(unrecorded)} operators of the built-in suite; "
             "shares of its operators count them as not covered"
         )
+
+
+def _changed(cases: set[str]) -> list[str]:
+    """A warning where older records of cases are of something else than the newest one."""
+    if not cases:
+        return []
+    return [
+        (
+            f"{len(cases)} cases were recorded earlier with other inputs, or other settings of the driver; "
+            "those records are not counted"
+        )
+    ]
 
 
 def _left_out(ledger: Ledger, backend: str | None, chosen: RunInfo) -> list[str]:
@@ -335,10 +351,24 @@ def _timed(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _Seen:
+    """The newest record of a case, in how many runs it is, and whether they agree."""
+
     tally: Tally
-    passed: bool
-    times: int
-    flaky: bool
+    row: InitVar[CaseRow]
+    inputs: str | None = field(init=False)
+    settings: str | None = field(init=False)
+    passed: bool = field(init=False)
+    flaky: bool = field(init=False)
+    times: int = field(init=False, default=1)
+
+    def __post_init__(self, row: CaseRow) -> None:
+        self.inputs, self.settings = row.inputs, row.settings
+        self.passed, self.flaky = row.status is Status.PASSED, row.flaky
+
+    def differs(self, row: CaseRow) -> bool:
+        """Whether an older record is of other inputs, or of other settings of the driver, where it says."""
+        pairs = (self.inputs, row.inputs), (self.settings, row.settings)
+        return any(new and old and new != old for new, old in pairs)
 
 
 def runs_of(ledger: Ledger, backend: str | None = None, runs: Sequence[str] = ()) -> list[RunInfo]:

@@ -124,6 +124,8 @@ class _Result(_Part):
     flaky: bool
     rerun: Text
     origin: _Origin | None = None
+    inputs: Annotated[str, Field(max_length=100)] = ""
+    settings: Annotated[str, Field(max_length=100)] = ""
 
 
 class _Message(_Part):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from ..core.result import FAILURES, RunInfo, Status
 from ..names import listing
@@ -32,7 +32,8 @@ class Difference:
 
     ``newly_failing`` includes failing cases that the first run did not have. ``other``
     are changes between statuses that are not failures, such as passed to unsupported.
-    ``only_a`` and ``only_b`` count cases that one run alone has.
+    ``only_a`` and ``only_b`` count cases that one run alone has. ``other_inputs`` count those
+    that both have, but with other inputs (of another generator, say): they are not compared.
     ``warnings``: the runs were recorded with different versions of something.
     """
 
@@ -46,6 +47,7 @@ class Difference:
     common: int = 0
     only_a: int = 0
     only_b: int = 0
+    other_inputs: int = 0
     warnings: tuple[str, ...] = ()
 
     def _kinds(self) -> Iterator[tuple[str, list[Change]]]:
@@ -64,8 +66,11 @@ class Difference:
         counts = ", ".join(f"{len(changes)} {kind}" for kind, changes in self._kinds())
         return (
             f"{self.run_a} → {self.run_b}: {self.common} cases in both, {self.only_a} only in the first, "
-            f"{self.only_b} only in the second; {counts}"
+            f"{self.only_b} only in the second{self._others()}; {counts}"
         )
+
+    def _others(self) -> str:
+        return f", {self.other_inputs} with other inputs, not compared" if self.other_inputs else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, JSON-safe."""
@@ -96,15 +101,17 @@ def compare_runs(connection: Connection, run_a: str, run_b: str) -> Difference:
     """Compare two runs of one ledger, case by case; the database does the joining."""
     found = Difference(run_a, run_b)
     a, b = CASES.alias("a"), CASES.alias("b")
-    both = and_(a.c.case_id == b.c.case_id, a.c.run_id == run_a, b.c.run_id == run_b)
+    named = and_(a.c.case_id == b.c.case_id, a.c.run_id == run_a, b.c.run_id == run_b)
+    both = and_(named, _same(a, b))
     found.common = _count(connection, select(func.count()).select_from(a.join(b, both)))
-    found.only_a = _count(connection, _cases_in(run_a)) - found.common
-    found.only_b = _count(connection, _cases_in(run_b)) - found.common
+    found.other_inputs = _count(connection, select(func.count()).select_from(a.join(b, named))) - found.common
+    found.only_a = _count(connection, _cases_in(run_a)) - found.common - found.other_inputs
+    found.only_b = _count(connection, _cases_in(run_b)) - found.common - found.other_inputs
     changed = select(b.c.case_id, b.c.op, a.c.status, b.c.status.label("now"), b.c.reason)
     for row in connection.execute(changed.join(b, both).where(a.c.status != b.c.status).order_by(b.c.id)):
         _status(found).get(_kind(row), found.other).append(_change(row))
     fresh = select(b.c.case_id, b.c.op, b.c.reason, b.c.status.label("now"))
-    known = select(a.c.case_id).where(a.c.run_id == run_a)
+    known = select(a.c.case_id).join(b, both)
     failing = b.c.status.in_([one.value for one in FAILURES])
     fresh = fresh.where(b.c.run_id == run_b, failing, b.c.case_id.not_in(known)).order_by(b.c.id)
     for case_id, op, reason, now in connection.execute(fresh):
@@ -131,7 +138,7 @@ def _accuracy(connection: Connection, run_a: str, run_b: str) -> Iterator[Change
             new.c.max_ulp.label("ulp_now"), old.c.mismatches, new.c.mismatches.label("mismatches_now"),
         )
         .select_from(a)
-        .join(b, and_(a.c.case_id == b.c.case_id, a.c.run_id == run_a, b.c.run_id == run_b))
+        .join(b, and_(a.c.case_id == b.c.case_id, a.c.run_id == run_a, b.c.run_id == run_b, _same(a, b)))
         .join(old, old.c.case == a.c.id)
         .join(new, and_(new.c.case == b.c.id, new.c.output == old.c.output))
         .where(or_(old.c.max_abs != new.c.max_abs, old.c.mismatches != new.c.mismatches))
@@ -144,6 +151,11 @@ def _accuracy(connection: Connection, run_a: str, run_b: str) -> Iterator[Change
         if row.mismatches != row.mismatches_now:
             text += f", mismatches {row.mismatches} → {row.mismatches_now}"
         yield Change(row.case_id, row.op, text)
+
+
+def _same(a: Any, b: Any) -> ColumnElement[bool]:
+    """Whether two records of one case are of the same inputs, as far as that is known."""
+    return or_(a.c.inputs == b.c.inputs, a.c.inputs.is_(None), b.c.inputs.is_(None))
 
 
 def _factor(before: float, now: float) -> float:

@@ -23,6 +23,7 @@ _CHUNK = 5000
 _COLUMNS = (
     CASES.c.id, CASES.c.case_id, CASES.c.op, CASES.c.category, CASES.c.dtypes, CASES.c.phase,
     CASES.c.status, CASES.c.reason, CASES.c.duration_s, CASES.c.flaky, CASES.c.rest,
+    CASES.c.inputs, CASES.c.settings,
 )  # fmt: skip
 _INEXACT = ("float", "bfloat", "complex")
 
@@ -55,6 +56,8 @@ class CaseRow:
     duration_s: float
     flaky: bool
     rest: str
+    inputs: str | None = None
+    settings: str | None = None
     ulp: float | None = None
     control_ulp: float | None = None
 

@@ -14,6 +14,7 @@ from ..core.result import CaseResult
 ACCURACY = {"error_ulp": "ulp_error", "control_ulp": "control_ulp_error"}
 """Columns of metrics, and what a comparison's ``accuracy`` calls them."""
 _COLUMNS = ("case_id", "op", "category", "phase", "status", "reason", "duration_s", "attempts", "flaky")
+_HASHES = ("inputs", "settings")
 _REST = ("shapes", "attributes", "seed", "stderr_tail", "exit_code", "signal", "rerun")
 
 
@@ -29,6 +30,7 @@ def case_row(run_id: str, result: CaseResult) -> dict[str, Any]:
         "status": result.status.value,
         "rest": json.dumps(rest, separators=(",", ":")),
         "reason": result.reason.replace("\0", "\ufffd"),  # PostgreSQL's texts have no NUL
+        **{name: getattr(result, name) or None for name in _HASHES},
     }
 
 
@@ -54,6 +56,7 @@ def case_result(row: RowMapping, backend: Mapping[str, str | None]) -> CaseResul
         {
             **json.loads(row["rest"]),
             **{name: row[name] for name in _COLUMNS},
+            **{name: row[name] or "" for name in _HASHES},
             "dtypes": row["dtypes"].split(",") if row["dtypes"] else [],
             "backend": backend,
         }

@@ -78,6 +78,8 @@ CASES = Table(
     Column("attempts", Integer, nullable=False),
     Column("flaky", Boolean, nullable=False),
     Column("rest", Text, nullable=False),  # JSON: the other fields of the record
+    Column("inputs", String),  # a hash of the inputs' values; NULL where it is not known, as is
+    Column("settings", String),  # one of the driver's settings
     UniqueConstraint("run_id", "case_id"),
 )
 METRICS = Table(
@@ -150,6 +152,11 @@ def _add_config(connection: Connection) -> None:
     _add_columns(connection, RUNS, "config")
 
 
+def _add_hashes(connection: Connection) -> None:
+    """Version 8: what tells cases of one id apart whose inputs, or whose driver's settings, are others."""
+    _add_columns(connection, CASES, "inputs", "settings")
+
+
 def _add_columns(connection: Connection, table: Table, *names: str) -> None:
     known = {one["name"] for one in inspect(connection).get_columns(table.name)}
     for name in names:
@@ -166,6 +173,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _widen_numbers,
     _add_planned,
     _add_config,
+    _add_hashes,
 )
 """What makes version n + 1 of version n; the last one makes today's."""
 

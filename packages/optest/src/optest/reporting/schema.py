@@ -148,6 +148,8 @@ class CaseRecord(_Model):
     flaky: bool
     rerun: str
     origin: OriginRecord | None
+    inputs: str = ""
+    settings: str = ""
 
 
 class RunRecord(_Model):

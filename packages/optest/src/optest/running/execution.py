@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from ..backends.driver import BackendDriver, ProgramFailed, Unsupported
 from ..core.case import TestCase
-from ..core.inputs import copies, require_unwritten
+from ..core.inputs import copies, hash_of, require_unwritten
 from ..core.interrupt import is_ctrl_c
 from ..core.memory import free_bytes
 from ..core.reference import reference_outputs, rounded
 from ..core.result import CaseResult, Status
 from ..core.verdict import judge
+from ..driver_settings import hash_of_settings
 from ..errors import InputWritten, OptestError, told
 from ..generators.base import load_generator
 
@@ -55,6 +56,7 @@ def record(case: TestCase, status: Status, reason: str = "", **fields: Any) -> C
         backend=case.backend.to_dict(),
         status=status,
         reason=reason,
+        settings=hash_of_settings(case.backend_config.get(case.backend.name or case.backend.kind, {})),
         **fields,
     )
 
@@ -117,10 +119,22 @@ def _judged(driver: BackendDriver, case: TestCase, inputs: Sequence[Array] | Non
         return {"status": Status.UNSUPPORTED, "reason": declined}
     with _step("the shape rule"):
         _require_memory(case)
-    expected = wide = None
+    expected = None
     if inputs is None:
         inputs, expected = generate(case)
     kept = copies(inputs)
+    try:
+        return {**_compared(driver, case, inputs, kept, expected), "inputs": hash_of(kept)}
+    except CaseFailed as failed:
+        failed.fields["inputs"] = hash_of(kept)
+        raise
+
+
+def _compared(
+    driver: BackendDriver, case: TestCase, inputs: Sequence[Array], kept: Arrays, expected: Arrays | None
+) -> dict[str, Any]:
+    """What came of ``inputs``, of which ``kept`` are copies: fields of the record."""
+    wide = None
     if expected is None:
         expected, wide = expect(case, kept)
     names = case.descriptor.outputs
