@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from optest.core.result import CaseResult, RunInfo
+from optest.core.result import CaseResult, RunInfo, Status
 from optest.core.summary import Summary
 from optest.errors import ReportError
 from optest.reporting import Reporter, ReportManager, TerminalReporter
@@ -97,7 +97,12 @@ JUNIT = {
     ),
     "properties": (set(), set(), {"property"}),
     "property": ({"name", "value"}, {"name", "value"}, set()),
-    "testcase": ({"name", "classname"}, {"name", "classname", "time"}, {"skipped", "error", "failure"}),
+    "testcase": (
+        {"name", "classname"},
+        {"name", "classname", "time"},
+        {"skipped", "error", "failure", "system-out"},
+    ),
+    "system-out": (set(), set(), set()),
     "skipped": (set(), {"message"}, set()),
     "error": (set(), {"type", "message"}, set()),
     "failure": (set(), {"type", "message"}, set()),
@@ -130,6 +135,25 @@ def test_junit(tmp_path: Path, play: Play, results: Results) -> None:
     assert crashed.get("classname") == "optest.activation.conv<2d>"
     assert "line 2\\0 & <tag>" in (crashed[0].text or "")  # XML has neither NUL nor ESC
     assert "no bfloat16 accumulator" in (skipped[0].get("message") or "")
+
+
+def test_junit_takes_nothing_for_a_pass_that_is_none(tmp_path: Path, play: Play, results: Results) -> None:
+    """Fallbacks, flaky cases, and a run that was cut short."""
+    passed = results[0]
+    fallback = replace(passed, status=Status.FALLBACK, reason="ran in eager PyTorch: aten.add")
+    flaky = replace(passed, flaky=True, reason="flaky: attempt 2 passed, the first did not (error: no)")
+    unsupported = replace(passed, status=Status.UNSUPPORTED, reason="no")
+    play(JUnitReporter(tmp_path / "r.xml"), (passed, fallback, flaky, unsupported), interrupted=True)
+    root = ElementTree.parse(tmp_path / "r.xml").getroot()
+    check_junit(root)
+    (suite,) = root
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "5", "failures": "0", "errors": "1", "skipped": "2"}
+    _, fell, again, declined, whole = suite.findall("testcase")
+    assert fell[0].get("message") == "fallback: ran in eager PyTorch: aten.add"
+    assert (again[0].tag, again[0].text) == ("system-out", flaky.reason)
+    assert declined[0].get("message") == "unsupported: no"
+    assert whole[0].get("message") == "interrupted: 4 of 4 cases have a result"
 
 
 class Page(HTMLParser):

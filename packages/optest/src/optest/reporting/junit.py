@@ -1,4 +1,8 @@
-"""JUnit XML, as Jenkins, GitLab and their like read it: one suite, one ``testcase`` per case."""
+"""JUnit XML, as Jenkins, GitLab and their like read it: one suite, one ``testcase`` per case.
+
+The form knows passes, failures, errors and skips. Whatever is not a plain pass on the backend is none of
+the first: its status is in the message. A run that is not whole has one error more.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from ..core.result import Status
+from ..core.summary import unfinished
 from .diagnostics import details, title
 from .files import FileReporter
 
@@ -25,6 +30,7 @@ _ELEMENTS = {
     Status.CRASHED: "error",
     Status.TIMED_OUT: "error",
     Status.UNSUPPORTED: "skipped",
+    Status.FALLBACK: "skipped",
     Status.SKIPPED: "skipped",
     Status.XFAILED: "skipped",
 }
@@ -57,14 +63,23 @@ class JUnitReporter(FileReporter):
                 "" if element == "skipped" else _escaped("\n".join(f"{a}: {b}" for a, b in details(result)))
             )
             kind = "" if element == "skipped" else f' type="{result.status.value}"'
-            text = result.reason or result.status.value
+            text = ": ".join(part for part in (result.status.value, result.reason) if part)
             self._cases.write(
                 f"{head}><{element} message={_quoted(text)}{kind}>{body}</{element}></testcase>\n"
             )
+        elif result.flaky:
+            self._cases.write(f"{head}><system-out>{_escaped(result.reason)}</system-out></testcase>\n")
         else:
             self._cases.write(f"{head}/>\n")
 
     def on_complete(self, summary: Summary) -> None:
+        if why := unfinished(summary.to_dict(), summary.total, summary.ran):
+            self._counts["tests"] += 1
+            self._counts["error"] += 1
+            self._cases.write(
+                '<testcase classname="optest" name="the run is whole" time="0">'
+                f'<error message={_quoted(why)} type="interrupted"></error></testcase>\n'
+            )
         counts = (
             f'tests="{self._counts["tests"]}" failures="{self._counts["failure"]}" '
             f'errors="{self._counts["error"]}"'
