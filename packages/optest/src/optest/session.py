@@ -103,14 +103,16 @@ def run_tasks(
 ) -> Outcome:
     """Run planned ``tasks``, report and record them; every suite runs through here.
 
-    ``source`` says where the tasks come from: there is one journal for each, so that
-    ``--resume`` finds its own. ``complete``: the tasks are all there is of it, so that an
-    expectation that matches nothing is stale.
+    ``source`` says where the tasks come from: there is one journal for each, and for each set of
+    versions, so that ``--resume`` finds its own and mixes no results of two versions.
+    ``complete``: the tasks are all there is of it, so that an expectation that matches nothing
+    is stale.
     """
     gaps = Expectations.load(expectations) if expectations else Expectations()
     run = describe_run(target, options.seed, driver.packages)
     reporters = _reporters(options, terminal=terminal, color=color)
-    name = hashlib.sha256(source.encode()).hexdigest()[:16]
+    versions = sorted(run.environment.items())
+    name = hashlib.sha256(repr((source, run.version, versions)).encode()).hexdigest()[:16]
     journal = Journal(state_dir() / "journals" / f"{name}.jsonl", resume=options.resume)
     with opened(options.executor, driver, options.workers, options.timeout) as (executor, workers):
         runner = TestRunner(

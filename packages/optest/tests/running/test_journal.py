@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optest.core.case import BackendTarget, TestCase
@@ -12,9 +13,12 @@ from optest.core.result import Status
 from optest.core.tolerance import Tolerance
 from optest.errors import EnvironmentError_
 from optest.operators import operator_registry
+from optest.plan.entries import Flags
+from optest.plan.options import resolve
 from optest.running.execution import record
 from optest.running.journal import Journal
 from optest.running.task import CaseTask
+from optest.session import run_session
 
 
 def case(size: int, **fields: Any) -> TestCase:
@@ -80,6 +84,25 @@ def test_a_new_run_starts_anew(tmp_path: Path) -> None:
         journal.add(key(case(1)), [record(case(1), Status.PASSED)], {})
         journal.close(complete=False)
     assert (tmp_path / "j.jsonl").read_text().count("\n") == 1
+
+
+def test_resuming_mixes_no_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of another version of what is tested are not taken over."""
+    monkeypatch.setenv("OPTEST_HOME", str(tmp_path))
+    flags = Flags(ops=("relu",), dtypes=(("float32",),), shapes={"": [(2,), (3,)]})
+    options = resolve(flags=flags, backend="stub", fail_fast=True, ledger="none", resume=True)
+
+    def wrong(*_: Any) -> Any:
+        return (np.float32([5]),)
+
+    taken = []
+    for commit, broken in (("a", True), ("a", True), ("b", True), ("b", False)):
+        monkeypatch.setenv("OPTEST_COMMIT", commit)
+        with monkeypatch.context() as patch:
+            if broken:
+                patch.setattr("optest.backends.stub.StubDriver.run", wrong)
+            taken.append(run_session(options, terminal=False).summary.resumed)
+    assert taken == [0, 1, 0, 1]
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
