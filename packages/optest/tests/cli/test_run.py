@@ -136,6 +136,22 @@ def test_targets_of_one_command_driver_are_apart(call: Call) -> None:
     assert len(json.loads(call("coverage", "--backend", first, "--json").stdout)["runs"]) == 2
 
 
+def test_merging_tells_which_shards_are_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("run", "--suite", "builtin", "--op", "relu", "--backend", "stub")
+    for shard in ("1/3", "3/3", "2/3"):
+        given = (*words, "--shard", shard, "--ledger", f"{shard[0]}.sqlite")
+        monkeypatch.setattr("sys.argv", ["optest", *given])
+        call(*given)
+    told = f"of 'optest {' '.join(words)}' on stub there is no run of the shards"
+    first = json.loads(call("merge", "1.sqlite", "--ledger", "all.sqlite", "--json").stdout)
+    assert first["warnings"] == [f"{told} 2/3 and 3/3"]
+    assert f"{told} 2/3" in call("merge", "3.sqlite", "--ledger", "all.sqlite").output
+    covered = json.loads(call("coverage", "--ledger", "all.sqlite", "--json").stdout)
+    assert any(told in one for one in covered["warnings"])
+    whole = json.loads(call("merge", "2.sqlite", "--ledger", "all.sqlite", "--json").stdout)
+    assert whole == {"added": {"2.sqlite": 1}}
+
+
 def test_new_failures_are_exit_code_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     call(*RELU)
     from optest.backends.stub import StubDriver

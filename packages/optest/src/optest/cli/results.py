@@ -15,14 +15,20 @@ _LEDGER = click.option("--ledger", metavar="PATH|URL", help="The ledger.  [defau
 @_LEDGER
 def merge(sources: tuple[str, ...], ledger: str | None, as_json: bool) -> int:
     """Add the runs of other ledgers; of runs that are there already, the cases that are missing."""
+    from ..ledger.shards import missing_shards
     from ..session import open_ledger
 
     opened = {source: open_ledger(source, create=False) for source in sources}  # before the target is made
     target = open_ledger(ledger)
     added = {source: target.merge(one) for source, one in opened.items()}
+    runs, cut = target.runs(), target.unfinished()
+    warnings = missing_shards(runs)
+    warnings += [f"the run {one.run_id} is not whole: {cut[one.run_id]}" for one in runs if one.run_id in cut]
     if as_json:
-        print_json({"added": added})
+        print_json({"added": added} | ({"warnings": warnings} if warnings else {}))
         return OK
+    for warning in warnings:
+        echo(f"optest: {warning}", err=True)
     for source, count in added.items():
         echo(f"{source}: {count} runs added or completed")
     return OK

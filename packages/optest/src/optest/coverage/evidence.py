@@ -19,6 +19,7 @@ from ..ledger import Ledger
 from ..ledger.difference import differing
 from ..ledger.order import named, undated
 from ..ledger.reading import CaseRow
+from ..ledger.shards import missing_shards
 from ..names import listing
 from .selection import Selection
 
@@ -252,6 +253,7 @@ def collect(
             *differing(chosen),
             *undated(chosen),
             *_cut(ledger, chosen, outcomes),
+            *missing_shards(chosen),
             *_few(operators, entries),
             *_partial(operators, unrecorded),
             *_changed(others),
