@@ -56,6 +56,14 @@ class Seeded(TorchDevice):
         return answers
 
 
+class SeededOnce(TorchDevice):
+    """Has a stream of its own that starts anew with every program, whatever PyTorch's seed is."""
+
+    def answer(self, calls: Sequence[Call], repeats: int = 1) -> list[Answer]:
+        torch.manual_seed(42)
+        return super().answer(calls, repeats)
+
+
 def run(driver: CallDriver, entry: str, phase: str = "forward", dtype: str = "float32", most: int = 4) -> Any:
     [group] = plan(Selection("opinfo", entries=(entry,), dtypes=(dtype,), phases=(phase,)))
     return run_group(driver, Request(group, TARGET, most=most)).results
@@ -202,9 +210,43 @@ def test_a_defect_is_found(name: str) -> None:
     )
 
 
+def flipped(tensor: Any) -> Any:
+    return tensor.flip(-1) if tensor.dim() else tensor
+
+
+def all_alike(tensor: Any) -> Any:
+    return tensor[..., :1].expand_as(tensor).clone() if tensor.dim() else tensor
+
+
+@pytest.mark.kept("bernoulli-forward-flipped")
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("entry", "phase", "change"),
+    [
+        ("bernoulli", "forward", flipped),
+        ("normal", "forward", flipped),
+        ("nn.functional.dropout", "forward", flipped),
+        ("nn.functional.dropout", "backward", flipped),
+        ("rand_like", "forward", all_alike),
+        ("exponential", "inplace", all_alike),
+    ],
+)
+def test_random_results_in_the_wrong_places_are_found(
+    entry: str, phase: str, change: Callable[[Any], Any]
+) -> None:
+    results = run(Defective(changed(change)), entry, phase, most=5)
+    assert any("deviation" in one.reason for one in results), [one.reason for one in results]
+    assert statuses(run(CONTROL, entry, phase, most=5)) <= {Status.PASSED, Status.SKIPPED}
+
+
 def test_a_stream_that_stands_still_is_found() -> None:
     results = run(Seeded("cpu"), "normal", most=1)
     assert "the stream does not advance" in results[0].reason
+
+
+def test_a_seed_that_is_ignored_is_found() -> None:
+    results = run(SeededOnce("cpu"), "normal")
+    assert {one.reason for one in results} == {"another seed gave the same values"}
 
 
 def test_runs_that_differ_are_found() -> None:

@@ -1,14 +1,17 @@
 """Judges random results: many repeats of a call against the same number by eager PyTorch.
 
-Repeats are pooled over all elements. Every threshold is six standard errors or a
-probability of 1e-6, so that a right backend fails one run in a million.
+Repeats are compared position by position (``positions``), and pooled over all elements. The
+checks of a case share a probability of 1e-6: so rarely does a right backend fail it. Half of it
+is for the positions, whose share is a bound; half for the pooled numbers, each of whose checks has
+an equal part of its result's share, by the distributions that are named there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,23 +24,24 @@ from ...core.comparator import compare
 from ...core.result import Status
 from ...core.tolerance import default_tolerance
 from .asking import asked
-from .calls import Call, copied, evaluate
+from .calls import copied, evaluate
 from .phases import Case
+from .positions import misplaced
 from .verdict import Fields, array_of, by_form, mismatch
 
-_WANTED = 512
-"""Random numbers that are pooled, where an output is small."""
 _TWINS = 2
 """How often one program makes a call."""
-_MOST = 32
-"""Runs of one program at most."""
-_FEW = 8
+_RUNS = 64
+"""Runs of one program."""
 _SEEDED = 8
-"""Calls of a group that are asked for twice with the same seed."""
+"""Calls of a group that are asked for again, with the same seed and with another."""
 _SEEDS = 32
 """Seeds that tell whether a sample is random: some agree by chance where it draws one of few windows."""
 _DEVIATIONS = 6.0
 _PROBABILITY = 1e-6
+"""Of failing a right backend's case."""
+_POOLED = 4
+"""Checks of pooled numbers that have a part of the probability each; six standard errors are beyond it."""
 _SHARE = 0.1
 """Of the tolerance: how far eager's repeats may be apart for the rest to be the backend's."""
 _ROUNDING = 1e-6
@@ -67,20 +71,13 @@ def by_distribution(driver: CallDriver, cases: Sequence[Case]) -> list[Fields]:
     """
     if not cases:
         return []
-    repeats = max(map(_repeats_of, cases))
     torch.manual_seed(3)
-    answers = iter(asked(driver, [case.call for case in cases for _ in range(_TWINS)], repeats))
+    answers = iter(asked(driver, [case.call for case in cases for _ in range(_TWINS)], _RUNS))
     found = [_judged(case, [next(answers) for _ in range(_TWINS)]) for case in cases]
-    again = _first_that_differs(driver, [case.call for case in cases[:_SEEDED]])
-    if again is not None:
-        found[again] = mismatch("the same seed gave other values")
+    right = [place for place, fields in enumerate(found) if fields["status"] is Status.PASSED][:_SEEDED]
+    for place, problem in _by_seeds(driver, [cases[one] for one in right]):
+        found[right[place]] = mismatch(problem)
     return found
-
-
-def _repeats_of(case: Case) -> int:
-    """How often a program runs, so that some hundred numbers are pooled."""
-    smallest = min((one.numel() for one in case.expected if one.numel()), default=0)
-    return min(max(_FEW, -(-_WANTED // max(_TWINS * smallest, 1))), _MOST)
 
 
 def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
@@ -98,27 +95,49 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
             return fields
     torch.manual_seed(4)
     expected = [evaluate(case.call.run.map(copied)) for _ in runs]
+    drawn = []
     for place in range(size):
         got, want = ([array_of(row[place]) for row in rows] for rows in (runs, expected))
         if one_value([*want, *got]):
             continue
-        if problem := differs(_rows(got), _rows(want)):
+        if problem := differs(_rows(got), _rows(want), _PROBABILITY / 2 / size):
             return mismatch(f"output{place}: {problem}")
+        drawn.append((np.stack(got), np.stack(want)))
+    if drawn and (problem := misplaced(*zip(*drawn, strict=True), _PROBABILITY / 2)):
+        return mismatch(problem)
     fallback = sorted({name for answer in answers for name in answer.fallback})
     if fallback:
         return {"status": Status.FALLBACK, "reason": f"ran in eager PyTorch: {', '.join(fallback)}"}
     return {"status": Status.PASSED, "reason": f"by the distribution of {len(runs)} repeats"}
 
 
-def _first_that_differs(driver: CallDriver, calls: Sequence[Call]) -> int | None:
-    """The first call that gives different results for the same seed."""
-    found = []
-    for _ in range(2):
-        torch.manual_seed(5)
-        found.append(
-            [[array_of(one).tobytes() for one in answer.outputs or ()] for answer in asked(driver, calls)]
-        )
-    return next((place for place, pair in enumerate(zip(*found, strict=True)) if pair[0] != pair[1]), None)
+def _by_seeds(driver: CallDriver, cases: Sequence[Case]) -> list[tuple[int, str]]:
+    """What is wrong with which cases: other values with the same seed, or the same with another."""
+    calls = [case.call for case in cases]
+
+    def seeded(seed: int, ask: Callable[[], Sequence[Sequence[Any]]]) -> list[list[bytes]]:
+        torch.manual_seed(seed)
+        return [[array_of(one).tobytes() for one in outputs] for outputs in ask()]
+
+    def ours() -> list[Sequence[Any]]:
+        return [answer.outputs or () for answer in asked(driver, calls)]
+
+    first, again, other = (seeded(seed, ours) for seed in (5, 5, 6))
+    pairs = zip(first, again, strict=True)
+    found = [
+        (place, "the same seed gave other values") for place, (one, two) in enumerate(pairs) if one != two
+    ]
+    if found or first != other:
+        return found
+    eager = [
+        seeded(seed, lambda: [evaluate(call.run.map(copied)) for call in calls]) for seed in range(_SEEDS)
+    ]
+    by_chance = prod(
+        Counter(map(tuple, rows)).most_common(1)[0][1] / _SEEDS for rows in zip(*eager, strict=True)
+    )
+    if by_chance < _PROBABILITY:
+        return [(place, "another seed gave the same values") for place in range(len(cases))]
+    return []
 
 
 def one_value(arrays: Sequence[NDArray[Any]], share: float = 1.0) -> bool:
@@ -131,17 +150,22 @@ def one_value(arrays: Sequence[NDArray[Any]], share: float = 1.0) -> bool:
     return all(compare(one, arrays[0], allowed).passed for one in arrays[1:])
 
 
-def differs(got: Rows, want: Rows) -> str:
-    """How the pooled rows differ in distribution or independence; empty if they do not."""
+def differs(got: Rows, want: Rows, chance: float = _PROBABILITY) -> str:
+    """How the pooled rows differ in distribution or independence; empty if they do not.
+
+    A right backend's do with a probability of ``chance``.
+    """
+    chance /= _POOLED
     if not got.size:
         return ""
     if np.isnan(got).any() and not np.isnan(want).any():
         return "NaN among the values"
     distinct = len({row.tobytes() for row in got})
     commonest = max(Counter(row.tobytes() for row in want).values()) / len(want)
-    if distinct == 1 and commonest ** (len(got) - 1) < _PROBABILITY:
+    if distinct == 1 and commonest ** (len(got) - 1) < chance:
         return f"{len(got)} repeats gave the same values: the stream does not advance"
-    if distinct < len(got) and np.unique(want).size == want.size:
+    # Equal rows are as likely to be two of eager's, or one of each: three pairs in four.
+    if commonest == 1 / len(want) and 4.0 ** (distinct - len(got)) < chance:
         return f"only {distinct} of {len(got)} repeats gave values of their own: the stream comes back"
     a, b = (rows[np.isfinite(rows)] for rows in (got, want))
     if not (a.size and b.size):
@@ -151,14 +175,14 @@ def differs(got: Rows, want: Rows) -> str:
     statistic = float(stats.ks_2samp(*_with_equal_atoms(a, b), method="asymp").statistic)
     # The asymptotic distribution of the two-sample statistic (Smirnov 1948), with the effective sizes.
     size = share * a.size * b.size / (a.size + b.size)
-    if stats.kstwobign.sf(statistic * np.sqrt(size)) < _PROBABILITY:
+    if stats.kstwobign.sf(statistic * np.sqrt(size)) < chance:
         return f"another distribution (Kolmogorov-Smirnov: {statistic:.3g})"
     for name, moment in (("mean", 1), ("second moment", 2)):
         x, y = a**moment, b**moment
         error = np.sqrt((x.var() / x.size + y.var() / y.size) / share)
         if error and np.isfinite(error) and abs(x.mean() - y.mean()) > _DEVIATIONS * error:
             return f"{name} {x.mean():.4g}, eager's {y.mean():.4g} (standard error {error:.2g})"
-    return _dependent(got)
+    return _dependent(got, chance)
 
 
 def _with_equal_atoms(a: Rows, b: Rows) -> tuple[Rows, Rows]:
@@ -187,7 +211,7 @@ def _design_effect(rows: Rows) -> float:
     return 1.5 * max(effects)
 
 
-def _dependent(rows: Rows) -> str:
+def _dependent(rows: Rows, chance: float) -> str:
     """Whether each repeat is correlated with the one before it, by a t-test over the repeats.
 
     Correlated in rank (Spearman 1904): values may have tails without a variance, such as the
@@ -202,7 +226,7 @@ def _dependent(rows: Rows) -> str:
     if not (error and np.isfinite(error)):
         return ""
     deviation = float(products.mean()) / error
-    if 2 * stats.t.sf(abs(deviation), len(products) - 1) < _PROBABILITY:
+    if 2 * stats.t.sf(abs(deviation), len(products) - 1) < chance:
         return f"neighbouring repeats are correlated ({deviation:.1f} standard errors)"
     return ""
 

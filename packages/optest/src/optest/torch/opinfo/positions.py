@@ -1,0 +1,222 @@
+"""Judges random results position by position: repeats of a call against as many of eager's, in pairs.
+
+Pooled numbers (``distribution``) do not say where they are. Here every element's own
+distribution is compared, and what elements, repeats and results of one repeat have to do
+with each other.
+
+Every check has one form. Some number is computed of each repeat (or of two successive
+ones), and of eager's that it is paired with; d_k is the difference. If the backend is right,
+the two could be exchanged in any pair, so d_k has a random sign, and the sum of the d_k is
+beyond t·√(Σ d_k²) with a probability of at most 2·exp(−t²/2) (Hoeffding, J. Am. Stat. Assoc.
+58, 1963), whatever the distribution is and however elements depend on each other. The
+numbers come from ranks within each element, of the backend's and eager's repeats together,
+which no exchange alters. ``chance`` is shared among all checks (Bonferroni), so that it bounds the
+probability that any of them finds something wrong in a right backend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ...core.dtypes import float_format, kind_of
+from ...core.tolerance import default_tolerance
+
+Values = NDArray[Any]
+Rows = NDArray[np.float64]
+"""One row per repeat."""
+
+_WIDTH = 4.0
+"""In tolerances: values closer together, each to the next, count as one up to this distance."""
+_COLUMNS = 2048
+"""Elements of a result whose dependence is looked at, at most: the first ones."""
+_PAIRED = 512
+"""As many where every pair of elements counts."""
+_NARROW = 10
+"""Fraction bits of floats that repeat themselves by chance, in ways that an implementation chooses."""
+_ROUNDING = 1e-6
+"""Relative distance of numbers that are taken for the same one."""
+_LARGEST = 1e300
+
+
+def misplaced(got: Sequence[Values], want: Sequence[Values], chance: float) -> str:
+    """How the results differ, with the element that shows it best; empty if they do not.
+
+    One array per output, [repeats, shape…], of any dtype; ``got`` and ``want`` have as many
+    repeats, in the order in which they were made.
+    """
+    places = [place for place, one in enumerate(got) if one.size]
+    if not places:
+        return ""
+    sides = [_scored(_parts(got[place]), _parts(want[place]), got[place].dtype) for place in places]
+    share = chance / (2 * len(places) + 1)
+    for place, side in zip(places, sides, strict=True):
+        kinds = ((_by_element, share), (_by_distance, share / 2), (_by_repeat, share / 2))
+        for checks, one_share in kinds:
+            if found := _first(checks(side), one_share, _parts(got[place]).shape[1:]):
+                return f"output{place}: {found}"
+    return _first(_between_elements(sides), share, ())
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """One result's repeats as ranks within each element: [repeats, elements], from −1 to 1.
+
+    ``common`` is 1 where the value is the commonest one of its element; ``distinct`` how many
+    different values each repeat has, empty where that says nothing.
+    """
+
+    got: Rows
+    want: Rows
+    got_common: Rows
+    want_common: Rows
+    got_distinct: Rows
+    want_distinct: Rows
+
+
+def _scored(got: Rows, want: Rows, dtype: np.dtype[Any]) -> _Scores:
+    count = len(got)
+    both = np.concatenate([got.reshape(count, -1), want.reshape(count, -1)])
+    clusters = _clusters(both, dtype)
+    low, high = (stats.rankdata(clusters, method, axis=0) for method in ("min", "max"))
+    scores = (low + high - 2 * count - 1) / (2 * count)
+    sizes = high - low
+    common = (sizes == sizes.max(0)).astype(np.float64)
+    distinct = np.zeros((2 * count, 0)) if _is_narrow(dtype) else _distinct(both)
+    return _Scores(*scores.reshape(2, count, -1), *common.reshape(2, count, -1), *np.split(distinct, 2))
+
+
+def _parts(values: Values) -> Rows:
+    """As float64, complex numbers as two of them; NaN and infinities as numbers beyond all others."""
+    parts = np.stack([values.real, values.imag], -1) if values.dtype.kind == "c" else values
+    return np.nan_to_num(parts.astype(np.float64), nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST / 2)
+
+
+def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
+    """For each column the number of the cluster that each value belongs to.
+
+    What two right implementations round apart is one value.
+    """
+    tolerance = default_tolerance(dtype)
+    order = np.argsort(values, axis=0)
+    ordered = np.take_along_axis(values, order, 0)
+    allowed = tolerance.atol + tolerance.rtol * np.abs(ordered)
+    numbers = np.zeros(values.shape, dtype=np.int64)
+    first = ordered[0]
+    for row in range(1, len(ordered)):
+        apart = ordered[row] - ordered[row - 1] > allowed[row]
+        apart |= ordered[row] - first > _WIDTH * allowed[row]
+        numbers[row] = numbers[row - 1] + apart
+        first = np.where(apart, ordered[row], first)
+    found = np.empty_like(numbers)
+    np.put_along_axis(found, order, numbers, 0)
+    return found
+
+
+def _distinct(rows: Rows) -> Rows:
+    """How many different values each row has: [rows, 1]."""
+    ordered = np.sort(rows, axis=1)
+    apart = np.diff(ordered, axis=1) > _ROUNDING * np.abs(ordered[:, 1:])
+    return apart.sum(1, keepdims=True).astype(np.float64)
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    return kind_of(dtype) in ("float", "complex") and float_format(dtype).mantissa_bits <= _NARROW
+
+
+@dataclass(frozen=True)
+class _Check:
+    """Differences, [units, numbers]: one row per pair; ``text`` says what is wrong, # is the place."""
+
+    text: str
+    differences: Rows
+
+
+def _first(checks: Iterator[_Check], chance: float, shape: Sequence[int]) -> str:
+    """The text of the number furthest beyond what ``chance`` allows in all checks; empty if none is."""
+    every = [one for one in checks if one.differences.size]
+    count = sum(one.differences.shape[1] for one in every)
+    limit = math.sqrt(2 * math.log(2 * count / chance)) if count else 0.0
+    worst, text = limit, ""
+    for one in every:
+        size = np.sqrt(np.square(one.differences).sum(0))
+        total = np.abs(one.differences.sum(0))
+        deviations = np.divide(total, size, out=np.zeros_like(total), where=size > 1e-9)
+        place = int(deviations.argmax())
+        if deviations[place] > worst:
+            worst = float(deviations[place])
+            where = [int(i) for i in np.unravel_index(place, shape)] if "#" in one.text else []
+            text = f"{one.text.replace('#', str(where))} (deviation {worst:.1f}; rightly at most {limit:.1f})"
+    return text
+
+
+# What is compared ------------------------------------------------------------------------
+
+
+def _by_element(side: _Scores) -> Iterator[_Check]:
+    """Every element's location, spread and commonest value; then all of them at once."""
+    location, spread = side.got - side.want, np.abs(side.got) - np.abs(side.want)
+    yield _Check("element # has other values than eager's", location)
+    yield _Check("element # has another spread than eager's", spread)
+    yield _Check(
+        "element # takes one value more or less often than eager's", side.got_common - side.want_common
+    )
+    for what, differences in (("values", location), ("spreads", spread)):
+        yield _Check(f"elements have other {what} than eager's", _learned(differences))
+
+
+def _learned(differences: Rows) -> Rows:
+    """The second half of the rows along the mean of the first, which may show what no element shows."""
+    half = len(differences) // 2
+    return differences[half:] @ differences[:half].mean(0)[:, None]
+
+
+def _by_distance(side: _Scores) -> Iterator[_Check]:
+    """Elements of one repeat that are a fixed number of places apart."""
+    got, want = (one[:, :_COLUMNS] for one in (side.got, side.want))
+    apart = slice(1, got.shape[1])
+    yield _Check(
+        "elements of one repeat depend on each other otherwise than in eager's",
+        _products(got, got)[:, apart] - _products(want, want)[:, apart],
+    )
+    yield _Check(
+        "a repeat has more or fewer different values than eager's", side.got_distinct - side.want_distinct
+    )
+
+
+def _by_repeat(side: _Scores) -> Iterator[_Check]:
+    """Successive repeats, each element with all others: of twins, of neighbors, of runs."""
+    got, want = (one[:, :_COLUMNS] for one in (side.got, side.want))
+    rows = np.arange(len(got))
+    starts = (rows[:-1:2], rows[1:-1:2], rows[(rows % 4 < 2) & (rows + 2 < len(rows))])
+    for first, step in zip(starts, (1, 1, 2), strict=True):
+        yield _Check(
+            "successive repeats depend on each other",
+            _products(got[first], got[first + step]) - _products(want[first], want[first + step]),
+        )
+
+
+def _products(left: Rows, right: Rows) -> Rows:
+    """For each row Σ left_j · right_(j+s) at every distance s: 0, 1, … and then those below 0."""
+    size = 2 * left.shape[1]
+    return np.fft.irfft(np.conj(np.fft.rfft(left, size)) * np.fft.rfft(right, size), size)
+
+
+def _between_elements(sides: Sequence[_Scores]) -> Iterator[_Check]:
+    """Pairs of elements, of one result or of two, weighted by how the first half of the repeats has them."""
+    share = max(_PAIRED // len(sides), 1)
+    got = np.hstack([one.got[:, :share] for one in sides])
+    want = np.hstack([one.want[:, :share] for one in sides])
+    half = len(got) // 2
+    weights = got[:half].T @ got[:half] - want[:half].T @ want[:half]
+    np.fill_diagonal(weights, 0)
+    ours, eager = (((one[half:] @ weights) * one[half:]).sum(1, keepdims=True) for one in (got, want))
+    yield _Check(
+        "pairs of elements of one repeat depend on each other otherwise than in eager's", ours - eager
+    )
