@@ -269,3 +269,26 @@ def test_misuse_is_refused() -> None:
         compare(one, one, reference=[1.0], control=F32([1, 1]))
     with pytest.raises(ValueError, match="the reference is complex"):
         compare(one, one, reference=[1j])
+
+
+def test_judged_apiece_each_element_has_the_controls_own_error() -> None:
+    """The control is 3 ULP off at the first element and exact at the second, which is small."""
+    truth = np.float64([1.5, 1.5e-3])
+    control = F32(truth + np.array([3 * ULP, 0]))
+    step = float(np.spacing(control[1]))
+
+    def judged(first: float, second: float, **options: bool) -> str | None:
+        got = F32([truth[0] + first * ULP, float(control[1]) + second * step])
+        return compare(got, control, EXACT, reference=truth, control=control, **options).passed_by
+
+    assert judged(7, 1, apiece=True) == "accuracy"
+    assert judged(8, 1, apiece=True) is None
+    assert judged(7, 3, apiece=True) is None
+    assert judged(7, 3) == "accuracy"
+
+
+def test_an_overflow_of_the_control_excuses_nothing_apiece() -> None:
+    truth = np.float64([1e5])
+    control = np.float16(truth)
+    assert compare(control, control, EXACT, reference=truth, apiece=True).passed
+    assert not compare(np.float16([6e4]), control, EXACT, reference=truth, apiece=True).passed

@@ -10,7 +10,7 @@ import pytest
 from optest.core.case import BackendTarget, TestCase
 from optest.core.comparator import compare
 from optest.core.reference import reference_outputs, rounded
-from optest.core.roundoff import Stages, Sums, rounding_bounds
+from optest.core.roundoff import Stages, Sums, rounding_bounds, rule_of
 from optest.core.tolerance import Tolerance
 from optest.core.verdict import judge
 from optest.operators import operator_registry
@@ -33,8 +33,9 @@ def normals(case: TestCase, seed: int = 0) -> tuple[np.ndarray, ...]:
 
 
 def bound_of(case: TestCase, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
-    (bound,) = rounding_bounds(case, inputs, reference_outputs(case, inputs))
-    assert bound is not None
+    rule = rule_of(case)
+    assert rule is not None
+    (bound,) = rounding_bounds(case, rule, inputs, reference_outputs(case, inputs))
     return bound
 
 
@@ -107,9 +108,58 @@ def test_what_is_not_finite_has_no_slack() -> None:
     assert bound_of(case, (np.float32([[np.inf, 1]]), np.float32([[1], [1]]))).item() == 0
 
 
-def test_operators_of_one_operation_have_no_rule() -> None:
-    case = case_of("add", "float16", (3,), (3,))
-    assert rounding_bounds(case, normals(case), (np.zeros(3),)) == (None,)
+def test_elementwise_operators_have_one_step_and_others_no_rule() -> None:
+    """x − y at 1 and 0.75: both operands, and the result 0.25, may move by one unit."""
+    case = case_of("sub", "float16", (1,), (1,))
+    assert rule_of(case) == Stages(1)
+    inputs = np.float16([1]), np.float16([0.75])
+    assert bound_of(case, inputs).item() == pytest.approx(2.0**-11 * (0.25 + 1.75), rel=1e-4)
+    assert rule_of(case_of("sort", "float16", (3,))) is None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("share", [0.12, 0.04, -0.06])
+@pytest.mark.parametrize("op", ["exp", "tanh", "sqrt", "mul", "sigmoid"])
+def test_one_wrong_element_of_an_elementwise_result_is_found(op: str, share: float, dtype: str) -> None:
+    """Though the largest element's rounding error is larger than what is wrong."""
+    shapes = [(64,), (64,)] if op == "mul" else [(64,)]
+    case = case_of(op, dtype, *shapes)
+    small = np.linspace(0.1, 0.2, 64)
+    small[0] = 2.0 if op in ("tanh", "sigmoid") else 60.0
+    if op == "exp":
+        small = np.log(small)
+    inputs = tuple(small.astype(one) for one in case.dtypes)
+    wide = reference_outputs(case, inputs)
+    actual = rounded(case, wide)
+    assert judge(case, actual, rounded(case, wide), wide, lambda: inputs)[0].passed
+    actual[0][40] *= 1 + share
+    (found,) = judge(case, actual, rounded(case, wide), wide, lambda: inputs)
+    assert not found.passed
+    assert found.worst is not None
+    assert found.worst.index == (40,)
+
+
+def test_wide_elementwise_results_have_no_second_chance() -> None:
+    case = case_of("sub", "float32", (1,), (1,))
+    inputs = np.float32([1]), np.float32([1 - 2.0**-10])
+    wide = reference_outputs(case, inputs)
+    actual = [(wide[0] + 1.1e-5).astype(np.float32)]
+    (found,) = judge(case, actual, rounded(case, wide), wide, lambda: inputs)
+    assert not found.passed
+
+
+@pytest.mark.parametrize("wrong", [np.float32(1 + 2.0**-23), np.float32(-0.0), np.float32(0)])
+def test_elements_that_are_moved_are_exact(wrong: np.float32) -> None:
+    """The last bit, the sign of zero and numbers below the smallest normal one."""
+    case = case_of("flip", "float32", (3,), dims=[0])
+    inputs = (np.float32([1, 0, 1e-40]),)
+    wide = reference_outputs(case, inputs)
+    expected = rounded(case, wide)
+    place = {1.0: 2, 0.0: 1}[round(abs(float(wrong)), 3)] if np.signbit(wrong) or wrong else 0
+    actual = [expected[0].copy()]
+    actual[0][place] = wrong
+    assert judge(case, expected, expected, wide, lambda: inputs)[0].passed
+    assert not judge(case, actual, expected, wide, lambda: inputs)[0].passed
 
 
 def test_addends_are_inputs() -> None:

@@ -19,6 +19,11 @@ element's error from excusing a wrong sign in a small one: it says how far, rela
 to its own size, a value may be off. It is wide (16) because the relative error of
 an element that cancels to almost zero is a matter of luck, for the control too.
 
+Where each element is computed by itself, there is no sum whose size could explain an error in a
+small one. Such results may be judged ``apiece``, with the control's own error at the element::
+
+    error_i ≤ k·e_i + u_i
+
 An element also passes where error_i is within its own bound, where there are bounds: a
 rule that comes from the operator and not from a control (see ``roundoff``).
 """
@@ -62,6 +67,7 @@ def judge_accuracy(
     *,
     bound: Array | None,
     everywhere: bool,
+    apiece: bool = False,
 ) -> tuple[Accuracy, int | None]:
     """Apply the rule to ``actual``; also the flat offset of the element furthest beyond it.
 
@@ -88,13 +94,18 @@ def judge_accuracy(
     bounds = np.broadcast_to(np.zeros(()), expected.shape) if bound is None else bound
     absolute_limit = factor * expected_error
     relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
-    for offset, (got, want, truth, trusted, most) in blocks(actual, expected, reference, controls[0], bounds):
+    for offset, (got, want, truth, most, *trusted) in blocks(actual, expected, reference, bounds, *controls):
         wide_got, wide_want = widened(got), widened(want)
         one_error, size = _errors_and_ulps(got, truth, wide, dtype)
-        beyond = one_error - np.minimum(absolute_limit + size, relative_limit * size)
+        if apiece:
+            own = np.max([_errors_and_ulps(one, truth, wide, dtype)[0] for one in trusted], axis=0)
+            limit = factor * np.where(np.isfinite(own), own, 0.0) + size
+        else:
+            limit = np.minimum(absolute_limit + size, relative_limit * size)
+        beyond = one_error - limit
         special = ~np.isfinite(one_error)
         if special.any():
-            accepted = [widened(other.astype(dtype)) for other in (trusted, truth)]
+            accepted = [widened(other.astype(dtype)) for other in (trusted[0], truth)]
             agree = np.any([same(wide_got, other, tolerance) for other in accepted], axis=0)
             beyond[special] = np.where(agree, -np.inf, np.inf)[special]
         if not everywhere:

@@ -53,6 +53,7 @@ def compare(
     control: ArrayLike | None = None,
     others: Sequence[ArrayLike] = (),
     bound: ArrayLike | None = None,
+    apiece: bool = False,
     mode: Mode = "allclose",
 ) -> Comparison:
     """Judge ``actual`` against ``expected``, element by element.
@@ -63,7 +64,8 @@ def compare(
     always exact. ``reference`` is the true result in a wider dtype, ``control`` a
     trusted result in the compared dtype (``expected`` if None), ``others`` more of them, all of the
     expected shape; mode ``exact``, integers and bools do without them. ``bound``, of
-    that shape too, counts in mode ``allclose`` with a reference.
+    that shape too, counts in mode ``allclose`` with a reference; ``apiece`` has the accuracy rule
+    judge each element by the control's error at that element.
 
     Raises ``TypeError`` for a dtype that cannot be compared; ``ValueError`` for an
     unknown mode, for ``accuracy`` without a reference and for a reference, control or
@@ -99,7 +101,7 @@ def compare(
     if truth is not None and (everywhere or total.mismatches):
         allowed = None if bound is None or everywhere else _companion("bound", bound, expected)
         accuracy, violation = judge_accuracy(
-            actual, expected, truth, trusted, tolerance, bound=allowed, everywhere=everywhere
+            actual, expected, truth, trusted, tolerance, bound=allowed, everywhere=everywhere, apiece=apiece
         )
         rule = "accuracy" if accuracy.passed else None
         worst = worst if violation is None else violation

@@ -84,6 +84,11 @@ def float_format(dtype: np.dtype[Any]) -> FloatFormat:
     )
 
 
+def is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Whether ``dtype`` is floating or complex with parts of at most 16 bits."""
+    return kind_of(dtype) in ("float", "complex") and float_format(dtype).bits <= 16
+
+
 def _is_small_integer(dtype: np.dtype[Any]) -> bool:
     try:
         ml_dtypes.iinfo(dtype)

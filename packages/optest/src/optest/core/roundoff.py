@@ -84,17 +84,20 @@ class Stages:
 Rounding = Sums | Stages
 
 
+def rule_of(case: TestCase) -> Rounding | None:
+    """The operator's rule, or one step for an elementwise one; None where there is no rule."""
+    own = case.descriptor.rounding
+    return own or (Stages(1) if "elementwise" in case.descriptor.tags else None)
+
+
 def rounding_bounds(
-    case: TestCase, inputs: Sequence[Array], wide: Sequence[Array]
-) -> tuple[Array | None, ...]:
-    """For each output the largest error that rounding explains; None where the operator has no rule.
+    case: TestCase, rule: Rounding, inputs: Sequence[Array], wide: Sequence[Array]
+) -> tuple[Array, ...]:
+    """For each output the largest error that rounding explains, by ``rule``.
 
     ``wide`` is the reference for ``inputs``. Bounds have the outputs' shapes; they are 0
     where the reference is not finite, and for integers.
     """
-    rule = case.descriptor.rounding
-    if rule is None:
-        return (None,) * len(wide)
     with np.errstate(all="ignore"):
         find = _sums if isinstance(rule, Sums) else _stages
         bounds = find(case, rule, inputs, wide)  # type: ignore[arg-type]  # the rule's own function

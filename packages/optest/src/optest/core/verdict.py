@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .comparator import compare
 from .comparison import Comparison
-from .roundoff import rounding_bounds
+from .dtypes import is_narrow
+from .roundoff import rounding_bounds, rule_of
 
 if TYPE_CHECKING:
     from .case import TestCase
@@ -31,20 +33,33 @@ def judge(
     """One comparison per output of ``case``.
 
     ``wide`` is the unrounded reference, None if the expected outputs came from elsewhere.
-    ``inputs`` gives the case's inputs as the reference saw them; it is called only where an
-    output of an operator with a ``rounding`` rule misses tolerance and accuracy rule. A
-    tolerance that the case was given has no such second chance.
+    Results that are elements of the inputs are exact. Narrow floats of an elementwise operator
+    are judged apiece. ``inputs`` gives the case's inputs as the reference saw them; it is called
+    only where such a result, or one of an operator with a ``rounding`` rule, misses tolerance and
+    accuracy rule. A tolerance that the case was given has no such second chance.
     """
-    tolerances = [case.tolerance or case.descriptor.tolerance(dtype) for dtype in case.output_dtypes]
+    tags, given, names = case.descriptor.tags, case.tolerance is not None, case.output_dtypes
     truths = [None] * len(expected) if wide is None else wide
-    found = [
-        compare(got, want, tolerance, reference=truth)
-        for got, want, tolerance, truth in zip(actual, expected, tolerances, truths, strict=True)
+    pairs = list(zip(actual, expected, truths, names, strict=True))
+    if "data-movement" in tags and not given:
+        return [compare(got, want, mode="exact") for got, want, _, _ in pairs]
+    apiece = ["elementwise" in tags and is_narrow(np.dtype(name)) for name in names]
+
+    def compared(place: int, bound: Array | None = None) -> Comparison:
+        got, want, truth, name = pairs[place]
+        tolerance = case.tolerance or case.descriptor.tolerance(name)
+        return compare(got, want, tolerance, reference=truth, bound=bound, apiece=apiece[place])
+
+    found = [compared(place) for place in range(len(pairs))]
+    rule = rule_of(case)
+    missed = [
+        place
+        for place, one in enumerate(found)
+        if not one.passed and one.accuracy is not None and (apiece[place] or case.descriptor.rounding)
     ]
-    missed = [i for i, one in enumerate(found) if not one.passed and one.accuracy is not None]
-    if wide is None or case.tolerance is not None or case.descriptor.rounding is None or not missed:
+    if wide is None or given or rule is None or not missed:
         return found
-    bounds = rounding_bounds(case, inputs(), wide)
-    for i in missed:
-        found[i] = compare(actual[i], expected[i], tolerances[i], reference=wide[i], bound=bounds[i])
+    bounds = rounding_bounds(case, rule, inputs(), wide)
+    for place in missed:
+        found[place] = compared(place, bounds[place])
     return found
