@@ -184,6 +184,26 @@ def test_tolerance_tables_reach_the_cases(plan_file: Write) -> None:
     assert by_dtype["float32"] == Tolerance(default_tolerance("float32").rtol, 0.2)
 
 
+def test_a_tolerance_leaves_all_other_operators_and_dtypes_as_they_are(plan_file: Write) -> None:
+    """Their own tolerance holds, and with it their bound on rounding errors."""
+    file = plan_file("""
+        tolerances:
+          dtypes: {float64: {rtol: 0.1}}
+          categories: {arithmetic: {bfloat16: {atol: 0.3}}}
+          operators: {relu: {float16: {rtol: 0.2}}}
+        cases:
+          - {op: relu, dtypes: [float16, float32]}
+          - {op: add, dtypes: [float16, float32]}
+          - {op: add, dtypes: float32, rtol: 0.5, seed: 7}
+    """)
+    found = {(case.op, case.dtypes[0], case.seed): case.tolerance for case in cases(plan=file)}
+    assert len(found) == 5
+    assert {key: one for key, one in found.items() if one is not None} == {
+        ("relu", "float16", 0): Tolerance(0.2, 1e-5),
+        ("add", "float32", 7): Tolerance(0.5, 1e-5),
+    }
+
+
 def test_variables_aliases_and_merge_keys(plan_file: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPTEST_WIDTH", "12")
     file = plan_file("""

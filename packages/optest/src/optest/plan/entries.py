@@ -130,7 +130,6 @@ class Entry:
             dtypes = _as_stored(descriptor, dtypes, settings)
         if not dtypes:
             return
-        tolerances = {one: self._tolerance(descriptor, one, fields, table) for one in dtypes}
         for key, check in (("generator", load_generator), ("reference", load_reference)):
             if key in fields:
                 self._at(key, partial(check, fields[key]))
@@ -142,11 +141,13 @@ class Entry:
         seeds, phases = _several(fields.get("seed", seed)), _several(fields.get("phase", "forward"))
         times = len(dtypes) * len(seeds) * len(phases)
         for shapes, attributes, note in self._combinations(descriptor, fields, times):
-            for types, one_seed, phase in itertools.product(dtypes, seeds, phases):
-                yield TestCase(
-                    descriptor, types, shapes, attributes, backend, tolerances[types], int(one_seed), phase,
-                    note=fields.get("note", note), **common,
-                )  # fmt: skip
+            for types in dtypes:
+                tolerance = self._tolerance(descriptor, types, attributes, fields, table)
+                for one_seed, phase in itertools.product(seeds, phases):
+                    yield TestCase(
+                        descriptor, types, shapes, attributes, backend, tolerance, int(one_seed), phase,
+                        note=fields.get("note", note), **common,
+                    )  # fmt: skip
 
     def _at(self, key: str, call: Callable[[], Any]) -> Any:
         try:
@@ -167,15 +168,20 @@ class Entry:
         return list(found)
 
     def _tolerance(
-        self, descriptor: OperatorDescriptor, dtypes: DTypes, fields: Mapping[str, Any], table: ToleranceTable
+        self,
+        descriptor: OperatorDescriptor,
+        dtypes: DTypes,
+        attributes: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        table: ToleranceTable,
     ) -> Tolerance | None:
-        """None where the operator's own tolerance holds."""
+        """None where the operator's own tolerance holds: nothing given names its results."""
         changes = dict(fields.get("tolerance", {}))
         changes |= {name: fields[name] for name in ("rtol", "atol") if name in fields}
-        if not changes and table == ToleranceTable():
+        result = descriptor.output_dtypes(dtypes, attributes)[0]
+        base = descriptor.tolerance(result, table)
+        if not changes and base == descriptor.tolerance(result):
             return None
-        defaults = {name: spec.default for name, spec in descriptor.attributes.items()}
-        base = descriptor.tolerance(descriptor.output_dtypes(dtypes, defaults)[0], table)
         try:
             return replace(base, **changes)
         except ValueError as error:
