@@ -117,8 +117,8 @@ def _sums(case: TestCase, rule: Sums, inputs: Sequence[Array], wide: Sequence[Ar
         addends = list(_reference(case, kept))
     bounds = []
     for truth, size, count, added, dtype in zip(wide, sizes, terms, addends, case.output_dtypes, strict=True):
-        stored = _unit_roundoff(dtype)
-        kept_in = stored if rule.in_place else min(stored, _unit_roundoff("float32"))
+        stored = unit_roundoff(dtype)
+        kept_in = stored if rule.in_place else min(stored, unit_roundoff("float32"))
         kept_in *= 2 * math.sqrt(2) if kind_of(np.dtype(dtype)) == "complex" else 1
         # A mean divides its n terms by n, which the sum of ones does not show.
         n = np.maximum(np.abs(count), inputs[0].size / max(truth.size, 1))
@@ -128,25 +128,35 @@ def _sums(case: TestCase, rule: Sums, inputs: Sequence[Array], wide: Sequence[Ar
 
 
 def _stages(case: TestCase, rule: Stages, inputs: Sequence[Array], wide: Sequence[Array]) -> list[Array]:
+    shifts = [rule.shifted.get(name, 0.0) for name in case.descriptor.inputs]
+    changes = stage_changes(partial(_reference, case), inputs, shifts)
+    return [
+        rule.count * unit_roundoff(dtype) * (np.abs(truth) + change)
+        for truth, change, dtype in zip(wide, changes, case.output_dtypes, strict=True)
+    ]
+
+
+def stage_changes(
+    function: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array], shifts: Sequence[float]
+) -> list[Array]:
+    """max |f(x(1 + hδ)) − f(x)|/h of ``Stages``, one array for each output of ``function``.
+
+    It is given floating inputs in at least float64, and others as they are.
+    """
     rng = np.random.default_rng(0)
-    centre = _reference(case, [_changed(one, np.positive) for one in inputs])
-    changes = [np.zeros(one.shape) for one in wide]
 
     def moved(values: Array, shift: float) -> Array:
         return values + STEP * rng.choice((-1.0, 1.0), values.shape) * (np.abs(values) + shift)
 
-    shifts = [rule.shifted.get(name, 0.0) for name in case.descriptor.inputs]
+    centre = function([_changed(one, np.positive) for one in inputs])
+    changes = [np.zeros(one.shape) for one in centre]
     for _ in range(PROBES):
-        there = _reference(
-            case,
-            [_changed(one, partial(moved, shift=shift)) for one, shift in zip(inputs, shifts, strict=True)],
+        there = function(
+            [_changed(one, partial(moved, shift=shift)) for one, shift in zip(inputs, shifts, strict=True)]
         )
         for i, (one, base) in enumerate(zip(there, centre, strict=True)):
             changes[i] = np.fmax(changes[i], np.abs(one - base).astype(np.float64))
-    return [
-        rule.count * _unit_roundoff(dtype) * (np.abs(truth) + change / STEP)
-        for truth, change, dtype in zip(wide, changes, case.output_dtypes, strict=True)
-    ]
+    return [change / STEP for change in changes]
 
 
 def _reference(case: TestCase, inputs: Sequence[Array], **attributes: Any) -> tuple[Array, ...]:
@@ -161,6 +171,6 @@ def _changed(values: Array, change: Callable[[Array], Array]) -> Array:
     return np.asarray(change(values.astype(wide)))
 
 
-def _unit_roundoff(dtype: str) -> float:
+def unit_roundoff(dtype: str) -> float:
     real = real_part(native(np.dtype(dtype)))
     return float(ml_dtypes.finfo(real).eps) / 2 if kind_of(real) == "float" else 0.0

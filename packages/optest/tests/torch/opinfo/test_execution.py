@@ -23,6 +23,7 @@ from optest.torch.opinfo.calls import Call, halved, together  # noqa: E402
 from optest.torch.opinfo.databases import entries_of  # noqa: E402
 from optest.torch.opinfo.execution import Request, run_group  # noqa: E402
 from optest.torch.opinfo.groups import PHASES, Group, Selection  # noqa: E402
+from optest.torch.opinfo.per_element import bounds_of, is_elementwise  # noqa: E402
 from optest.torch.opinfo.phases import cases_of, planned  # noqa: E402
 from optest.torch.opinfo.planning import plan  # noqa: E402
 
@@ -237,6 +238,54 @@ def test_random_results_in_the_wrong_places_are_found(
     results = run(Defective(changed(change)), entry, phase, most=5)
     assert any("deviation" in one.reason for one in results), [one.reason for one in results]
     assert statuses(run(CONTROL, entry, phase, most=5)) <= {Status.PASSED, Status.SKIPPED}
+
+
+def one_off(tensor: Any) -> Any:
+    """The smallest of the larger numbers is 12 % off."""
+    flat = tensor.reshape(-1).clone()
+    sizes = torch.where(flat.abs() > 0.05, flat.abs().float(), torch.inf)
+    if flat.numel():
+        flat[sizes.argmin()] *= 1.12
+    return flat.reshape(tensor.shape)
+
+
+@pytest.mark.kept("exp-forward-bfloat16")
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("entry", "phase"),
+    [
+        ("exp", "forward"),
+        ("mul", "forward"),
+        ("tanh", "backward"),
+        ("square", "forward_mode"),
+        ("nn.functional.leaky_relu", "forward"),
+        ("nn.functional.elu", "backward"),
+    ],
+)
+def test_one_wrong_element_of_an_elementwise_result_is_found(entry: str, phase: str, dtype: str) -> None:
+    results = run(Defective(changed(one_off)), entry, phase, dtype)
+    assert {one.status for one in results if "empty" not in one.origin.note} == {Status.MISMATCH}
+    assert statuses(run(CONTROL, entry, phase, dtype)) == {Status.PASSED}
+
+
+def test_reductions_keep_the_bound_of_their_sums() -> None:
+    """A sum is not elementwise; an activation and its gradient are."""
+    assert not is_elementwise(next(cases_of(Group("opinfo", "sum", "bfloat16", "forward"))))
+    assert is_elementwise(next(cases_of(Group("opinfo", "nn.functional.gelu", "bfloat16", "backward"))))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex32"])
+def test_the_bound_of_an_element_is_one_rounding_of_what_it_is_made_of(dtype: str) -> None:
+    """x − y: the result may move by a unit, and by a unit of each operand."""
+    case = next(cases_of(Group("opinfo", "sub", dtype, "forward")))
+    [bound] = bounds_of(case, [one.dtype for one in case.expected])
+    left, right = (one.to(torch.complex128) for one in case.call.tensors[:2])
+    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    most = (unit * ((left - right).abs() + left.abs() + right.abs())).numpy()
+    found = bound if dtype == "bfloat16" else bound[..., 0]
+    assert (found <= most * 1.0001).all()
+    assert (found >= most / 4).all()
 
 
 def test_a_stream_that_stands_still_is_found() -> None:
