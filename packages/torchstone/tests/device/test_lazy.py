@@ -123,6 +123,7 @@ def test_an_index_out_of_range_stops_at_its_call_and_says_where_it_was_made() ->
         written.add_(1)
         found = table[torch.tensor([1, 9], device=DEVICE)]  # the line that is named
         line = sys._getframe().f_lineno - 1
+        found.add_(1)
         written.mul_(5)
         table.zero_()
         after = before + 1

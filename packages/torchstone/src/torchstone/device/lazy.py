@@ -333,16 +333,18 @@ class Batch:
 
     def _undo(self, position: int, values: dict[int, Any], error: BaseException) -> None:
         """Give values to what came before the step at ``position``; take back what came from there on."""
-        before: dict[Any, tuple[Any, Any]] = {}
+        before: dict[Box, tuple[Any, Any]] = {}
         for _, _, _, overwritten in reversed(self.steps[position:]):
-            for box, held, dtype in overwritten:
-                before[box] = held, dtype
-        for reference, (held, dtype) in before.items():
-            box = reference()
-            if box is None or type(box.array) is not Pending or box.array.batch is not self:
+            for reference, held, dtype in overwritten:
+                box = reference()
+                if box is not None:
+                    before[box] = held, dtype
+        for box, (held, dtype) in before.items():
+            if type(box.array) is not Pending or box.array.batch is not self:
                 continue
             if type(held) is int:
-                held = values.get(held) if held >= 0 else self.inputs[~held]
+                # What a call that was left out would have made has no values, neither now nor before.
+                held = values.get(held, self._pending[held]) if held >= 0 else self.inputs[~held]
             if held is None or type(held) is Pending or not engine.is_gone(held):
                 box.array, box.dtype = held, dtype
         first = self.steps[position][2]

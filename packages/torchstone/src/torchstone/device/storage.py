@@ -38,6 +38,8 @@ class Pending:
         batch = self.batch
         if batch is not None:
             batch.run()
+            if self.batch is not None:
+                raise RuntimeError("this tensor has no values: the calls that make it are running")
         if self._failure:
             raise RuntimeError(
                 "this tensor has no values: the call that makes it was left out when an earlier one failed"
