@@ -116,6 +116,54 @@ def test_a_clone_is_its_own() -> None:
     assert y.tolist() == [[1, 1], [1, 1]]
 
 
+LIKE = {
+    "zeros_like": torch.zeros_like,
+    "ones_like": torch.ones_like,
+    "empty_like": torch.empty_like,
+    "full_like": lambda x, **options: torch.full_like(x, 2, **options),
+    "rand_like": torch.rand_like,
+    "randn_like": torch.randn_like,
+    "randint_like": lambda x, **options: torch.randint_like(x, 2, 5, **options),
+    "new_zeros": lambda x, **options: x.new_zeros((2, 3), **options),
+    "new_ones": lambda x, **options: x.new_ones((2, 3), **options),
+    "new_empty": lambda x, **options: x.new_empty((2, 3), **options),
+    "new_full": lambda x, **options: x.new_full((2, 3), 7, **options),
+    "new_empty_strided": lambda x, **options: x.new_empty_strided((2, 3), (1, 2), **options),
+    "new_tensor": lambda x, **options: x.new_tensor([1, 2], **options),
+    "to": lambda x, device, dtype: x.to(device, dtype),
+    "linspace": lambda x, **options: torch.linspace(x[0, 0], x[0, 1], 4, **options),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_a_result_is_on_the_device_that_the_call_names(name: str) -> None:
+    x = torch.arange(6.0).view(3, 2).t()
+    expected = LIKE[name](x, device="cpu", dtype=torch.float64)
+    for source, wanted in (("cpu", DEVICE), (DEVICE, "cpu"), (DEVICE, DEVICE), (DEVICE, "meta")):
+        found = LIKE[name](x.to(source), device=wanted, dtype=torch.float64)
+        assert found.device.type == wanted
+        assert (found.dtype, found.shape, found.stride()) == (
+            expected.dtype,
+            expected.shape,
+            expected.stride(),
+        )
+        if wanted != "meta" and not name.startswith(("rand", "empty", "new_empty")):
+            assert torch.equal(found.cpu(), expected)
+
+
+def test_metadata_of_another_device_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="device"):
+        torch.ops.aten._assert_tensor_metadata(torch.ones(2, device=DEVICE), device=torch.device("cpu"))
+
+
+def test_a_tensor_of_the_cpu_is_not_written() -> None:
+    x, y = torch.tensor(1.0), torch.tensor(2.0, device=DEVICE)
+    for write in (lambda: x.add_(y), lambda: torch.sum(y.view(1), 0, out=x)):
+        with pytest.raises(RuntimeError, match="cannot write into a tensor on the CPU"):
+            write()
+    assert x.item() == 1
+
+
 def test_promotion() -> None:
     def compute(device: str) -> Any:
         i, f = torch.arange(3, device=device), torch.ones(3, device=device)

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from .. import dtypes
 from ..config import config
 from ..errors import ConfigError, FallbackRefused, FallbackWarning
 from ..torch_internals import pytree
 from ..torch_internals.device_tensors import put_on, tensor_on
 from ..torch_internals.operators import OpOverload, schema_of
-from ..torch_internals.private_device import has_cpu_kernel, written_arguments
+from ..torch_internals.private_device import below_autocast, has_cpu_kernel, written_arguments
 from . import engine
 from .calls import Call, element_of, substituted
 from .storage import Box, new_storage, new_tensor
@@ -85,11 +86,18 @@ class _OnCpu:
         ]
         feed = iter(self.given)
         cpu_args, cpu_kwargs = substituted(call, args, kwargs, lambda _: next(feed))
-        self.result = overload(*cpu_args, **cpu_kwargs)
         schema = [one.name for one in schema_of(overload).arguments]
         named = {**dict(zip(schema, cpu_args, strict=False)), **cpu_kwargs}
         written = pytree.tree_leaves([named.get(name) for name in names])
         self.written = {id(leaf) for leaf in written if isinstance(leaf, torch.Tensor)}
+        hosts_given = (one for one, place in zip(self.given, call.places, strict=True) if place < 0)
+        if any(id(one) in self.written for one in hosts_given):
+            raise RuntimeError(
+                "an operator on pjrt tensors cannot write into a tensor on the CPU\n"
+                '  next: move the written tensor with .to("pjrt")'
+            )
+        with below_autocast():
+            self.result = overload(*cpu_args, **cpu_kwargs)
 
     def brought_back(self) -> Any:
         """What the operator returns, on the device; what it wrote is written there."""
@@ -140,10 +148,9 @@ def _bring_back(tensor: torch.Tensor, cpu: torch.Tensor, box: Box) -> None:
     storage = cpu.untyped_storage()
     whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
     element = element_of(tensor.dtype)
-    if len(whole) % element.itemsize == 0 and element is not element_of(torch.uint8):
-        whole = whole.view(element.torch)
-    else:
-        element = element_of(torch.uint8)
+    if len(whole) % element.itemsize or (element is dtypes.BOOL and box.dtype is not dtypes.BOOL):
+        element = dtypes.UINT8
+    whole = whole.view(element.torch)
     box.grow(len(whole) * element.itemsize, keep=False)
     box.replace(engine.from_host(whole.clone()), element)
     if cpu.shape != tensor.shape or cpu.stride() != tensor.stride():

@@ -196,6 +196,22 @@ def _all_here(operator: Operator) -> Kernel:
     return call
 
 
+def where_asked(operator: Operator) -> Kernel:
+    """The operator, which other devices compute where the call asks for a result on one of them."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or device.type == DEVICE_TYPE:
+            return operator(*args, **kwargs)
+        return operator.overload(*map(_read, args), **{name: _read(one) for name, one in kwargs.items()})
+
+    return call
+
+
+def _read(value: Any) -> Any:
+    return to_cpu(value) if isinstance(value, Tensor) and value.device.type == DEVICE_TYPE else value
+
+
 def _record_stream(self: Tensor, stream: torch.Stream) -> None:
     """Storages live as long as a program that reads them."""
 
@@ -327,6 +343,7 @@ LEFT_TO_PYTORCH = frozenset(
         "empty_permuted",
         "empty_quantized",
         "_unsafe_view",
+        "_assert_tensor_metadata",
         "_has_same_storage_numel",
         "_is_all_true",
         "_is_any_true",

@@ -69,7 +69,9 @@ def _add_kernels(registrations: private_device.Registrations) -> None:
         if kernel is not None:
             registrations.add(name, kernel)
         elif kernels.is_program(name):
-            registrations.add(name, Operator(name, composed=COMPOSED.get(name)).__call__)
+            operator = Operator(name, composed=COMPOSED.get(name))
+            elsewhere = private_device.takes_device(name)
+            registrations.add(name, kernels.where_asked(operator) if elsewhere else operator.__call__)
 
 
 def _any_operator(overload: Any, *args: Any, **kwargs: Any) -> Any:

@@ -31,7 +31,7 @@ _tensor_str = Internal("torch._tensor_str", _DEVICE)
 
 KEY = "PrivateUse1"
 AUTOCAST_KEY = "AutocastPrivateUse1"
-_AUTOCAST = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(AUTOCAST_KEY))
+_AUTOCAST = torch._C.DispatchKeySet(DispatchKey.AutocastCPU).add(torch._C._dispatch_key_parse(AUTOCAST_KEY))
 _CPU = torch._C.DispatchKeySet(DispatchKey.CPU)
 
 
@@ -173,7 +173,7 @@ def full_name(overload: OpOverload) -> str:
 
 
 def below_autocast() -> Any:
-    """A context in which operators of the device are not autocast."""
+    """A context in which operators of the device, and of the CPU that stands in for it, are not autocast."""
     return exclude_keys(_AUTOCAST)
 
 
@@ -210,6 +210,12 @@ _SHAPE_CHANGES = frozenset(
         "sparse_resize_and_clear_",
     }
 )
+
+
+def takes_device(name: str) -> bool:
+    """Whether the operator has tensors, and an argument that says on which device its result is to be."""
+    kinds = [(one.name, str(one.type)) for one in _schema(name).arguments]
+    return ("device", "Optional[Device]") in kinds and any("Tensor" in kind for _, kind in kinds)
 
 
 def written_arguments(overload: OpOverload) -> list[str]:
