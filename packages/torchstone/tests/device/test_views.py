@@ -271,6 +271,40 @@ def test_an_unsafe_view_is_on_its_argument_s_storage() -> None:
     mirrored(run, **EXACT)
 
 
+BYTES: dict[str, View] = {
+    "booleans": lambda x: x.view(torch.bool)[1::3].fill_(True),
+    "a boolean": lambda x: x.view(torch.bool)[4].fill_(False),
+    "all as booleans": lambda x: x.view(torch.bool).logical_not_(),
+    "floats before a tail": lambda x: x[:8].view(torch.float32).mul_(2),
+    "one float before a tail": lambda x: x[:8].view(torch.float32)[1].fill_(2),
+    "a double before a tail": lambda x: x[:8].view(torch.float64).neg_(),
+    "a transposed view before a tail": lambda x: x[:8].view(torch.int16).view(2, 2).t()[1].add_(300),
+    "an imaginary part before a tail": lambda x: x[:8].view(torch.complex64).imag.add_(1),
+    "a conjugate before a tail": lambda x: x[:8].view(torch.complex64).conj().mul_(1j),
+    "floats from the CPU": lambda x: x[:8].view(torch.float32).copy_(torch.ones(2)),
+    "a grown tensor": lambda x: torch.add(torch.ones(5, device=x.device), 1, out=x[:4].view(torch.float32)),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_write_through_a_view_of_another_dtype_leaves_other_bytes(name: str) -> None:
+    def write(device: str) -> Any:
+        x = torch.arange(2, 13, dtype=torch.uint8).to(device)
+        tail = x[8:]
+        view = BYTES[name](x)
+        tail.add_(1)
+        return x, view, tail, x.clone()
+
+    mirrored(write, **EXACT)
+
+
+def test_a_byte_other_than_one_is_true() -> None:
+    odd = torch.tensor([2, 1, 0, 4], dtype=torch.uint8).view(torch.bool)
+    found = odd.to(DEVICE) & torch.ones(4, dtype=torch.bool, device=DEVICE)
+    assert found.tolist() == [True, True, False, True]
+    assert (odd[3] & found).tolist() == [True, True, False, True]
+
+
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(st.data())
 def test_any_geometry_is_read_and_written_as_on_the_cpu(data: st.DataObject) -> None:

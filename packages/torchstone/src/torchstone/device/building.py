@@ -22,6 +22,7 @@ from ..lowering.common import cast
 from ..torch_internals.dispatch import without_function_modes
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.patches import tracing
+from ..torch_internals.private_device import below_autocast
 from . import engine, layout
 from .calls import Call
 from .drafting import Draft, Unplanned, graph_of, layout_of, rehearsed
@@ -40,7 +41,13 @@ def build(
 
     ``composed`` is traced in place of the operator. Tensors of inference mode would not say what it writes.
     """
-    with tracing(), without_function_modes(), torch.inference_mode(False), torch.no_grad():
+    with (
+        tracing(),
+        without_function_modes(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        below_autocast(),
+    ):
         draft = rehearsed(overload, call, args, kwargs, composed)
         written = draft.written()
         for place in written:
@@ -73,6 +80,7 @@ class _Planner:
                 )
         self.after = [layout_of(fake) for fake in draft.fakes]
         self.lengths = self._lengths()
+        self.elements = self._elements()
         found = survey(module)
         if found.unsupported:
             raise Unplanned("; ".join(f"{one.overload}: {one.reason}" for one in found.unsupported))
@@ -88,7 +96,7 @@ class _Planner:
             reads=tuple(self.reads),
             hosts=tuple(i for i, place in enumerate(self.call.places) if place < 0),
             seeded=self.seeded,
-            writes=tuple((place, self._element(place)) for place in self._written_boxes()),
+            writes=tuple((place, self.elements[place]) for place in self._written_boxes()),
             new=tuple(self.new),
             answer=answer_of(self._template(self.draft.result, iter(range(len(self.new))))),
             moved=tuple(self._moved()),
@@ -101,10 +109,7 @@ class _Planner:
         for tensor in self.written:
             place, layout_ = self.call.places[tensor], self.after[tensor]
             if place < 0:
-                raise RuntimeError(
-                    "an operator on pjrt tensors cannot write into a tensor on the CPU\n"
-                    '  next: move the written tensor with .to("pjrt")'
-                )
+                raise Unplanned("it writes into a tensor on the CPU")
             found[place] = max(found[place], layout_.end * layout_.dtype.itemsize)
         return found
 
@@ -119,7 +124,7 @@ class _Planner:
         held: set[int] = set()
         for tensor in self.written:
             place, target = self.call.places[tensor], self.after[tensor]
-            if not target.covers(self.lengths[place] // target.dtype.itemsize) and place not in held:
+            if not target.covers(self.lengths[place]) and place not in held:
                 read.add(place)
             held.add(place)
         return sorted(read)
@@ -127,11 +132,13 @@ class _Planner:
     def _written_boxes(self) -> list[int]:
         return list(dict.fromkeys(self.call.places[tensor] for tensor in self.written))
 
-    def _element(self, place: int) -> DType:
-        """The dtype of a written box: that of the last view that is written."""
-        return next(
-            self.after[tensor].dtype for tensor in reversed(self.written) if self.call.places[tensor] == place
-        )
+    def _elements(self) -> dict[int, DType]:
+        """The dtype of the array of each box when the program has run."""
+        found = {place: box.dtype for place, box in enumerate(self.call.boxes)}
+        for tensor in self.written:
+            place = self.call.places[tensor]
+            found[place] = _written_as(self.after[tensor], self.lengths[place], found[place])
+        return found
 
     def _program(self) -> engine.Program:
         boxes = [self.call.boxes[place] for place in self.reads]
@@ -161,7 +168,7 @@ class _Planner:
         rest = results[len(self.written) :]
         made = [layout.spread(value, one.layout) for value, one in zip(rest, self.new, strict=False)]
         return [
-            *(layout.reinterpreted(flats[place], self._element(place)) for place in self._written_boxes()),
+            *(flats[place] for place in self._written_boxes()),
             *made,
             *rest[len(self.new) :],
         ]
@@ -175,15 +182,17 @@ class _Planner:
 
     def _written_flat(self, flat: Value | None, place: int, target: Layout, values: Value) -> Value:
         """The array of a box with one of its views written."""
-        length = self.lengths[place] // target.dtype.itemsize
-        if target.covers(length):
+        nbytes = self.lengths[place]
+        if target.covers(nbytes):
             return layout.spread(values, target)
         assert flat is not None
-        held = _as(flat, target.dtype)
-        (count,) = held.shape
-        assert isinstance(count, int)
-        if count < length:
-            held = hlo.pad_axis(held, 0, 0, 0, length - count)
+        element = _written_as(target, nbytes, flat.dtype)
+        missing = nbytes - layout.nbytes_of(flat)
+        if missing > 0:
+            flat = hlo.pad_axis(layout.reinterpreted(flat, dtypes.UINT8), 0, 0, 0, missing)
+        held = layout.reinterpreted(flat, element)
+        if element is not target.dtype:
+            target, values = target.in_bytes, layout.in_bytes(values)
         return layout.write(held, target, values)
 
     def _moved(self) -> Iterator[Moved]:
@@ -210,13 +219,23 @@ def _lazily(tensor: torch.Tensor, value: Value) -> Value:
 
 def _as(flat: Value, dtype: DType) -> Value:
     """A flat array in a view's dtype; bytes behind its last whole element are left out."""
-    (count,) = flat.shape
-    assert isinstance(count, int)
-    spare = count * flat.dtype.itemsize % dtype.itemsize
+    nbytes = layout.nbytes_of(flat)
+    spare = nbytes % dtype.itemsize
     if spare:
-        flat = layout.reinterpreted(flat, dtypes.UINT8)
-        flat = hlo.slice_axis(flat, 0, 0, count * flat.dtype.itemsize - spare)
+        flat = hlo.slice_axis(layout.reinterpreted(flat, dtypes.UINT8), 0, 0, nbytes - spare)
     return layout.reinterpreted(flat, dtype)
+
+
+def _written_as(target: Layout, nbytes: int, held: DType) -> DType:
+    """The dtype of an array of ``nbytes``, so far of ``held``, in which a view is written.
+
+    It is bytes where elements of the view would lose some: those behind the last whole element, and those
+    that are neither 0 nor 1 under a view of booleans.
+    """
+    if target.covers(nbytes):
+        return target.dtype
+    loses = nbytes % target.dtype.itemsize or (target.dtype is dtypes.BOOL and held is not dtypes.BOOL)
+    return dtypes.UINT8 if loses else target.dtype
 
 
 def _new(fake: torch.Tensor) -> New:

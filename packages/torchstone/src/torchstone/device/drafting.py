@@ -32,6 +32,7 @@ from .calls import Call, substituted
 from .layout import Layout
 
 aten = namespace("aten")
+_WIDEST = torch.complex128.itemsize
 
 
 class Unplanned(Exception):
@@ -108,11 +109,10 @@ def _fakes(call: Call) -> list[torch.Tensor]:
             continue
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise Unplanned(f"a tensor has layout {tensor.layout} and dtype {tensor.dtype}")
-        size = tensor.dtype.itemsize
-        nbytes = call.boxes[place].nbytes // size * size
-        if place not in bases:
-            bases[place] = torch.empty(call.boxes[place].nbytes, dtype=torch.uint8, device="cpu")
-        base = bases[place][:nbytes].view(tensor.dtype)
+        if place not in bases:  # whole elements of any dtype, for which PyTorch's own functions ask
+            nbytes = -(-call.boxes[place].nbytes // _WIDEST) * _WIDEST
+            bases[place] = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+        base = bases[place].view(tensor.dtype)
         fakes.append(base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()))
     return fakes
 

@@ -148,7 +148,12 @@ def vector(values: Sequence[Any], dtype: DType) -> Any:
 
 
 def from_host(given_away: torch.Tensor) -> Any:
-    """A flat array of the values of a contiguous CPU tensor that nobody else writes."""
+    """A flat array of the values of a contiguous CPU tensor that nobody else writes.
+
+    Bytes under a view of booleans may be neither 0 nor 1, which programs do not take for true.
+    """
+    if given_away.dtype is torch.bool:
+        given_away = given_away.view(torch.uint8).ne(0)
     return flat.from_torch(place(), given_away)
 
 

@@ -55,9 +55,16 @@ class Layout:
         """Whether the view covers its part of the memory, each element once."""
         return not self.numel or (self.end - self.offset == self.numel and _nested(self) is not None)
 
-    def covers(self, length: int) -> bool:
-        """Whether the view is all of a storage of ``length`` elements."""
-        return self.offset == 0 and self.is_dense and self.numel == length
+    def covers(self, nbytes: int) -> bool:
+        """Whether the view is all of a storage of ``nbytes``."""
+        return self.offset == 0 and self.is_dense and self.numel * self.dtype.itemsize == nbytes
+
+    @property
+    def in_bytes(self) -> Layout:
+        """The same memory as bytes, with those of an element along a last axis."""
+        each = self.dtype.itemsize
+        stride = (*(step * each for step in self.stride), 1)
+        return Layout(UINT8, (*self.size, each), stride, self.offset * each)
 
 
 def _nested(layout: Layout) -> list[tuple[int, int]] | None:
@@ -77,7 +84,7 @@ def reinterpreted(flat: Value, dtype: DType) -> Value:
         parts = [hlo.expand_dims(part, [1]) for part in (hlo.real(flat), hlo.imag(flat))]
         return reinterpreted(flatten(hlo.concatenate(parts, 1)), dtype)
     if dtype.is_complex:
-        pairs = hlo.reshape(reinterpreted(flat, dtype.real), (_length(flat) // dtype.itemsize, 2))
+        pairs = hlo.reshape(reinterpreted(flat, dtype.real), (nbytes_of(flat) // dtype.itemsize, 2))
         return hlo.complex_(*(flatten(hlo.slice_axis(pairs, 1, part, part + 1)) for part in (0, 1)))
     if flat.dtype is BOOL:
         return reinterpreted(hlo.convert(flat, UINT8), dtype)
@@ -89,7 +96,12 @@ def reinterpreted(flat: Value, dtype: DType) -> Value:
     return flatten(hlo.bitcast(flat, dtype))
 
 
-def _length(flat: Value) -> int:
+def in_bytes(values: Value) -> Value:
+    """The bytes of each element of an array along a new last axis."""
+    return hlo.reshape(reinterpreted(flatten(values), UINT8), (*values.shape, values.dtype.itemsize))
+
+
+def nbytes_of(flat: Value) -> int:
     """Bytes of a flat array."""
     (count,) = flat.shape
     assert isinstance(count, int)
