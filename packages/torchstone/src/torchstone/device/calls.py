@@ -1,8 +1,9 @@
 """An operator's call taken apart: the key of its program, the storages and the numbers that it runs on.
 
-The key is all that the program depends on: dtypes, geometry, which tensors share a storage, and the
-arguments that are part of the program. Values are not: those of tensors, those of 0-d tensors of the CPU,
-and the numbers that the operator takes as arguments (:mod:`.numbers`).
+The key is all that the program depends on: dtypes, geometry, which tensors share a storage, the arguments
+that are part of the program, and PyTorch's default dtype, which factories and quotients of integers have.
+Values are not: those of tensors, those of 0-d tensors of the CPU, and the numbers that the operator takes as
+arguments (:mod:`.numbers`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Call:
     __slots__ = ("_place_of", "boxes", "generator", "key", "names", "numbers", "places", "tensors")
 
     def __init__(self, numbers: frozenset[int | str] = frozenset()) -> None:
-        self.key: list[Any] = []
+        self.key: list[Any] = [torch.get_default_dtype()]
         self.tensors: list[Tensor] = []
         self.places: list[int] = []
         self.boxes: list[Box] = []
