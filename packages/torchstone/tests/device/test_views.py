@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +236,25 @@ def test_growing_keeps_what_was_there_and_what_is_shared() -> None:
     assert x.shape == (3, 4)
     assert x.view(-1)[:4].tolist() == [1, 2, 3, 4]
     assert alias.tolist() == [2, 3, 4]
+
+
+def test_a_storage_of_a_tensor_that_has_grown_is_copied_as_far_as_it_goes() -> None:
+    x = torch.arange(4.0, device=DEVICE)
+    alias = x[1:]
+    x.resize_(9)
+    assert (copy.deepcopy(alias) + 1).tolist() == [2, 3, 4]
+    alias.untyped_storage().copy_(torch.ones(4).untyped_storage())
+    assert (alias + 1).tolist() == [2, 2, 2]
+    assert (x[:4] * 2).tolist() == [2, 2, 2, 2]
+
+
+def test_a_tensor_that_cannot_grow_holds_no_more_memory() -> None:
+    x = torch.arange(4.0, device=DEVICE)
+    before = torch.pjrt.memory_allocated()
+    with pytest.raises(Exception, match="cannot be addressed"):
+        x.resize_(2**62)
+    assert torch.pjrt.memory_allocated() == before
+    assert x.tolist() == [0, 1, 2, 3]
 
 
 def test_out_is_written_through_its_view_and_resized() -> None:

@@ -96,9 +96,12 @@ class Box:
         if nbytes <= self.nbytes:
             return
         held = self.ready() if keep and self.array is not None else None
-        memory.take(nbytes - self.nbytes)
-        if held is not None:
+        if held is None:
+            memory.take(nbytes - self.nbytes)
+        else:
+            memory.require(nbytes - self.nbytes)
             self.array, self.dtype = engine.grown(held, self.dtype, nbytes)
+            memory.take(nbytes - self.nbytes)
         self.nbytes = nbytes
 
 

@@ -155,14 +155,13 @@ def _copy_storage(
         raise RuntimeError(
             f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
         )
-    if source.device.type == "cpu":
-        replace(box_in(self), torch.empty(0, dtype=torch.uint8, device="cpu").set_(source).clone())
-    elif self.device.type == "cpu":
-        held = host_bytes(box_in(source))
-        torch.empty(0, dtype=torch.uint8, device="cpu").set_(self).copy_(held[: self.nbytes()])
-    else:
-        box = box_in(source)
-        box_in(self).replace(box.ready(), box.dtype)
+    if "cpu" not in (self.device.type, source.device.type):
+        box, target = box_in(source), box_in(self)
+        if box.nbytes == target.nbytes == self.nbytes():
+            target.replace(box.ready(), box.dtype)
+            return self
+    written, read = (torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in (self, source))
+    written.copy_(read)
     return self
 
 
