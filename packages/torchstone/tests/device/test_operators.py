@@ -209,6 +209,14 @@ def test_numbers_are_arguments_of_one_program() -> None:
     assert plan_count() <= before + 2
 
 
+def test_an_integer_of_64_bits_without_a_sign() -> None:
+    def add(device: str) -> Any:
+        x = torch.ones(2, device=device)
+        return x + 2**63, x * (2**64 - 1)
+
+    mirrored(add)
+
+
 def test_0d_tensors_of_the_cpu_take_part() -> None:
     x = torch.ones(3, device=DEVICE)
     number = torch.tensor(2.0, dtype=torch.float64)
@@ -251,6 +259,14 @@ def test_mixed_devices_are_refused(call: Any) -> None:
         lambda x: x.view(-1).as_strided((3,), (4,)),
         lambda x: torch.add(x, 1, out=torch.empty(3, dtype=torch.int32, device=x.device)),
         lambda x: x.index_select(0, torch.tensor([0.5], device=x.device)),
+        lambda x: x % 1j,
+        lambda x: x.clamp_min(1j),
+        lambda x: torch.sort(x, 0, out=(torch.empty_like(x), torch.empty_like(x))),
+        lambda x: x.random_(3, 3),
+        lambda x: x.random_(-3),
+        lambda x: x.to(torch.uint8).random_(0, 300),
+        lambda x: torch.randint(0, 1000, (2,), dtype=torch.uint8, device=x.device),
+        lambda x: torch.randint_like(x.int(), 2, 2),
     ],
 )
 def test_wrong_calls_raise_what_they_raise_on_the_cpu(call: Any) -> None:

@@ -119,6 +119,11 @@ def test_random_integers_that_fit(dtype: torch.dtype, end: int) -> None:
         assert set(few.random_(3, 5).tolist()) == {3, 4}
 
 
+def test_random_integers_from_a_number_on() -> None:
+    x = torch.empty(2000, dtype=torch.int8, device=DEVICE).random_(-5, None)
+    assert (x.min().item(), x.max().item()) == (-5, 127)
+
+
 def test_distributions() -> None:
     torch.manual_seed(0)
     normal = torch.randn(20000, device=DEVICE)

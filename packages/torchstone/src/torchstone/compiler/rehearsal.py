@@ -39,7 +39,8 @@ Make = Callable[[torch.Tensor], torch.Tensor]
 _ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
 """What PyTorch says against a number, whatever the tensors hold."""
 _ABOUT_DTYPES = re.compile(
-    r"dtype|datatype|scalar type|the same type|should be the same|output type|[Pp]romotion"
+    r"dtype|datatype|scalar type|same type|should be the same|output type|[Pp]romotion"
+    r"|not supported for complex"
     r"|not implemented for '(?!Half|BFloat16)"
 )
 """What PyTorch says against operands of different dtypes. In 16 bits it lacks kernels that programs have."""
@@ -77,7 +78,7 @@ def refusal(node: Node) -> Exception | None:
     if _finds_nothing(given, tensors) and all(map(_is_small, (*tensors, *results))):
         said = _rehearse(overload, given, _filled(0))
         return None if isinstance(said, NotImplementedError) else said
-    if _is_mixed(given) or _writes_integers(overload, given):
+    if _is_mixed(overload, given) or _writes_integers(overload, given):
         whole = all(map(_is_small, tensors))
         said = _rehearse(
             overload, tree_map_only(torch.SymInt, _shrunk, dict(given)), _filled(0) if whole else _small
@@ -134,10 +135,18 @@ def _finds_nothing(given: Arguments, tensors: list[torch.Tensor]) -> bool:
     return not any(map(_is_empty, indices)) if indices else all(map(_is_empty, tensors))
 
 
-def _is_mixed(given: Arguments) -> bool:
-    """Whether operands have different dtypes; bools and indices aside."""
-    operands = {name: value for name, value in given.items() if name not in _INDICES}
-    return len({one.dtype for one in _tensors(operands) if one.dtype != torch.bool}) > 1
+def _is_mixed(overload: OpOverload, given: Arguments) -> bool:
+    """Whether operands have different dtypes, or others than the operator reads or writes.
+
+    Bools, and indices that it reads, may have their own; numbers are complex beside real tensors.
+    """
+    written = {one.name for one in schema_of(overload).arguments if one.is_write}
+    if not written.isdisjoint(_INDICES):
+        return True
+    tensors = _tensors({name: value for name, value in given.items() if name not in _INDICES})
+    if any(isinstance(number, complex) for number in _numbers(overload, given)):
+        return not all(one.dtype.is_complex for one in tensors)
+    return len({one.dtype for one in tensors if one.dtype != torch.bool}) > 1
 
 
 def _writes_integers(overload: OpOverload, given: Arguments) -> bool:

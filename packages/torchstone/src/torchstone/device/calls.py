@@ -20,6 +20,7 @@ from .storage import DEVICE_TYPE, Box, box_of
 
 Tensor = torch.Tensor
 _KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
+_END_OF_INTEGERS = 1 << 63
 _GENERATOR = type(torch.default_generator)
 """The class itself: ``torch.Generator`` names what makes generators of several devices."""
 _PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
@@ -103,7 +104,10 @@ class Call:
 
     def is_number(self, value: Any) -> bool:
         """Whether ``value`` is an argument of the program: a number beside a floating-point tensor."""
-        return type(value) in _KINDS_OF_NUMBERS and bool(self.tensors) and _is_inexact(self.tensors[0].dtype)
+        kind = type(value)
+        if kind not in _KINDS_OF_NUMBERS or not self.tensors or not _is_inexact(self.tensors[0].dtype):
+            return False
+        return kind is float or -_END_OF_INTEGERS <= value < _END_OF_INTEGERS
 
     def _number(self, value: float) -> None:
         kind = _KINDS_OF_NUMBERS[type(value)]

@@ -218,17 +218,23 @@ def _record_stream(self: Tensor, stream: torch.Stream) -> None:
 
 def _random(
     self: Tensor,
-    first: int | None = None,
-    last: int | None = None,
+    low: int = 0,
+    high: int | None = None,
     *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """``random_()``, ``random_(to)``, ``random_(from, to)``: integers below the end, or all that fit."""
-    low, high = (0, first) if last is None and first is not None else (first or 0, last)
+    """``random_()``, ``random_(from, to)``: integers below the end, or all that fit."""
+    if (low, high) != (0, None):
+        torch.empty(0, dtype=self.dtype, device="cpu").random_(low, high)  # raises what PyTorch refuses
     if high is None:
         high = _integers_of(self.dtype)
     given: dict[str, Any] = {"dtype": torch.int64, "device": self.device, "generator": generator}
     return self.copy_(torch.randint(low, high, self.shape, **given))
+
+
+def _random_below(self: Tensor, to: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """``random_(to)``."""
+    return _random(self, 0, to, generator=generator)
 
 
 def _integers_of(dtype: torch.dtype) -> int:
@@ -309,7 +315,9 @@ KERNELS: dict[str, Kernel] = {
     **selection.KERNELS,
     **scaling.KERNELS,
     **optimizers.KERNELS,
-    **{f"random_{form}": _random for form in ("", ".to", ".from")},
+    "random_": _random,
+    "random_.from": _random,
+    "random_.to": _random_below,
 }
 """By operator name; everything else that PyTorch does not compose is a program."""
 

@@ -249,6 +249,27 @@ def _subtraction(given: Arguments) -> str | None:
     )
 
 
+def _random_range(given: Arguments) -> str | None:
+    """Integers from the first to the one before the last are elements of the dtype."""
+    low, high = given.get("low", given.get("from", 0)), given.get("high", given.get("to"))
+    if not (isinstance(low, int) and isinstance(high, int)):
+        return None
+    if low >= high:
+        return f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+    dtype = given.get("dtype") or given["self"].dtype
+    if not isinstance(dtype, torch.dtype):  # the schema's default, which is a number
+        dtype = torch.int64
+    if dtype is torch.bool:
+        least, most = 0.0, 1.0
+    else:
+        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        least, most = limits.min, limits.max
+    for name, value in (("from", low), ("to - 1", high - 1)):
+        if not least <= value <= most:
+            return f"{name} is out of bounds for {_CPP_TYPES.get(dtype, dtype)}"
+    return None
+
+
 def _uniform(given: Arguments) -> str | None:
     low, high = given["from"], given["to"]
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
@@ -288,6 +309,7 @@ declare(decomposed.quantize_per_tensor, decomposed.quantize_per_channel, argumen
 declare(own.sparse_sampled_mm, own.sparse_sampled_addmm, arguments=_places_of_matrix)
 declare(own.semi_structured_to_dense, arguments=_places_of_values)
 declare(*STAND_INS.values(), arguments=_weights)
+declare(aten.randint, aten.randint_like, arguments=_random_range)
 declare(aten.repeat_interleave.Tensor, arguments=_repeats)
 declare(decomposed.quantize_per_token, decomposed.dequantize_per_token, arguments=_parameters_of_tokens)
 declare(aten.sub, aten.sub_, aten.rsub, arguments=_subtraction)
