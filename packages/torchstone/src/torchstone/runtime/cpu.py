@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import _jaxlib, channels_last, grouped_products, in_place, reductions, shared_sums, workarounds
+from . import (
+    _jaxlib,
+    as_written,
+    channels_last,
+    grouped_products,
+    in_place,
+    reductions,
+    shared_sums,
+    workarounds,
+)
 from .engine import XlaValue
 
-VERSION = 8
+VERSION = 9
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -25,8 +34,8 @@ OPTIONS: Mapping[str, XlaValue] = {
 
 XLA's own defaults keep the semantics strict: no fast math, NaN propagates, and
 bfloat16 and float16 are rounded after each operation. But it contracts a
-multiplication and an addition, folds constants across additions, and flushes
-subnormal results to zero.
+multiplication and an addition, and flushes subnormal results to zero. What it
+would make of constants and quotients is prevented (:mod:`.as_written`).
 """
 SAVING_OPTIONS: Mapping[str, XlaValue] = {
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
@@ -48,4 +57,5 @@ def rewrite(module: Any) -> None:
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)
         reductions.keep_from_ynn(module)
+        as_written.keep_arithmetic(module)
     module.operation.verify()
