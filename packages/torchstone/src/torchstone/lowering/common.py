@@ -17,6 +17,7 @@ from ..dtypes import (
     FLOAT8_E8M0FNU,
     FLOAT16,
     FLOAT32,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -33,6 +34,7 @@ from ..hlo import Value
 _NARROW_FLOATS = FLOAT8 | {FLOAT16, BFLOAT16}
 _NARROW_INTEGERS = frozenset({INT8, INT16, UINT8, UINT16, UINT32})
 _LARGEST_E4M3FN = 448.0
+_MANTISSA_BITS = {FLOAT32: 23, FLOAT64: 52}
 
 
 def cast(x: Value, dtype: DType) -> Value:
@@ -77,6 +79,32 @@ def copysign(x: Value, sign: Value) -> Value:
     """``|x|`` with the sign bit of ``sign`` (real values)."""
     size = hlo.abs_(x)
     return hlo.select(hlo.signbit(sign), -size, size)
+
+
+def split(x: Value) -> tuple[Value, Value]:
+    """Mantissa with 0.5 ≤ |m| < 1 and integer exponent (of x's width) of float32 or float64.
+
+    Zero, infinity and NaN are their own mantissa. Subnormal numbers are split by their
+    bits, because engines may flush them to zero in arithmetic.
+    """
+    width, low = x.dtype.bits, _MANTISSA_BITS[x.dtype]
+    integer = INT64 if width == 64 else INT32
+    largest = (1 << (width - 1 - low)) - 1
+    bits = hlo.bitcast(x, integer)
+    fraction = bits & ((1 << low) - 1)
+    exponent = hlo.shift_right_logical(bits, low) & largest
+    # Not bits << 1 == 0: LLVM turns it into a float comparison, which may treat a subnormal as zero.
+    zero = hlo.eq(fraction | exponent, 0)
+    # Shift a subnormal fraction until its leading one reaches the place of the hidden bit.
+    shift = hlo.count_leading_zeros(fraction) - (width - 1 - low)
+    subnormal = hlo.eq(exponent, 0) & hlo.ne(fraction, 0)
+    exponent = hlo.select(subnormal, 1 - shift, exponent)
+    fraction = hlo.select(subnormal, hlo.shift_left(fraction, shift) & ((1 << low) - 1), fraction)
+    bias = largest >> 1
+    sign = bits & (-1 << (width - 1))
+    mantissa = hlo.bitcast(sign | fraction | ((bias - 1) << low), x.dtype)
+    plain = zero | hlo.eq(exponent, largest)
+    return hlo.select(plain, x, mantissa), hlo.select(plain, 0, exponent - (bias - 1))
 
 
 def magnitude(x: Value) -> Value:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .. import hlo
 from ..dtypes import FLOAT32, FLOAT64
 from ..hlo import Value
-from .common import copysign
+from .common import copysign, split
 from .series import choose, polynomial
 
 
@@ -39,6 +39,37 @@ def expm1(x: Value) -> Value:
     near = small + small * small * polynomial(small, _EXPM1)
     # For larger numbers, the exponential is at most 1.6 times as far from 0 as the result.
     return hlo.select(hlo.abs_(x) < 1.0, hlo.select(hlo.eq(x, 0.0), x, near), hlo.exponential(x) - 1.0)
+
+
+def _near_one(x: Value) -> tuple[Value, Value]:
+    """``m`` and a whole ``n`` (0 or of the sign of log(m)) with x = m · 2ⁿ, 0.5 ≤ m < 2.
+
+    What has no logarithm, and zero and infinity, is its own ``m``.
+    """
+    mantissa, exponent = split(x)
+    large = x >= 1.0
+    whole = hlo.convert(hlo.select(large, exponent - 1, exponent), x.dtype)
+    return hlo.select(large, mantissa * 2.0, mantissa), whole
+
+
+def log2(x: Value) -> Value:
+    """Logarithm to base 2 of real numbers, exact for powers of two."""
+    rest, whole = _near_one(x)
+    return hlo.log(rest) * (1.0 / math.log(2.0)) + whole
+
+
+# log10(2) in two parts: the first has so few bits that its multiples are exact (FreeBSD, msun/src/e_log10.c).
+_LOG10_2 = {
+    FLOAT32: (3.0102920532e-01, 7.9034151668e-07),
+    FLOAT64: (3.01029995663611771306e-01, 3.69423907715893078616e-13),
+}
+
+
+def log10(x: Value) -> Value:
+    """Logarithm to base 10 of real numbers, whole for powers of ten."""
+    rest, whole = _near_one(x)
+    first, second = _LOG10_2[x.dtype]
+    return whole * first + (whole * second + hlo.log(rest) * (1.0 / math.log(10.0)))
 
 
 def _halved_exponential(size: Value) -> Value:

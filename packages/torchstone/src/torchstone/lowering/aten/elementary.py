@@ -17,10 +17,9 @@ from ... import hlo
 from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from .. import infinities
+from .. import infinities, precise
 from ..common import truncate
 from ..factories import lowers_unary
-from ..precise import expm1
 from ..promotion import broadcast, opmath
 from ..registry import Spec, lowers
 
@@ -49,17 +48,21 @@ def _exp2(x: Value) -> Value:
 
 def _log2(x: Value) -> Value:
     """Logarithm to base 2."""
-    return _by_parts(lambda part: part / math.log(2.0), infinities.log(x))
+    if x.dtype.is_complex:
+        return _by_parts(lambda part: part / math.log(2.0), infinities.log(x))
+    return precise.log2(x)
 
 
 def _log10(x: Value) -> Value:
     """Logarithm to base 10."""
-    return _by_parts(lambda part: part / math.log(10.0), infinities.log(x))
+    if x.dtype.is_complex:
+        return _by_parts(lambda part: part / math.log(10.0), infinities.log(x))
+    return precise.log10(x)
 
 
 lowers_unary(aten.exp.default, kernel=infinities.exponential, dtypes=_ALL)
 lowers_unary(aten.exp2.default, kernel=_exp2, dtypes=_ALL)
-lowers_unary(aten.expm1.default, kernel=expm1, dtypes=_ALL)
+lowers_unary(aten.expm1.default, kernel=precise.expm1, dtypes=_ALL)
 lowers_unary(aten.log.default, kernel=infinities.log, dtypes=_ALL)
 lowers_unary(aten.log2.default, kernel=_log2, dtypes=_ALL)
 lowers_unary(aten.log10.default, kernel=_log10, dtypes=_ALL)
