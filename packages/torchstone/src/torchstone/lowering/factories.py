@@ -19,7 +19,7 @@ from ..torch_internals.operators import OpOverload, schema_of
 from .checks import ValueRule
 from .common import axes_of, cast
 from .composites import composed_whole
-from .promotion import broadcast, opmath, result_dtype
+from .promotion import broadcast, operands_of, opmath, result_dtype
 from .registry import Spec, lowers
 
 Kernel = Callable[..., Value]
@@ -82,11 +82,15 @@ def lowers_binary(
     dtypes: frozenset[DType] = STANDARD,
     gaps: Mapping[DType, str] | None = None,
     values: Sequence[ValueRule] = (),
+    unrounded: Sequence[int] = (),
 ) -> None:
-    """``f(self, other)`` computed in the result's (op-math) dtype after broadcasting."""
+    """``f(self, other)`` computed in the result's (op-math) dtype after broadcasting.
+
+    Numbers and 0-d tensors among the operands ``unrounded`` are not rounded to 16-bit floats before.
+    """
 
     def function(self: Any, other: Any, out: Spec) -> Value:
-        x, y = broadcast((self, other), opmath(out.dtype), out.shape)
+        x, y = operands_of((self, other), out.dtype, out.shape, unrounded)
         return cast(kernel(x, y), out.dtype)
 
     _register(overloads, function, kernel, dtypes, gaps, values=values)

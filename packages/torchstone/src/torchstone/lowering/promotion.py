@@ -16,6 +16,8 @@ from .. import dtypes, hlo
 from ..dtypes import FLOAT8, FLOAT8_E8M0FNU, FLOAT32, FLOAT64, HALF, INT64, DType
 from ..hlo import Value
 
+_PRECISIONS = {dtypes.FLOAT16: (5, 10), dtypes.BFLOAT16: (8, 7)}
+"""Bits of exponent and mantissa."""
 _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
@@ -83,6 +85,37 @@ def as_value(operand: Any, dtype: DType) -> Value:
     if dtype in FLOAT8:
         operand = torch.tensor(operand).to(dtype.torch).item()
     return hlo.scalar(operand, dtype)
+
+
+def rounded(operand: Any, dtype: DType) -> Value:
+    """``operand`` as eager PyTorch's CPU kernels read it: a value of ``dtype``, in its op-math dtype.
+
+    What a 16-bit float cannot hold is rounded first, be it a number or a tensor of another dtype.
+    """
+    if dtype not in HALF or (isinstance(operand, Value) and operand.dtype is dtype):
+        return as_value(operand, opmath(dtype))
+    if isinstance(operand, (Value, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        # XLA leaves out conversions there and back.
+        return hlo.reduce_precision(as_value(operand, opmath(dtype)), *_PRECISIONS[dtype])
+    return as_value(torch.tensor(operand).to(dtype.torch).item(), opmath(dtype))
+
+
+def operands_of(
+    operands: Sequence[Any], out: DType, shape: hlo.Shape, unrounded: Sequence[int] = ()
+) -> list[Value]:
+    """The operands of a kernel with results of dtype ``out``, rounded to it, and broadcast to ``shape``.
+
+    PyTorch's kernels read a number, or a 0-d tensor, at the positions ``unrounded`` as it is.
+    """
+    return [
+        hlo.broadcast_to(
+            as_value(operand, opmath(out))
+            if at in unrounded and not getattr(operand, "rank", 0)
+            else rounded(operand, out),
+            shape,
+        )
+        for at, operand in enumerate(operands)
+    ]
 
 
 def broadcast(operands: Sequence[Any], dtype: DType, shape: hlo.Shape | None = None) -> list[Value]:

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from ... import hlo
-from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOAT32, FLOATING, STANDARD, UNSIGNED
+from ...dtypes import ALL_INTEGRAL, BOOLEAN, COMPLEX, COPYABLE, FLOAT32, FLOATING, HALF, STANDARD, UNSIGNED
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from ..common import magnitude, truncate
 from ..conditions import DIVISOR, ROUNDED_DIVISOR
 from ..factories import lowers_binary, lowers_unary
 from ..precise import in_double
-from ..promotion import as_value, broadcast, opmath
+from ..promotion import as_value, broadcast, operands_of, opmath, rounded
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -42,19 +42,26 @@ def scaled(value: Value, factor: Any) -> Value:
 # Sums and products -----------------------------------------------------------------
 
 
+def _times(value: Value, alpha: Any, out: Spec) -> Value:
+    """``alpha * value``; a sum of 16-bit floats rounds ``alpha`` first."""
+    if out.dtype not in HALF or (not isinstance(alpha, torch.SymInt) and alpha == 1):
+        return scaled(value, alpha)
+    return value * hlo.broadcast_to(rounded(alpha, out.dtype), value.shape)
+
+
 @lowers(aten.add.Tensor, aten.add.Scalar, dtypes=_ALL)
 def add(self: Any, other: Any, alpha: Any = 1, *, out: Spec) -> Value:
     """``self + alpha * other``; logical or for bools."""
-    x, y = broadcast((self, other), opmath(out.dtype), out.shape)
-    result = x | scaled(y, alpha) if out.dtype.is_bool else x + scaled(y, alpha)
+    x, y = operands_of((self, other), out.dtype, out.shape)
+    result = x | scaled(y, alpha) if out.dtype.is_bool else x + _times(y, alpha, out)
     return hlo.convert(result, out.dtype)
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar, dtypes=_ALL)
 def sub(self: Any, other: Any, alpha: Any = 1, *, out: Spec) -> Value:
     """``self - alpha * other``."""
-    x, y = broadcast((self, other), opmath(out.dtype), out.shape)
-    return hlo.convert(x - scaled(y, alpha), out.dtype)
+    x, y = operands_of((self, other), out.dtype, out.shape)
+    return hlo.convert(x - _times(y, alpha, out), out.dtype)
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar, dtypes=_ALL)
@@ -68,7 +75,7 @@ def _multiply(a: Value, b: Value) -> Value:
     return a & b if a.dtype.is_bool else a * b
 
 
-lowers_binary(aten.mul.Tensor, aten.mul.Scalar, kernel=_multiply, dtypes=COPYABLE)
+lowers_binary(aten.mul.Tensor, aten.mul.Scalar, kernel=_multiply, dtypes=COPYABLE, unrounded=(0, 1))
 
 
 @lowers(aten.addcmul.default, dtypes=_ALL_NUMERIC)
@@ -139,16 +146,21 @@ def _divide_toward_zero(a: Value, b: Value) -> Value:
 
 _ROUNDED = {None: _divide, "floor": _divide_down, "trunc": _divide_toward_zero}
 
-lowers_binary(aten.div.Tensor, aten.div.Scalar, kernel=_divide, dtypes=_ALL)
+lowers_binary(aten.div.Tensor, aten.div.Scalar, kernel=_divide, dtypes=_ALL, unrounded=(1,))
 lowers_binary(
-    aten.floor_divide.default, aten.floor_divide.Scalar, kernel=_divide_down, dtypes=_REAL, values=[DIVISOR]
+    aten.floor_divide.default,
+    aten.floor_divide.Scalar,
+    kernel=_divide_down,
+    dtypes=_REAL,
+    values=[DIVISOR],
+    unrounded=(1,),
 )
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, dtypes=_ALL, values=[ROUNDED_DIVISOR])
 def div_mode(self: Value, other: Any, rounding_mode: str | None, *, out: Spec) -> Value:
     """``self / other``, rounded down (``floor``), toward zero (``trunc``) or not at all (None)."""
-    x, y = broadcast((self, other), opmath(out.dtype), out.shape)
+    x, y = operands_of((self, other), out.dtype, out.shape, unrounded=(1,))
     return hlo.convert(_ROUNDED[rounding_mode](x, y), out.dtype)
 
 
@@ -220,7 +232,7 @@ def abs_(self: Value, out: Spec) -> Value:
 @lowers(aten.hypot.default, dtypes=_REAL)
 def hypot(self: Value, other: Value, *, out: Spec) -> Value:
     """``sqrt(self² + other²)`` without overflow; infinite if either operand is infinite."""
-    x, y = broadcast((self, other), opmath(out.dtype), out.shape)
+    x, y = operands_of((self, other), out.dtype, out.shape)
     return hlo.convert(magnitude(hlo.complex_(x, y)), out.dtype)
 
 

@@ -20,7 +20,7 @@ from ...torch_internals.operators import namespace
 from .. import infinities, precise
 from ..common import truncate
 from ..factories import lowers_unary
-from ..promotion import broadcast, opmath
+from ..promotion import broadcast, operands_of, opmath
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
@@ -94,7 +94,7 @@ _BY_EXPONENT = {
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, dtypes=_ALL | FLOAT8)
 def pow_(self: Any, exponent: Value, *, out: Spec) -> Value:
     """``self ** exponent``; a negative power of an integer is 0, except for ±1."""
-    x, y = broadcast((self, exponent), opmath(out.dtype), out.shape)
+    x, y = operands_of((self, exponent), out.dtype, out.shape)
     power = _power(x, y)
     if x.dtype.is_complex:
         # PyTorch multiplies by the logarithm of the base, except where the exponent is a number.
@@ -110,7 +110,7 @@ def pow_number(self: Value, exponent: Any, *, out: Spec) -> Value:
     known = not isinstance(exponent, torch.SymInt)  # comparing a symbol would add a guard
     if known and exponent in (_BY_EXPONENT if not out.dtype.is_integer else (1, 2, 3)):
         return hlo.convert(_BY_EXPONENT[exponent](x), out.dtype)
-    return hlo.convert(_power(x, *broadcast((exponent,), x.dtype, out.shape)), out.dtype)
+    return hlo.convert(_power(x, *operands_of((exponent,), out.dtype, out.shape)), out.dtype)
 
 
 def _power(x: Value, exponent: Value) -> Value:
