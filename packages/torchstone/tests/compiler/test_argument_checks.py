@@ -280,3 +280,14 @@ def test_a_call_on_empty_tensors_keeps_their_sizes() -> None:
         lambda gradient: torch.ops.aten.slice_backward(gradient, [4, 6], 0, 2, 2, 1), (torch.ones(0, 6),)
     )
     assert torch.equal(program(torch.ones(0, 6)), torch.zeros(4, 6))
+
+
+def test_a_number_divided_by_integers_is_not_divided_by_zero() -> None:
+    """Negative numbers, and those that the dtype does not hold, are tried beside zeros and beside ones."""
+    x, small = torch.tensor([1, 2, 3, -4, 5]), torch.tensor([1, 7, 200], dtype=torch.uint8)
+
+    def quotients(x: torch.Tensor, small: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return -7 % x, -7 // x, 0 % x, 300 // small, 300 % small, -7 % small, -1 // small
+
+    found = torchstone.export(quotients, (x, small))(x, small)
+    assert all(map(torch.equal, found, quotients(x, small)))

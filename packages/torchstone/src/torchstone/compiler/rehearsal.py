@@ -36,7 +36,8 @@ Arguments = Mapping[str, Any]
 Make = Callable[[torch.Tensor], torch.Tensor]
 """From a fake tensor to one with values."""
 
-_ABOUT_NUMBERS = ("without overflow", "ZeroDivisionError", "to negative integer powers")
+_BY_ZERO = "ZeroDivisionError"
+_ABOUT_NUMBERS = ("without overflow", _BY_ZERO, "to negative integer powers")
 """What PyTorch says against a number, whatever the tensors hold."""
 _ABOUT_DTYPES = re.compile(
     r"dtype|datatype|scalar type|same type|should be the same|output type|[Pp]romotion"
@@ -96,7 +97,10 @@ def refusal(node: Node) -> Exception | None:
     if not tensors and "size" not in given and not all(map(_is_small, results)):
         return None
     said = _rehearse(overload, shrunk)
-    return said if any(part in str(said) for part in _ABOUT_NUMBERS) else None
+    if not any(part in str(said) for part in _ABOUT_NUMBERS):
+        return None
+    # Where the tensor is the divisor, its zeros were refused, not the number.
+    return said if _BY_ZERO not in str(said) or _rehearse(overload, shrunk, _small_ones) else None
 
 
 def refusal_of_any_values(node: Node) -> Exception | None:
@@ -209,6 +213,10 @@ def _small(like: torch.Tensor) -> torch.Tensor:
     if _is_empty(like) and _is_small(like):  # other sizes might not fit those among the arguments
         return torch.zeros(like.shape, dtype=like.dtype, device="cpu")
     return torch.zeros([_shrunk(size) for size in like.shape], dtype=like.dtype, device="cpu")
+
+
+def _small_ones(like: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(_small(like))
 
 
 def _shrunk(size: Any) -> Any:
