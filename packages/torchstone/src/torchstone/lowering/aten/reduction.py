@@ -90,8 +90,12 @@ def all_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
 
 
 def moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
-    """Variance (real) and mean of ``x`` over ``axes``: sum of |x − mean|² over max(0, n − correction)."""
-    average, _, squares = center(x, axes)
+    """Variance (real) and mean of ``x`` over ``axes``: sum of |x − mean|² over max(0, n − correction).
+
+    The results of float32 are float64, as are eager PyTorch's sums on the CPU: squares of 1e-20 and 1e20 are
+    out of the range of float32, and their square roots are not.
+    """
+    average, _, squares = center(hlo.convert(x, FLOAT64.complex if x.dtype.is_complex else FLOAT64), axes)
     divisor = hlo.maximum(count_of(x, axes, squares.dtype) - float(correction), 0.0)
     return squares / fill(divisor, squares.shape), average
 
