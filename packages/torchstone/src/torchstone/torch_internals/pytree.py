@@ -2,6 +2,7 @@
 
 from torch.utils._pytree import (
     TreeSpec,
+    register_pytree_node,
     tree_flatten,
     tree_flatten_with_path,
     tree_leaves,
@@ -12,6 +13,7 @@ from torch.utils._pytree import (
 
 __all__ = [
     "TreeSpec",
+    "register_pytree_node",
     "tree_flatten",
     "tree_flatten_with_path",
     "tree_leaves",

@@ -174,7 +174,7 @@ class EagerStep:
             for p in self._parameters:
                 p.grad = None
         note_step(self._optimizer)
-        return self._traced.result(outputs[len(self._parameters) :])
+        return self._traced.returned.of(outputs[len(self._parameters) :])
 
 
 class _NothingUpdated(Exception):

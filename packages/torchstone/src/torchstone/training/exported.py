@@ -29,7 +29,9 @@ from ..torch_internals import pytree
 from ..torch_internals.operators import namespace
 from ..trees import Tree, plain_constant
 from .attributes import Attributes
+from .batch import forms_of
 from .fresh_state import state_before_first_step
+from .outcomes import Made
 from .recipe import Recipe
 from .state import GROUPS, STATE, Entry, State, number_names, split_numbers
 from .trace import trace
@@ -64,6 +66,7 @@ def build_step(
             hint="give (inputs, targets), or (batch,) for loss_fn(model, batch)",
         )
     leaves, tree = pytree.tree_flatten(tuple(batch))
+    forms_of(leaves)
     if any(isinstance(leaf, float) for leaf in leaves):
         raise TrainingError(
             "the batch has a Python float in it", hint="pass it as a tensor: torch.tensor(value)"
@@ -174,12 +177,13 @@ class _Step(Region):
     def program(self) -> Program:
         """What the whole pipeline has made."""
         arguments = _described(self.tree, [isinstance(leaf, Tensor) for leaf in self.leaves], self.leaves)
-        results = [leaf in (Tensor, float) for leaf in self.traced.leaves]
+        returned = self.traced.returned
+        results = [isinstance(leaf, Made) for leaf in returned.leaves]
         signature = call_signature(
             self.inputs,
             self.made,
             {"tuple": [arguments, {"dict": {"keys": [], "values": []}}]},
-            _described(self.traced.tree, results, self.traced.leaves),
+            _described(returned.tree, results, returned.leaves),
             self.checks,
             seed=self.survey.seeded,
         )

@@ -52,6 +52,6 @@ def _described(form: Any) -> str:
         case (shape, strides, dtype, requires_grad):
             gradient = ", which requires a gradient" if requires_grad else ""
             return f"{dtype} {list(shape)} with strides {list(strides)}{gradient}"
-        case (_, text):
-            return str(text)
+        case (kind, value):
+            return value if isinstance(value, str) and kind is not str else repr(value)
     return "a number"

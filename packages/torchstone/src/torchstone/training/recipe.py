@@ -13,7 +13,7 @@ import torch
 from torch.optim.swa_utils import AveragedModel
 
 from ..errors import TrainingError, described
-from ..torch_internals import pytree
+from .batch import flatten
 from .buckets import Reduction, has_rows, reduced, with_loss
 from .numbers import Number
 
@@ -116,7 +116,7 @@ class Recipe:
         """The loss, and what ``loss_fn`` returned; of a padded batch the loss of its first ``rows`` rows."""
         result = self.result(batch)
         if rows is not None:
-            size = next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if has_rows(leaf))
+            size = next(leaf.shape[0] for leaf in flatten(batch)[0] if has_rows(leaf))
             result = with_loss(result, reduced(loss_in(result), rows, size, self.reduction))
         return loss_of(result), result
 

@@ -21,6 +21,7 @@ from ..torch_internals import pytree
 from ..torch_internals.fake import VaryingRows
 from ..torch_internals.operators import OpOverload
 from ..torch_internals.patches import tracing
+from .batch import flatten
 from .buckets import has_rows, not_of_rows
 from .overlay import as_it_was
 from .recipe import Recipe, loss_in
@@ -84,7 +85,7 @@ def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any
             )
         if places is None or places.dim != 0 or not places.outermost:
             raise not_of_rows(losses)
-        found = [None if leaf is losses else apart.rows(leaf) for leaf in pytree.tree_leaves(result)]
+        found = [None if leaf is losses else apart.rows(leaf) for leaf in flatten(result)[0]]
     if not all(one is None or one.outermost for one in found):
         raise TrainingError(
             "a batch cannot be padded: in what loss_fn returns, rows lie between each other", hint=_WITHOUT

@@ -18,6 +18,7 @@ from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
 from .attributes import Attributes
+from .batch import flatten, forms_of
 from .buckets import Reduction, checked, padded
 from .choice import MeasuredStep, turns_with_eager
 from .program import StepProgram, step_program
@@ -138,7 +139,7 @@ class CompiledStep:
             )
         with self._lock:
             state = self._current()
-            leaves, tree = pytree.tree_flatten(batch)
+            leaves, tree = flatten(batch)
             rows = 0
             if self._recipe.buckets:
                 leaves, rows = padded(leaves, self._recipe.buckets)
@@ -146,7 +147,7 @@ class CompiledStep:
             floats = [leaf for leaf in leaves if isinstance(leaf, float)]
             numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
             form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
-            key = (*form, tuple(map(_form_of, leaves)), tree)
+            key = (*form, forms_of(leaves), tree)
             step = self._found(key, state, numbers)
             if step is None:
                 if self._programs:
@@ -275,7 +276,7 @@ class CompiledStep:
             assert finite is not None
             assert traced.watched is not None
             raise self._not_finite(finite.tolist(), traced.watched, state)
-        return traced.result(results)
+        return traced.returned.of(results)
 
     def _not_finite(self, finite: Sequence[bool], watched: Sequence[torch.Tensor], state: State) -> NotFinite:
         names = {id(entry.tensor): entry.name for entry in state.entries}
@@ -292,7 +293,7 @@ class CompiledStep:
 
 def _cut(result: Any, places: Sequence[Rows | None], rows: int) -> Any:
     """The result of a padded batch without the rows that are not the batch's own."""
-    leaves, tree = pytree.tree_flatten(result)
+    leaves, tree = flatten(result)
     own = [
         leaf if place is None else leaf.narrow(place.dim, 0, rows * place.each)
         for leaf, place in zip_longest(leaves, places)
@@ -317,12 +318,3 @@ class _Leaves(Mapping[Any, Any]):
     def __iter__(self) -> Iterator[Any]:
         yield from range(len(self._numbers))
         yield from (("state", place) for place in range(len(self._state.entries)))
-
-
-def _form_of(leaf: Any) -> Any:
-    """What a program depends on in a leaf of a batch."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad
-    if isinstance(leaf, float):
-        return float
-    return type(leaf), repr(leaf)

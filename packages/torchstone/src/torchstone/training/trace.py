@@ -7,7 +7,7 @@ reads and writes are the arguments of the graph; what it computes with Python nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +38,7 @@ from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulat
 from .attributes import Attributes, Change
 from .generators import refusing_draws
 from .numbers import Expression, Guards, Number, number
+from .outcomes import Returned, returned
 from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
 from .randomness import without_foreign_randomness
 from .recipe import Recipe
@@ -57,7 +58,7 @@ class Traced:
     """A step as a functional graph that writes into its first arguments, and what its outputs are.
 
     The arguments are the tensors of ``state``, the vector of numbers, and the batch's tensors. The
-    outputs are ``created``, then the tensors among the leaves of ``result``.
+    outputs are ``created``, then those of ``returned``.
     """
 
     module: GraphModule
@@ -68,9 +69,8 @@ class Traced:
     """State of the optimizer that is a Python number: parameter, name, type and next value."""
     settled: list[tuple[torch.Tensor, str, Any]] = field(default_factory=list)
     """New state of the optimizer that is not a tensor: parameter, name and value."""
-    leaves: list[Any] = field(default_factory=list)
-    """The result's leaves; in place of a tensor that type, in place of a number of the trace ``float``."""
-    tree: Any = None
+    returned: Returned = field(default_factory=Returned)
+    """What ``loss_fn`` returned."""
     updates: bool = False
     """Whether the optimizer is part of it."""
     rows: list[Any] = field(default_factory=list)
@@ -79,13 +79,6 @@ class Traced:
     """Plain attributes of modules that the step changes."""
     watched: list[torch.Tensor] | None = None
     """The parameters whose gradients must be finite for an update, if an output says whether they are."""
-
-    def result(self, tensors: Iterable[torch.Tensor]) -> Any:
-        """What ``loss_fn`` returned; ``tensors`` are the outputs that belong to it."""
-        feed = iter(tensors)
-        made = [next(feed) if leaf in (torch.Tensor, float) else leaf for leaf in self.leaves]
-        made = [one.item() if kind is float else one for one, kind in zip(made, self.leaves, strict=True)]
-        return pytree.tree_unflatten(made, self.tree)
 
 
 def trace(
@@ -220,12 +213,6 @@ def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModu
     return graphs[0]
 
 
-def _kind_of(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return torch.Tensor
-    return float if isinstance(leaf, Number) else leaf
-
-
 def _like(leaf: Tensor, traced: Tensor) -> Tensor:
     """``traced``, which requires a gradient if ``leaf`` does: for losses with a gradient in them."""
     return traced.detach().requires_grad_() if leaf.requires_grad else traced
@@ -305,11 +292,8 @@ class _Trace:
                 outputs = list(grads.values())
             else:
                 outputs = self._update(loss, grads, traced, before, given, numbers)
-            made, found.tree = pytree.tree_flatten(result)
-            found.leaves = [_kind_of(leaf) for leaf in made]
-            numeric = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in made]
-            outputs += [leaf.detach().clone() for leaf in numeric if isinstance(leaf, Tensor)]
-            return outputs
+            found.returned, tensors = returned(result, opening=self.kind != "export")
+            return outputs + tensors
 
     def _forward(self, batch: Any, rows: Number | None) -> tuple[Tensor, Any]:
         if not self.ruled:

@@ -1,0 +1,209 @@
+"""What a step is given and what it returns, as leaves of a tree, and what leaves are as constants.
+
+PyTorch's trees know lists, tuples, dicts, named tuples and registered classes. Dataclasses, ``UserDict`` (as
+the batches of tokenizers are) and classes made from dict, list or tuple are opened here, and made again of
+the same class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections import OrderedDict, UserDict, defaultdict, deque
+from collections.abc import Callable, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType, NoneType, SimpleNamespace
+from typing import Any, NoReturn
+from uuid import UUID
+
+import numpy
+import torch
+
+from ..errors import TrainingError, described
+from ..torch_internals import pytree
+from .refusals import Refused
+
+_VALUES = (bool, int, str, bytes, NoneType, EllipsisType, range)
+_VALUES += (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+_BY_VALUE = frozenset(_VALUES)
+"""Classes whose objects never change, and are equal where a program cannot tell them apart."""
+_BY_TEXT = (complex, float, numpy.generic, date, time, timedelta, Decimal, Fraction, PurePath, UUID)
+"""Classes whose objects never change, and whose text says all of their value."""
+_BY_IDENTITY = (type, FunctionType, BuiltinFunctionType, ModuleType, Enum)
+_LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, float, numpy.float64, *_BY_VALUE})
+"""Classes of leaves that are no containers."""
+_MOST = 3000
+"""Values that are looked at in an object, so that large ones cost no time."""
+
+
+def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """The leaves of ``values`` and the tree that makes them again, for ``pytree.tree_unflatten``."""
+    leaves, tree = pytree.tree_flatten(values)
+    if _LEAVES.issuperset(map(type, leaves)):
+        return leaves, tree
+    return pytree.tree_flatten(pytree.tree_map(_opened, values))
+
+
+def form_of(leaf: Any) -> Any:
+    """What a program depends on in a leaf of a batch; None where nothing tells whether it stays the same."""
+    kind = type(leaf)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad
+    return kind if isinstance(leaf, float) else _constant(leaf)
+
+
+def forms_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What a program depends on in a batch; TrainingError for a leaf that may change unseen."""
+    forms = tuple(map(form_of, leaves))
+    if None in forms:
+        place = forms.index(None)
+        _refuse(place, leaves[place])
+    return forms
+
+
+def _refuse(place: int, leaf: Any) -> NoReturn:
+    if isinstance(leaf, numpy.ndarray):
+        raise TrainingError(
+            f"leaf {place} of the batch is a NumPy array of shape {list(leaf.shape)}, and a program takes "
+            "tensors",
+            hint="pass torch.from_numpy(array)",
+        )
+    if isinstance(leaf, torch.Tensor):
+        raise TrainingError(
+            f"leaf {place} of the batch is {described(leaf)}, a subclass of torch.Tensor, and a program "
+            "takes plain tensors",
+            hint="pass tensor.as_subclass(torch.Tensor)",
+        )
+    raise TrainingError(
+        f"leaf {place} of the batch is {described(leaf)}, and nothing tells whether it stays the same",
+        hint="pass tensors, numbers and strings, in tuples, lists, dicts or dataclasses; what every step has "
+        "in common belongs in an attribute of the model",
+    )
+
+
+def _constant(leaf: Any) -> Any:
+    """A value that is equal for equal constants, and never for others; None where there is none."""
+    kind = type(leaf)
+    if kind in _BY_VALUE or isinstance(leaf, _BY_IDENTITY):
+        return kind, leaf
+    if isinstance(leaf, _BY_TEXT):
+        return kind, repr(leaf)
+    if kind in (set, frozenset):
+        parts = frozenset(map(_constant, leaf))
+    elif kind is slice:
+        parts = tuple(map(_constant, (leaf.start, leaf.stop, leaf.step)))
+    else:
+        return (kind, leaf.name) if kind is _Unread else None
+    return None if None in parts else (kind, parts)
+
+
+class _Opened:
+    """A container as a node of a tree: what it is made from, and how it is made again."""
+
+    def __init__(self, kind: type, keys: Sequence[Any], items: Sequence[Any], own: dict[str, Any]) -> None:
+        self.kind, self.keys, self.items, self.own = kind, tuple(keys), items, own
+
+
+def _flattened(opened: _Opened) -> tuple[list[Any], tuple[Any, ...]]:
+    return [*opened.items, *opened.own.values()], (opened.kind, opened.keys, tuple(opened.own))
+
+
+def _made_again(children: Sequence[Any], form: tuple[Any, ...]) -> Any:
+    kind, keys, names = form
+    children = list(children)
+    count = len(children) - len(names)
+    items, own = children[:count], dict(zip(names, children[count:], strict=True))
+    if issubclass(kind, tuple):
+        made: Any = tuple.__new__(kind, items)
+    else:
+        made = kind.__new__(kind)
+    if issubclass(kind, list):
+        list.extend(made, items)
+    elif issubclass(kind, dict):
+        store = OrderedDict.__setitem__ if issubclass(kind, OrderedDict) else dict.__setitem__
+        for key, item in zip(keys, items, strict=True):
+            store(made, key, item)
+    elif issubclass(kind, UserDict):
+        own["data"] = dict(zip(keys, items, strict=True))
+    for name, value in own.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+pytree.register_pytree_node(_Opened, _flattened, _made_again)
+
+
+def _opened(leaf: Any) -> Any:
+    """``leaf`` as a node of a tree with all that is in it, if it is a container."""
+    kind, own = type(leaf), dict(getattr(leaf, "__dict__", {}))
+    if kind in _LEAVES or isinstance(leaf, (type, Enum, torch.Tensor, torch.nn.Module)):
+        return leaf
+    if isinstance(leaf, UserDict):
+        data = own.pop("data")
+        return _opened_as(
+            kind, data, data.values(), {name: _readable(name, one) for name, one in own.items()}
+        )
+    if isinstance(leaf, dict) and not isinstance(leaf, defaultdict):
+        return _opened_as(kind, leaf, dict.values(leaf), own)
+    if isinstance(leaf, list) or (isinstance(leaf, tuple) and kind.__new__ is tuple.__new__):
+        return _opened_as(kind, (), list(leaf), own)
+    if dataclasses.is_dataclass(leaf):
+        names = [field.name for field in dataclasses.fields(leaf)]
+        slots = {name: getattr(leaf, name) for name in names if name not in own and hasattr(leaf, name)}
+        return _opened_as(kind, (), (), slots | own)
+    return _opened_as(kind, (), (), own) if kind is SimpleNamespace else leaf
+
+
+def _opened_as(kind: type, keys: Any, items: Any, own: dict[str, Any]) -> _Opened:
+    def deeper(values: Any) -> Any:
+        return pytree.tree_map(_opened, values)
+
+    return _Opened(kind, list(keys), deeper(list(items)), deeper(own))
+
+
+def _readable(name: str, value: Any) -> Any:
+    """``value`` where it can be part of a program, else what refuses to be used."""
+    leaves, _ = flatten(value)
+    return _Unread(name) if any(form_of(leaf) is None for leaf in leaves) else value
+
+
+class _Unread:
+    """An attribute of a container that code of a step may not use: no program can tell whether it changes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _refuses(special: str) -> Callable[..., Any]:
+    def method(self: _Unread, *args: Any) -> Any:
+        raise Refused(
+            f"code of the step uses the attribute {self.name!r} of the batch, and nothing tells whether it "
+            "stays the same",
+            "read it before the step, and pass what is needed in the batch: tensors, numbers, strings",
+        )
+
+    return method
+
+
+for _name in ("bool", "call", "contains", "eq", "getattr", "getitem", "hash", "iter", "len", "str"):
+    setattr(_Unread, f"__{_name}__", _refuses(_name))
+
+
+def reaches(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether an object of ``kinds`` is somewhere in ``value``, which is no module, class or function."""
+    waiting, seen = deque([value]), dict[int, Any]()
+    while waiting and len(seen) < _MOST:
+        one = waiting.popleft()
+        if isinstance(one, kinds):
+            return True
+        if id(one) in seen or isinstance(
+            one, (type, ModuleType, FunctionType, torch.nn.Module, torch.Tensor)
+        ):
+            continue
+        seen[id(one)] = one
+        waiting += gc.get_referents(one)
+    return False
