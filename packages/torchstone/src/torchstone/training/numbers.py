@@ -146,8 +146,26 @@ class Number(torch.SymFloat):
 
     node: Node
 
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """That of the number it stands for, so that ``isinstance`` says what it says in eager PyTorch."""
+        known = self.node.expression
+        return float if known is None else type(known.value)
+
+    @property
+    def real(self) -> Number:
+        return self
+
     def __hash__(self) -> int:
-        return id(self.node)
+        return hash(self.node.guards.see(self.node.expression))
+
+    def __repr__(self) -> str:
+        return repr(self.node.guards.see(self.node.expression))
+
+    __str__ = __repr__
+
+    def __format__(self, form: str) -> str:
+        return format(self.node.guards.see(self.node.expression), form)
 
     def __bool__(self) -> bool:
         return bool(_seen(self, bool))
@@ -215,6 +233,19 @@ def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _asked(name: str) -> Callable[..., Any]:
+    """A method whose result is part of the program, and that of a Python number."""
+
+    def function(value: Any, *arguments: Any) -> Any:
+        return getattr(value, name)(*arguments)
+
+    def method(self: Number, *arguments: Any) -> Any:
+        known = [one.node.expression if isinstance(one, Number) else one for one in arguments]
+        return _seen(self, function, *known)
+
+    return method
+
+
 def _full(value: Any, like: torch.Tensor) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else torch.full_like(like, value)
 
@@ -244,6 +275,10 @@ for _name, _functions in _ARITHMETIC.items():
     setattr(Number, f"__r{_name}__", _reflected)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
+for _name in ("__ceil__", "__divmod__", "__floor__", "__rdivmod__", "__round__", "__trunc__"):
+    setattr(Number, _name, _asked(_name))
+for _name in ("as_integer_ratio", "hex", "is_integer"):
+    setattr(Number, _name, _asked(_name))
 
 
 def _chosen(function: Callable[..., Any], traced: Callable[..., torch.Tensor]) -> Callable[..., Any]:

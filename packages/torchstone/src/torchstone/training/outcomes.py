@@ -57,7 +57,7 @@ def returned(result: Any, *, opening: bool) -> tuple[Returned, list[Tensor]]:
 
 
 def _kind_of(leaf: Tensor | Number) -> type:
-    return Tensor if isinstance(leaf, Tensor) else float
+    return Tensor if isinstance(leaf, Tensor) else leaf.__class__
 
 
 def _refuse_hidden_tensors(leaf: Any) -> None:
