@@ -493,7 +493,7 @@ def test_the_gradient_of_max_pooling_needs_no_scatter(monkeypatch: pytest.Monkey
     graphs: list[Any] = []
     traced = step_module.trace
     monkeypatch.setattr(
-        step_module, "trace", lambda *arguments: graphs.append(traced(*arguments)) or graphs[-1]
+        step_module, "trace", lambda *args, **options: graphs.append(traced(*args, **options)) or graphs[-1]
     )
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
     step = torchstone.compile_step(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections import OrderedDict, UserDict, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -24,6 +24,7 @@ import numpy
 import torch
 
 from ..errors import TrainingError, described
+from ..overlap import overlap
 from ..torch_internals import pytree
 from .refusals import Refused
 
@@ -58,11 +59,60 @@ def form_of(leaf: Any) -> Any:
 
 def forms_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What a program depends on in a batch; TrainingError for a leaf that may change unseen."""
-    forms = tuple(map(form_of, leaves))
+    forms = [form_of(leaf) for leaf in leaves]
     if None in forms:
         place = forms.index(None)
         _refuse(place, leaves[place])
-    return forms
+    if len(set(map(id, leaves))) < len(leaves):
+        _note_repeated(leaves, forms)
+    return tuple(forms)
+
+
+def _note_repeated(leaves: Sequence[Any], forms: list[Any]) -> None:
+    """Say in the form of a tensor that was there before which one it is: code may ask."""
+    first: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        before = first.setdefault(id(leaf), place)
+        if before < place and isinstance(leaf, torch.Tensor):
+            forms[place] = torch.Tensor, f"leaf {before} again"
+
+
+def check_tensors(leaves: Iterable[Any], state: Mapping[int, str]) -> None:
+    """Raise TrainingError for a tensor with a history of gradients, or over memory of the state.
+
+    ``state`` has names by the addresses of the memory.
+    """
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if leaf.grad_fn is not None:
+            raise TrainingError(
+                f"the batch has a tensor of shape {list(leaf.shape)} that was computed with gradients "
+                f"({leaf.grad_fn.name()}), and gradients do not go back past the step",
+                hint="compute it in the model or in loss_fn, or pass it without gradients: tensor.detach()",
+            )
+        name = state.get(leaf.untyped_storage().data_ptr())
+        if name is not None:
+            raise TrainingError(
+                f"the batch has a tensor over the memory of {name}, which the step has too",
+                hint="read it from the model in loss_fn, or pass a copy: tensor.detach().clone()",
+            )
+
+
+def check_written(tensors: Sequence[torch.Tensor], places: Iterable[int]) -> None:
+    """Raise TrainingError where another tensor shows what a step writes into those at ``places``."""
+    for place in places:
+        for other, tensor in enumerate(tensors):
+            if other != place and overlap(tensors[place].detach(), tensor.detach()):
+                raise shared_write()
+
+
+def shared_write() -> TrainingError:
+    """The error for a write that two arguments of a step would have to show."""
+    return TrainingError(
+        "the step writes into a tensor that has memory in common with another one of the batch or the state",
+        hint="pass a copy: tensor.clone()",
+    )
 
 
 def _refuse(place: int, leaf: Any) -> NoReturn:

@@ -123,6 +123,8 @@ def turns_with_eager(
         return None
     if not traced.updates or traced.created or traced.settled or state.gradients:
         return None
+    if traced.written or traced.assigned or traced.settings:
+        return None
     if recipe.scaler is not None or recipe.average is not None or recipe.nonfinite != "update":
         return None
     if recipe.buckets or not recipe.set_to_none or not _is_plain(recipe.optimizer):

@@ -118,6 +118,14 @@ class _Step(Region):
                 f"the step changes {name}, and a program has values of Python as constants",
                 hint="make it a buffer, register_buffer, or train with torchstone.compile_step",
             )
+        if self.traced.settings:
+            one = self.traced.settings[0]
+            raise TrainingError(
+                f"{type(recipe.optimizer).__name__}.step changes {one.name!r} of group {one.group}, and a "
+                "program has groups as they are",
+                hint=f"keep it with the parameter, self.state[p][{one.name!r}], or train with "
+                "torchstone.compile_step",
+            )
         seen = self.traced.guards.seen_leaves()
         self.constants = {name for place, name in enumerate(self.numbers) if place in seen}
         """Numbers that the step's code looks at: another value may need another program."""

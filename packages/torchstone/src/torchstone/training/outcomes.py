@@ -1,4 +1,6 @@
-"""What comes out of a step beside its state: what ``loss_fn`` returned."""
+"""What comes out of a step beside its state: what ``loss_fn`` returned, buffers of other forms,
+and what it writes into the batch.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
+from ..compiler.graphs import output_node, output_values
 from ..errors import CaptureError, described
 from ..torch_internals import pytree
 from ..torch_internals.fake import FakeTensor
+from ..torch_internals.operators import namespace
+from .assigned import Place
 from .batch import flatten, form_of, reaches
 from .numbers import Number
 
+aten = namespace("aten")
 Tensor = torch.Tensor
 
 
@@ -54,6 +61,37 @@ def returned(result: Any, *, opening: bool) -> tuple[Returned, list[Tensor]]:
     tensors = [leaf.node.tensor if isinstance(leaf, Number) else leaf for leaf in leaves]
     found = [Made(_kind_of(leaf)) if isinstance(leaf, (Tensor, Number)) else leaf for leaf in leaves]
     return Returned(found, tree), [one.detach().clone() for one in tensors if isinstance(one, Tensor)]
+
+
+def return_writes(module: GraphModule, first: int) -> list[int]:
+    """Let a graph return what it writes into its arguments from ``first`` on, behind its other outputs.
+
+    Returns the places of these arguments, counted from ``first``, in the order of the outputs.
+    """
+    arguments = module.graph.find_nodes(op="placeholder")[first:]
+    output, values, places = output_node(module), output_values(module), []
+    for node in module.graph.find_nodes(op="call_function", target=aten.copy_.default):
+        written, value = node.args[:2]
+        if written in arguments:
+            places.append(arguments.index(written))
+            values.append(value)
+            node.replace_all_uses_with(value)
+            module.graph.erase_node(node)
+    output.args = (tuple(values),)
+    return places
+
+
+def hand_out(
+    results: Sequence[Tensor], assigned: Sequence[Place], batch: Sequence[Tensor], written: Sequence[int]
+) -> None:
+    """Give modules and the tensors of a batch the last ones of ``results``, which are theirs."""
+    first = len(results) - len(written)
+    feed = iter(results[first - sum(made for _, _, made in assigned) : first])
+    for own, name, made in assigned:
+        own[name] = next(feed) if made else None
+    with torch.no_grad():
+        for place, value in zip(written, results[first:], strict=True):
+            batch[place].copy_(value)
 
 
 def _kind_of(leaf: Tensor | Number) -> type:

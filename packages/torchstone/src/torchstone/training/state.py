@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any, Literal
@@ -98,10 +98,18 @@ class State:
 
     def form(self) -> tuple[Any, ...]:
         """What a program depends on, apart from values."""
-        return tuple(
+        order = {id(entry.tensor): place for place, entry in enumerate(self.entries)}
+        owners = tuple(
+            (path, name, order.get(id(value)))  # which may be one tensor, or None, in several places
+            for path, module in self.modules
+            for own in members(module)
+            for name, value in own.items()
+        )
+        forms = tuple(
             (entry.kind, entry.tensor.shape, entry.tensor.dtype, entry.tensor.stride())
             for entry in self.entries
         )
+        return owners, forms
 
 
 _NOT_OPTIONS = frozenset(
@@ -116,19 +124,29 @@ def options(group: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name not in _NOT_OPTIONS}
 
 
-def split_numbers(optimizer: torch.optim.Optimizer) -> tuple[list[float], Any]:
+Setting = tuple[int, str]
+"""The place of a group of an optimizer, and a name in it."""
+
+
+def split_numbers(
+    optimizer: torch.optim.Optimizer, counters: Collection[Setting] = ()
+) -> tuple[list[float], Any]:
     """The numbers of an optimizer, and the rest of its options and state: what a program depends on.
 
     The numbers are those of the groups, then those of the state, in the order that
-    :func:`put_numbers` takes.
+    :func:`put_numbers` takes. Integers are among them in the state, and in groups where they are
+    ``counters``.
     """
     numbers: list[float] = []
     groups = tuple(
-        (len(group["params"]), *((name, _rest(one, numbers)) for name, one in options(group).items()))
-        for group in optimizer.param_groups
+        (
+            len(group["params"]),
+            *((name, _rest(one, numbers, (place, name) in counters)) for name, one in options(group).items()),
+        )
+        for place, group in enumerate(optimizer.param_groups)
     )
     state = tuple(
-        (name, _rest(float(value) if type(value) is int else value, numbers))
+        (name, _rest(value, numbers, integers=True))
         for kept in optimizer.state.values()
         for name, value in kept.items()
     )
@@ -179,11 +197,11 @@ def _names(value: Any, name: str) -> list[str]:
     return []
 
 
-def _rest(value: Any, numbers: list[float]) -> Any:
-    """``value`` without its numbers, which are added to ``numbers``."""
-    if isinstance(value, float):
-        numbers.append(float(value))
-        return float
+def _rest(value: Any, numbers: list[float], integers: bool = False) -> Any:
+    """``value`` without its numbers, which are added to ``numbers``; with ``integers`` it may be one."""
+    if isinstance(value, float) or (integers and type(value) is int):
+        numbers.append(value)
+        return type(value)
     if isinstance(value, (tuple, list)):
         return tuple(_rest(one, numbers) for one in value)
     if isinstance(value, torch.Tensor):
@@ -191,12 +209,10 @@ def _rest(value: Any, numbers: list[float]) -> Any:
     return type(value), repr(value)
 
 
-def put_numbers(value: Any, numbers: Any) -> Any:
+def put_numbers(value: Any, numbers: Any, integers: bool = False) -> Any:
     """``value`` with the next ones of an iterator over ``numbers`` in place of its own."""
-    if isinstance(value, float):
+    if isinstance(value, float) or (integers and type(value) is int):
         return next(numbers)
-    if isinstance(value, dict):
-        return {name: put_numbers(one, numbers) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
         return type(value)(put_numbers(one, numbers) for one in value)
     return value

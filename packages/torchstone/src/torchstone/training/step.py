@@ -18,14 +18,16 @@ from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
 from .attributes import Attributes
-from .batch import flatten, forms_of
+from .batch import check_tensors, check_written, flatten, forms_of
 from .buckets import Reduction, checked, padded
 from .choice import MeasuredStep, turns_with_eager
+from .outcomes import hand_out
 from .program import StepProgram, step_program
 from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
-from .state import State, split_numbers
+from .settings import counters
+from .state import Setting, State, split_numbers
 from .trace import Traced, trace, trace_gradients
 
 MOST_PROGRAMS = 64
@@ -94,6 +96,8 @@ class CompiledStep:
         self._state: State | None = None
         self._attributes = Attributes(())
         self._form = 0
+        self._memory: dict[int, str] = {}
+        self._counters: set[Setting] = set()
         self._ids: list[int] = []
         self._lock = threading.Lock()
 
@@ -138,32 +142,40 @@ class CompiledStep:
                 hint="call step(inputs, targets), or step(batch) with loss_fn(model, batch)",
             )
         with self._lock:
-            state = self._current()
-            leaves, tree = flatten(batch)
-            rows = 0
-            if self._recipe.buckets:
-                leaves, rows = padded(leaves, self._recipe.buckets)
-            numbers, rest = split_numbers(self._recipe.optimizer)
-            floats = [leaf for leaf in leaves if isinstance(leaf, float)]
-            numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
-            form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
-            key = (*form, forms_of(leaves), tree)
-            step = self._found(key, state, numbers)
+            return self._made(kind, batch)
+
+    def _made(self, kind: str, batch: tuple[Any, ...]) -> Any:
+        state = self._current()
+        leaves, tree = flatten(batch)
+        check_tensors(leaves, self._memory)
+        rows = 0
+        if self._recipe.buckets:
+            leaves, rows = padded(leaves, self._recipe.buckets)
+        numbers, rest = split_numbers(self._recipe.optimizer, self._counters)
+        floats = [leaf for leaf in leaves if isinstance(leaf, float)]
+        numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
+        form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
+        key = (*form, forms_of(leaves), tree)
+        step = self._found(key, state, numbers)
+        if step is None:
+            if self._programs:
+                spans.recompiled("training step", lambda: self._reason(key, state, numbers))
+            step = self._compiled(key, kind, state, numbers, leaves, tree)
             if step is None:
-                if self._programs:
-                    spans.recompiled("training step", lambda: self._reason(key, state, numbers))
-                step = self._compiled(key, kind, state, numbers, leaves, tree)
-            program, arguments = step.program, [torch.tensor(numbers, dtype=torch.float64)]
-            arguments += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-            result = step(
-                lambda: self._update(program, state, numbers, arguments),
-                lambda: self._eager_graph(state, numbers, leaves, tree),
-                state,
-                arguments,
-            )
-            for own, name, value in program.traced.attributes:
-                own[name] = value
-            return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
+                return self._made(kind, batch)
+        program = step.program
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        check_written(tensors, program.traced.written)
+        arguments = [torch.tensor(numbers, dtype=torch.float64), *tensors]
+        result = step(
+            lambda: self._update(program, state, numbers, arguments, tensors),
+            lambda: self._eager_graph(state, numbers, leaves, tree),
+            state,
+            arguments,
+        )
+        for own, name, value in program.traced.attributes:
+            own[name] = value
+        return _cut(result, program.traced.rows, rows) if self._recipe.buckets else result
 
     def _eager_graph(
         self, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
@@ -182,17 +194,26 @@ class CompiledStep:
 
     def _compiled(
         self, key: Any, kind: str, state: State, numbers: Sequence[float], leaves: Sequence[Any], tree: Any
-    ) -> MeasuredStep:
+    ) -> MeasuredStep | None:
+        """A new program; None where integers turned out to be counters, which are arguments from now on."""
         before = self._attributes.values()
         with spans.span("compile", "training step: trace"):
             try:
                 places = where_rows_are(self._recipe, state, leaves, tree) if self._recipe.buckets else []
                 self._attributes.restore(before)
-                traced = trace(self._recipe, kind, state, numbers, leaves, tree)
+                traced = trace(self._recipe, kind, state, numbers, leaves, tree, counters=self._counters)
                 traced.attributes = self._attributes.changes(before)
             finally:
                 self._attributes.restore(before)
             traced.rows = places
+            if new := counters(traced.settings, self._recipe.optimizer) - self._counters:
+                self._counters |= new
+                return None
+            if traced.written and self._recipe.buckets:
+                raise TrainingError(
+                    "the step writes into a tensor of the batch, which is padded",
+                    hint="write into a copy (tensor.clone()), or leave buckets out",
+                )
         engine = self._residence.engine
         program = step_program(traced, len(state.entries), engine)
         turns = turns_with_eager(program, self._recipe, state, leaves, engine)
@@ -209,11 +230,19 @@ class CompiledStep:
             self._state = State(self._recipe)
             self._attributes = Attributes(module for _, module in self._state.modules)
             self._ids = self._identities()
+            self._note_form(self._state)
         if not self._residence.holds([entry.tensor for entry in self._state.entries]):
             self._residence.take([entry.tensor for entry in self._state.entries])
-            form = self._state.form()
-            self._form = self._forms.setdefault(form, len(self._forms))
+            self._memory = {
+                entry.tensor.untyped_storage().data_ptr(): entry.name
+                for entry in self._state.entries
+                if entry.tensor.numel()
+            }
+            self._note_form(self._state)
         return self._state
+
+    def _note_form(self, state: State) -> None:
+        self._form = self._forms.setdefault(state.form(), len(self._forms))
 
     def _identities(self) -> list[int]:
         """What changes where a tensor of the state, or a module, takes the place of another."""
@@ -248,13 +277,15 @@ class CompiledStep:
         program: StepProgram,
         state: State,
         numbers: Sequence[float],
-        tensors: list[torch.Tensor],
+        arguments: list[torch.Tensor],
+        batch: Sequence[torch.Tensor],
     ) -> Any:
         traced, optimizer = program.traced, self._recipe.optimizer
         values, memo = _Leaves(state, numbers), {}  # type: ignore[var-annotated]
         counted = [(p, name, kind(one.of(values, memo))) for p, name, kind, one in traced.counted]
+        settings = [(one, one.of(values, memo)) for one in traced.settings]
         own = [entry.tensor for entry in state.entries]
-        created, results = program(self._residence.residents, own, tensors)
+        created, results = program(self._residence.residents, own, arguments)
         torch.autograd.graph.increment_version([state.entries[place].tensor for place in program.updated])
         finite = None if traced.watched is None else results.pop(0)
         updated = finite is None or bool(finite.all())
@@ -264,9 +295,13 @@ class CompiledStep:
             elif updated:
                 optimizer.state[p][name] = tensor
             self._residence.add(resident, tensor)
+        if (traced.assigned or traced.written) and (updated or self._recipe.nonfinite == "update"):
+            hand_out(results, traced.assigned, batch, traced.written)
         if updated:
             for p, name, value in [*counted, *traced.settled]:
                 optimizer.state[p][name] = value
+            for one, value in settings:
+                optimizer.param_groups[one.group][one.name] = value
         if traced.updates:
             note_step(optimizer)
             if self._recipe.set_to_none:

@@ -35,15 +35,19 @@ from ..torch_internals.patches import patched, tracing
 from ..torch_internals.tensors import mark_as_parameter
 from ..torch_internals.tracing import make_fx
 from ..torch_internals.training import gradient_hooks, has_hooks_after_accumulation, without_checkpointing
-from .attributes import Attributes, Change
+from .assigned import Place, assigned_buffers
+from .attributes import Attributes
+from .attributes import Change as Attribute
+from .batch import shared_write
 from .generators import refusing_draws
 from .numbers import Expression, Guards, Number, number
-from .outcomes import Returned, returned
+from .outcomes import Returned, return_writes, returned
 from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
 from .randomness import without_foreign_randomness
 from .recipe import Recipe
 from .refusals import refusal
-from .state import Entry, State, refuse_changed_attributes
+from .settings import Change, changed_settings, copied
+from .state import Entry, Setting, State, refuse_changed_attributes
 from .strays import refuse_strays_among_constants, refuse_strays_among_leaves
 from .tracing import Numbers, Substitution
 from .update import clip, next_scale, optimizer_modules, run_optimizer, shadow_of, unscale
@@ -71,12 +75,18 @@ class Traced:
     """New state of the optimizer that is not a tensor: parameter, name and value."""
     returned: Returned = field(default_factory=Returned)
     """What ``loss_fn`` returned."""
+    assigned: list[Place] = field(default_factory=list)
+    """Where modules get other buffers, whose values are outputs behind those of ``returned``."""
+    written: list[int] = field(default_factory=list)
+    """The places among the batch's tensors of those that the step writes; new values are the last outputs."""
     updates: bool = False
     """Whether the optimizer is part of it."""
     rows: list[Any] = field(default_factory=list)
     """Where each leaf of the result has rows, if the batch may be padded: see :mod:`.rows`."""
-    attributes: list[Change] = field(default_factory=list)
+    attributes: list[Attribute] = field(default_factory=list)
     """Plain attributes of modules that the step changes."""
+    settings: list[Change] = field(default_factory=list)
+    """What changes in the optimizer's groups."""
     watched: list[torch.Tensor] | None = None
     """The parameters whose gradients must be finite for an update, if an output says whether they are."""
 
@@ -89,13 +99,15 @@ def trace(
     batch: Sequence[Any],
     tree: Any,
     *,
+    counters: Collection[Setting] = (),
     lines: bool = False,
     options: Options | None = None,
 ) -> Traced:
     """The step that ``recipe`` describes for one batch, given as leaves of ``tree``.
 
     ``kind`` is ``"update"``, ``"accumulate"`` (no update), or ``"export"``: an update whose outputs have
-    the next values of ``counted`` behind what it created. ``options`` say whether layers of LSTMs may be
+    the next values of ``counted`` behind what it created. ``counters`` are integers of the optimizer's
+    groups that are among the ``numbers``. ``options`` say whether layers of LSTMs may be
     left to eager PyTorch.
     Each node says which module it belongs to, and with ``lines`` which line and phase it comes from.
     A model that cannot be traced as it is, is traced under the capture rules.
@@ -104,8 +116,10 @@ def trace(
 
     def traced(*, ruled: bool) -> Traced:
         found, fakes = _begun(state, numbers, batch)
-        step = _Trace(recipe, kind, state, numbers, found, lines, ruled=ruled)
+        step = _Trace(recipe, kind, state, numbers, found, lines, counters=counters, ruled=ruled)
         found.module = _functional(_graph(step, fakes, batch, tree, ASK_AUTOGRAD), fakes)
+        if kind != "export":
+            found.written = return_writes(found.module, len(state.entries) + 1)
         return found
 
     kept = Attributes(module for _, module in state.modules)
@@ -210,6 +224,8 @@ def _functional(traced: GraphModule, fakes: Sequence[torch.Tensor]) -> GraphModu
             decompositions=table,
             keep_inference_input_mutations=True,
         )(traced, list(fakes))
+    if len(graphs[0].graph.find_nodes(op="placeholder")) < len(fakes):
+        raise shared_write()
     return graphs[0]
 
 
@@ -230,9 +246,10 @@ class _Trace:
         found: Traced,
         lines: bool,
         *,
+        counters: Collection[Setting] = (),
         ruled: bool = False,
     ) -> None:
-        self.ruled = ruled
+        self.counters, self.ruled = counters, ruled
         self.recipe, self.kind, self.state, self.found = recipe, kind, state, found
         self.values = numbers
         self.shown: Mapping[int, Overlay] = {}
@@ -254,7 +271,8 @@ class _Trace:
                 number(numbers[place], guards.leaf(place, value), guards)
                 for place, value in enumerate(self.values)
             ]
-            leaves = [_like(leaf, next(feed)) if isinstance(leaf, Tensor) else leaf for leaf in batch]
+            given = {id(leaf): _like(leaf, next(feed)) for leaf in batch if isinstance(leaf, Tensor)}
+            leaves = [given.get(id(leaf), leaf) for leaf in batch]
             return self._run(traced, iter(made), leaves, tree)
 
     def _own(self, entry: Entry, argument: Tensor) -> Tensor:
@@ -281,7 +299,13 @@ class _Trace:
         before = {id(entry.tensor): traced[id(entry.tensor)].detach().clone() for entry in self.state.entries}
         loss, result = self._forward(batch, given.get("rows"))
         self.provenance.phase = "backward"
-        self._rebound(traced)
+        found.assigned, buffers = assigned_buffers(self.state, self.shown, traced)
+        if found.assigned and self.kind == "export":
+            raise TrainingError(
+                f"the step puts a buffer of another form in place of {found.assigned[0][1]!r}",
+                hint="give it its final shape and dtype before the export, or train with "
+                "torchstone.compile_step",
+            )
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             grads = self._gradients(loss, traced)
             if self.kind == "accumulate":
@@ -293,7 +317,7 @@ class _Trace:
             else:
                 outputs = self._update(loss, grads, traced, before, given, numbers)
             found.returned, tensors = returned(result, opening=self.kind != "export")
-            return outputs + tensors
+            return outputs + tensors + buffers
 
     def _forward(self, batch: Any, rows: Number | None) -> tuple[Tensor, Any]:
         if not self.ruled:
@@ -353,11 +377,13 @@ class _Trace:
         watched = [loss, *grads.values()] if recipe.nonfinite != "update" else [*grads.values()]
         finite = None if found.watched is None else torch.stack([one.isfinite().all() for one in watched])
         clip(grads, recipe, given)
-        optimizer = shadow_of(recipe.optimizer, numbers)
+        optimizer = shadow_of(recipe.optimizer, numbers, self.counters)
+        groups = copied(optimizer.param_groups)
         for p, grad in grads.items():
             traced[id(p)].grad = grad
         run_optimizer(optimizer)
         refuse_changed_attributes(recipe.optimizer, optimizer)
+        found.settings = changed_settings(groups, optimizer, traced)
         outputs = self._new_state(optimizer, traced)
         if not recipe.set_to_none:
             outputs += self._keep({p: torch.zeros_like(grad) for p, grad in grads.items()}, traced)
@@ -408,12 +434,3 @@ class _Trace:
                         self.found.created.append((p, name))
                         new.append(value.detach().clone())
         return new
-
-    def _rebound(self, traced: Mapping[int, torch.Tensor]) -> None:
-        """Write buffers that the model assigned anew into those that it had."""
-        for entry in self.state.entries:
-            if entry.kind == "buffer":
-                now = self.shown[id(entry.owner)].get(entry.key)
-                own = traced[id(entry.tensor)]
-                if isinstance(now, torch.Tensor) and now is not entry.tensor and now is not own:
-                    own.copy_(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,25 +13,30 @@ import torch
 from ..torch_internals.patches import Patch, attributes, functions, patched
 from .numbers import STAND_INS, Number
 from .recipe import Recipe
-from .state import options, put_numbers
+from .state import Setting, options, put_numbers
 
 Tensor = torch.Tensor
 
 
-def shadow_of(real: torch.optim.Optimizer, numbers: Iterator[Number]) -> torch.optim.Optimizer:
-    """An optimizer with numbers of the trace; its ``step`` leaves the real one as it is."""
+def shadow_of(
+    real: torch.optim.Optimizer, numbers: Iterator[Number], counters: Collection[Setting] = ()
+) -> torch.optim.Optimizer:
+    """An optimizer with numbers of the trace; its ``step`` leaves the real one as it is.
+
+    ``counters`` are the integers of groups that are numbers of the trace.
+    """
     shadow = object.__new__(type(real))
     shadow.__dict__.update({name: value for name, value in vars(real).items() if name != "step"})
-    shadow.param_groups = [
-        {**put_numbers(options(group), numbers), "params": group["params"], "foreach": False, "fused": False}
-        for group in real.param_groups
-    ]
+    shadow.param_groups = []
+    for place, group in enumerate(real.param_groups):
+        own = {
+            name: put_numbers(value, numbers, (place, name) in counters)
+            for name, value in options(group).items()
+        }
+        shadow.param_groups.append({**own, "params": group["params"], "foreach": False, "fused": False})
     shadow.state = defaultdict(dict)
     for p, kept in real.state.items():
-        shadow.state[p] = {
-            name: put_numbers(float(value) if type(value) is int else value, numbers)
-            for name, value in kept.items()
-        }
+        shadow.state[p] = {name: put_numbers(value, numbers, integers=True) for name, value in kept.items()}
     return shadow
 
 
