@@ -38,13 +38,14 @@ class Attributes:
     """The plain attributes of ``modules``, and the tensors among their attributes, those that exist now."""
 
     def __init__(self, modules: Iterable[torch.nn.Module]) -> None:
-        self._names = [
-            (type(module).__name__, vars(module), name)
-            for module in modules
-            for name, value in vars(module).items()
+        self._owners = [(type(module).__name__, vars(module)) for module in modules]
+        self._places = [
+            (own, name)
+            for _, own in self._owners
+            for name, value in own.items()
             if (type(value) in _PLAIN or isinstance(value, torch.Tensor)) and name != "training"
         ]
-        self._places = [(own, name) for _, own, name in self._names]
+        self._names = [set(own) for _, own in self._owners]
 
     def values(self) -> list[Any]:
         """The values as they are now."""
@@ -59,22 +60,35 @@ class Attributes:
         return (*found, *map(type, found))
 
     def changes(self, before: Sequence[Any]) -> list[Change]:
-        """What is another value than it was among the ``before``, and plain."""
+        """What is another value than it was among the ``before``, or new, and plain."""
         pairs = zip(self._places, before, strict=True)
         now = ((own, name, own.get(name), was) for (own, name), was in pairs)
-        return [
+        changed = [
             (own, name, value)
             for own, name, value, was in now
             if type(value) in _PLAIN and value is not was and (type(value) is not type(was) or value != was)
         ]
+        return changed + self._new()
 
     def restore(self, before: Sequence[Any]) -> None:
         """Give the attributes the values that they had."""
         for (own, name), value in zip(self._places, before, strict=True):
             if own.get(name) is not value:
                 own[name] = value
+        for own, name, _ in self._new():
+            del own[name]
+
+    def _new(self) -> list[Change]:
+        """Plain attributes that were not there when this was made."""
+        pairs = zip(self._owners, self._names, strict=True)
+        return [
+            (own, name, own[name])
+            for (_, own), names in pairs
+            for name in own
+            if name not in names and type(own[name]) in _PLAIN
+        ]
 
     def name_of(self, change: Change) -> str:
         """What errors call an attribute: ``Net.calls``."""
         own, name, _ = change
-        return next(f"{kind}.{name}" for kind, place, other in self._names if place is own and other == name)
+        return next(f"{kind}.{name}" for kind, place in self._owners if place is own)

@@ -23,6 +23,7 @@ from ..torch_internals.operators import OpOverload
 from ..torch_internals.patches import tracing
 from .batch import flatten
 from .buckets import has_rows, not_of_rows
+from .kept import refusing_changes
 from .overlay import as_it_was
 from .recipe import Recipe, loss_in
 from .state import State
@@ -65,7 +66,7 @@ def where_rows_are(recipe: Recipe, state: State, batch: Sequence[Any], tree: Any
     own = {id(entry.tensor): _fake(sizes.constant, entry.tensor) for entry in state.entries}
     given = [_fake(sizes.varying, leaf) if has_rows(leaf) else leaf for leaf in batch]
     apart = _Apart(recipe.model, sizes)
-    with tracing(), as_it_was(recipe), sizes.mode, apart, Substitution(own):
+    with tracing(), refusing_changes(recipe), as_it_was(recipe), sizes.mode, apart, Substitution(own):
         try:
             with torch.enable_grad():
                 result = recipe.result(pytree.tree_unflatten(given, tree))

@@ -248,10 +248,12 @@ class CompiledStep:
         """What changes where a tensor of the state, or a module, takes the place of another."""
         optimizer, modules = self._recipe.optimizer, [] if self._state is None else self._state.modules
         owned = (own.values() for _, module in modules for own in (*members(module), submodules(module)))
+        attributes = (len(vars(module)) for _, module in modules)
         kept = (one for state in optimizer.state.values() for one in state.values())
         groups = optimizer.param_groups
         return [
             *map(id, chain.from_iterable(owned)),
+            *attributes,
             *(id(one) for one in kept if isinstance(one, torch.Tensor)),
             *(id(one) for group in groups for one in (group, *group["params"])),
             *(id(p.grad) for group in groups for p in group["params"]),

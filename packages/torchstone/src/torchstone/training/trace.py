@@ -40,6 +40,7 @@ from .attributes import Attributes
 from .attributes import Change as Attribute
 from .batch import shared_write
 from .generators import refusing_draws
+from .kept import refusing_changes
 from .numbers import Expression, Guards, Number, number
 from .outcomes import Returned, return_writes, returned
 from .overlay import Overlay, as_it_was, overlaid, roots_of, showing_stand_ins
@@ -176,6 +177,7 @@ def _graph(
         return step.run(arguments, batch, tree)
 
     with (
+        refusing_changes(recipe),
         as_it_was(recipe),
         patched(
             *optimizer_modules(recipe.optimizer), *without_checkpointing(), *without_foreign_randomness()

@@ -1,0 +1,99 @@
+"""What code of a step can reach: attributes, closures, globals and defaults, from the loss and modules on."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
+from typing import Any
+
+import torch
+
+from ..compiler.graphs import is_users_file
+from .recipe import Recipe
+
+_LEAVES = (int, float, str, NoneType, torch.Tensor)
+_MOST = 3000
+"""Values that are looked at, the nearest first, so that libraries and datasets cost no time."""
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
+"""Attributes that all modules have, most of them empty."""
+
+
+def reachable(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Values that the loss or the modules refer to, with their names there; no numbers and no tensors."""
+    waiting: deque[tuple[str, Any]] = deque([("loss_fn", recipe.loss_fn), ("model", recipe.model)])
+    seen: dict[int, Any] = {}
+    while waiting and len(seen) < _MOST:
+        name, value = waiting.popleft()
+        if isinstance(value, _LEAVES) or id(value) in seen:
+            continue
+        seen[id(value)] = value  # which keeps the id from another value
+        yield name, value
+        waiting += islice(_parts(name, value), _MOST)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What code can reach from ``value``, by the names that it has there."""
+    if isinstance(value, MethodType):
+        yield from ((name, value.__self__), (name, value.__func__))
+    elif isinstance(value, FunctionType):
+        if is_users_file(value.__code__.co_filename):
+            yield from _of_function(value)
+    elif isinstance(value, partial):
+        yield from ((name, one) for one in (value.func, *value.args, *value.keywords.values()))
+    elif isinstance(value, dict):
+        yield from ((f"{name}[{key!r}]", one) for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"{name}[{place}]", one) for place, one in enumerate(value))
+    elif isinstance(value, torch.nn.Module):
+        for path, module in value.named_modules():
+            yield from _of_object(f"{name}.{path}" if path else name, module)
+    elif _is_users(type(value)):
+        yield from _of_object(name, value)
+
+
+def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    yield from ((function.__name__, one) for one in function.__defaults__ or ())
+    yield from (function.__kwdefaults__ or {}).items()
+    names = dict.fromkeys(_names(code))
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            if _is_users_module(value):
+                yield from ((f"{name}.{one}", vars(value)[one]) for one in names if one in vars(value))
+        elif value is not None:
+            yield name, value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    for attribute, one in getattr(value, "__dict__", {}).items():
+        if one or attribute not in _OF_MODULES:
+            yield f"{name}.{attribute}", one
+    for kind in type(value).__mro__:
+        if _is_users(kind):
+            yield from ((name, one) for one in vars(kind).values() if isinstance(one, FunctionType))
+
+
+def _is_users(kind: type) -> bool:
+    return _is_users_module(sys.modules.get(kind.__module__))
+
+
+def _is_users_module(module: ModuleType | None) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and is_users_file(file)
