@@ -24,8 +24,10 @@ class Keeping(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.layer, self.keep = nn.Linear(8, 3), keep
-        self.register_buffer("kept", None if kept is None else kept.clone())
-        self.register_buffer("same", self.kept)
+        self.kept: Tensor | None
+        own = None if kept is None else kept.clone()
+        self.register_buffer("kept", own)
+        self.register_buffer("same", own)
 
     def forward(self, x: Tensor) -> Tensor:
         self.keep(self, x)

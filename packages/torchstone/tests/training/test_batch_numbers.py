@@ -40,7 +40,7 @@ def test_what_code_asks_of_a_number(name: str) -> None:
 
 
 def test_numbers_of_numpy() -> None:
-    compare(lambda k: k * (3 if isinstance(k, np.floating) else 2), [*np.float64([0.5, 0.25]), 0.5, 1], 3)
+    compare(lambda k: k * (3 if isinstance(k, np.floating) else 2), [*np.array([0.5, 0.25]), 0.5, 1], 3)
 
 
 def compare(function: Callable[[Any], Any], values: list[Any], programs: int) -> None:

@@ -47,7 +47,7 @@ def test_writes_into_the_batch() -> None:
     """They show in the caller's tensors, and in what else shows their memory."""
     step, eager, model, expected = pair(normalized)
     for x in examples(3):
-        mine, theirs = ({"x": one, "more": [one + 1]} for one in (x.clone(), x.clone()))
+        mine, theirs = (dict[str, Any](x=one, more=[one + 1]) for one in (x.clone(), x.clone()))
         view, version = mine["x"][0], mine["x"]._version
         torch.testing.assert_close(step(mine), eager(theirs))
         torch.testing.assert_close(mine, theirs)

@@ -28,9 +28,10 @@ from ..overlap import overlap
 from ..torch_internals import pytree
 from .refusals import Refused
 
-_VALUES = (bool, int, str, bytes, NoneType, EllipsisType, range)
-_VALUES += (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
-_BY_VALUE = frozenset(_VALUES)
+_BY_VALUE: frozenset[type] = frozenset(
+    {bool, int, str, bytes, NoneType, EllipsisType, range}
+    | {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
+)
 """Classes whose objects never change, and are equal where a program cannot tell them apart."""
 _BY_TEXT = (complex, float, numpy.generic, date, time, timedelta, Decimal, Fraction, PurePath, UUID)
 """Classes whose objects never change, and whose text says all of their value."""
@@ -143,7 +144,7 @@ def _constant(leaf: Any) -> Any:
     if isinstance(leaf, _BY_TEXT):
         return kind, repr(leaf)
     if kind in (set, frozenset):
-        parts = frozenset(map(_constant, leaf))
+        parts: Any = frozenset(map(_constant, leaf))
     elif kind is slice:
         parts = tuple(map(_constant, (leaf.start, leaf.stop, leaf.step)))
     else:
@@ -162,7 +163,7 @@ def _flattened(opened: _Opened) -> tuple[list[Any], tuple[Any, ...]]:
     return [*opened.items, *opened.own.values()], (opened.kind, opened.keys, tuple(opened.own))
 
 
-def _made_again(children: Sequence[Any], form: tuple[Any, ...]) -> Any:
+def _made_again(children: Iterable[Any], form: Any) -> Any:
     kind, keys, names = form
     children = list(children)
     count = len(children) - len(names)
@@ -199,13 +200,18 @@ def _opened(leaf: Any) -> Any:
         )
     if isinstance(leaf, dict) and not isinstance(leaf, defaultdict):
         return _opened_as(kind, leaf, dict.values(leaf), own)
-    if isinstance(leaf, list) or (isinstance(leaf, tuple) and kind.__new__ is tuple.__new__):
+    if isinstance(leaf, list) or (isinstance(leaf, tuple) and _made_by_tuple(kind)):
         return _opened_as(kind, (), list(leaf), own)
     if dataclasses.is_dataclass(leaf):
         names = [field.name for field in dataclasses.fields(leaf)]
         slots = {name: getattr(leaf, name) for name in names if name not in own and hasattr(leaf, name)}
         return _opened_as(kind, (), (), slots | own)
     return _opened_as(kind, (), (), own) if kind is SimpleNamespace else leaf
+
+
+def _made_by_tuple(kind: type) -> bool:
+    """Whether a class of tuples is made as tuples are."""
+    return not any("__new__" in vars(one) for one in kind.__mro__ if one not in (tuple, object))
 
 
 def _opened_as(kind: type, keys: Any, items: Any, own: dict[str, Any]) -> _Opened:

@@ -146,8 +146,8 @@ class Number(torch.SymFloat):
 
     node: Node
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """That of the number it stands for, so that ``isinstance`` says what it says in eager PyTorch."""
         known = self.node.expression
         return float if known is None else type(known.value)
