@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -126,6 +127,27 @@ def test_tensors_in_a_list_are_refused_and_the_list_stays() -> None:
     with pytest.raises(CaptureError, match="keeps a tensor of the step in its attribute 'history'"):
         step(*next(batches(1)))
     assert model.history == [1.0]
+
+
+class Making(OrderedDict[str, Any]):
+    """Makes something at each look, as the tables of activations of libraries do."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)()
+
+
+MAKING = Making(relu=nn.ReLU)
+
+
+def test_tables_that_make_something_stay_as_they_are() -> None:
+    model = Keeping(lambda module, x: MAKING["relu"](x.mean()) if module.stats else 1)
+    model.mask = torch.ones(3)  # type: ignore[assignment]
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), F.cross_entropy)
+    step(*next(batches(1)))
+    model.scale = in_a_dict
+    with pytest.raises(CaptureError, match="the step changes model"):
+        step(*next(batches(1, size=4)))
+    assert dict.__getitem__(MAKING, "relu") is nn.ReLU
 
 
 def cached(module: Any, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ groups (:mod:`.settings`), which programs change with each step.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from .reachable import reachable
 from .recipe import Recipe
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
+_DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
+"""Others may give something else for a key at each look."""
 _ABSENT = object()
 
 Values = dict[Any, Any]
@@ -75,9 +78,9 @@ def _all_kept(recipe: Recipe) -> Iterator[_Kept]:
         if isinstance(value, torch.nn.Module):
             for module in value.modules():
                 yield _of_dict(vars(module), None)
-        elif isinstance(value, list):
+        elif type(value) is list:
             yield _of_list(value, name)
-        elif isinstance(value, dict):
+        elif type(value) in _DICTS:
             yield _of_dict(value, name)
         elif isinstance(value, FunctionType):
             yield from _of_function(value)

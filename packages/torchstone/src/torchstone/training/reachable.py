@@ -83,7 +83,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     for attribute, one in getattr(value, "__dict__", {}).items():
-        if one or attribute not in _OF_MODULES:
+        if attribute not in _OF_MODULES or one:
             yield f"{name}.{attribute}", one
     for kind in type(value).__mro__:
         if _is_users(kind):
