@@ -50,7 +50,13 @@ def kept(module: Any) -> float:
     return float(module.kept)
 
 
-@pytest.mark.parametrize(("scale", "programs"), [(counted, 4), (kept, 2)])
+def numbered(module: Any) -> float:
+    """Counts in an attribute that the first call makes."""
+    module.number = getattr(module, "number", 0) + 1
+    return float(module.number)
+
+
+@pytest.mark.parametrize(("scale", "programs"), [(counted, 4), (numbered, 4), (kept, 2)])
 def test_a_module_that_counts(scale: Callable[[Any], float], programs: int) -> None:
     model, expected = Scaled(scale), Scaled(scale)
     optimizer, expected_optimizer = sgd(model), sgd(expected)
@@ -59,6 +65,7 @@ def test_a_module_that_counts(scale: Callable[[Any], float], programs: int) -> N
         loss = step(inputs, targets)
         torch.testing.assert_close(loss, eager_step(expected, expected_optimizer, inputs, targets))
         assert (model.calls, model.kept) == (expected.calls, expected.kept)
+        assert vars(model).get("number") == vars(expected).get("number")
     assert step.programs == programs
     torch.testing.assert_close(model.state_dict(), expected.state_dict())
 

@@ -59,7 +59,7 @@ def test_a_batch_of_another_size() -> None:
 
 def test_another_mode() -> None:
     (reason,) = recorded(lambda model, _: model.eval())
-    assert reason == "train() or eval() was called, or requires_grad or an attribute of a module changed"
+    assert reason.startswith("train() or eval() was called, or a module, a hook, an attribute or a value")
 
 
 def test_a_number_that_the_optimizer_branches_on() -> None:
@@ -73,4 +73,4 @@ def test_state_of_another_form() -> None:
         model.register_buffer("more", torch.zeros(3))
 
     (reason,) = recorded(freeze)
-    assert "the state of the model or the optimizer has another form" in reason
+    assert "the state has another form" in reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -13,6 +14,42 @@ from .probing import Internal
 
 _CHECKPOINTING = "activation checkpointing in training steps"
 _checkpoint = Internal("torch.utils.checkpoint", _CHECKPOINTING)
+HOOKS = (
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs"),
+    *("_forward_hooks_always_called", "_backward_pre_hooks", "_backward_hooks"),
+)
+"""Under which names a module keeps hooks that run with its forward pass and its gradients."""
+NOT_FOR_FORWARD = frozenset(
+    {"_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks"}
+    | {"_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"}
+)
+"""What a module keeps that its forward pass does not look at."""
+NOT_FOR_STEPS = frozenset(
+    {"state", "param_groups", "step", "_opt_called"}
+    | {"_warned_capturable_if_run_uncaptured", "_need_device_dtype_check_for_fused"}
+    | {
+        f"_optimizer_{what}_{when}_hooks"
+        for what in ("state_dict", "load_state_dict")
+        for when in ("pre", "post")
+    }
+)
+"""What an optimizer keeps that its class's step does not look at, or that is state."""
+hooks_of_tensor = attrgetter("_backward_hooks")
+"""The dict of a tensor's ``register_hook``, or None."""
+hooks_after_accumulation = attrgetter("_post_accumulate_grad_hooks")
+"""The dict of a tensor's ``register_post_accumulate_grad_hook``, or None."""
+_HOOKS_OF_ALL = [
+    Internal(path, "hooks of all modules and optimizers in training steps")
+    for path in (
+        *(
+            f"torch.nn.modules.module._global{name}"
+            for name in HOOKS
+            if name != "_forward_pre_hooks_with_kwargs"  # these are hooks of single modules
+        ),
+        "torch.optim.optimizer._global_optimizer_pre_hooks",
+        "torch.optim.optimizer._global_optimizer_post_hooks",
+    )
+]
 
 
 def note_step(optimizer: torch.optim.Optimizer) -> None:
@@ -54,12 +91,12 @@ def computed_by_hooks(module: torch.nn.Module) -> list[str]:
 
 def gradient_hooks(parameter: torch.Tensor) -> list[Callable[..., Any]]:
     """The functions that ``register_hook`` gave a parameter."""
-    return list((parameter._backward_hooks or {}).values())
+    return list((hooks_of_tensor(parameter) or {}).values())
 
 
 def has_hooks_after_accumulation(parameter: torch.Tensor) -> bool:
     """Whether ``register_post_accumulate_grad_hook`` gave a parameter a function."""
-    return bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
+    return bool(hooks_after_accumulation(parameter))
 
 
 def without_checkpointing() -> list[Patch]:
@@ -81,3 +118,14 @@ def _once(*_: Any, **__: Any) -> Iterator[None]:
 
 def _called(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
     return function(*args)
+
+
+def module_hooks(module: torch.nn.Module) -> list[dict[int, Any]]:
+    """The dicts in which ``module`` keeps hooks that run with its forward pass and its gradients."""
+    own = vars(module)
+    return [own[name] for name in HOOKS if own.get(name) is not None]
+
+
+def hooks_of_all() -> list[dict[int, Any]]:
+    """The dicts of hooks that run for all modules, and with the steps of all optimizers."""
+    return [one for hooks in _HOOKS_OF_ALL if (one := hooks.find()) is not None]

@@ -109,7 +109,7 @@ class _Step(Region):
         before = attributes.values()
         try:
             self.traced = trace(recipe, "export", state, values, leaves, tree, options=options)
-            changed = attributes.changes(before)
+            changed = [one for one in attributes.changes(before) if one[1] != "training"]
         finally:
             attributes.restore(before)
         if changed:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .randomness import DRAW
-from .reachable import reachable
+from .reach import reachable
 from .recipe import Recipe
 from .refusals import Refused
 

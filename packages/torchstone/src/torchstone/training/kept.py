@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import CaptureError
-from .reachable import reachable
+from .reach import reachable
 from .recipe import Recipe
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})

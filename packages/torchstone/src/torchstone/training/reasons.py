@@ -9,9 +9,9 @@ from .numbers import Guards
 
 _PARTS = (
     "accumulate() and a call of the step are programs of their own",
-    "the state of the model or the optimizer has another form: tensors, shapes or dtypes",
-    "clipping, the scaler, set_to_none, nonfinite or autocast changed",
-    "train() or eval() was called, or requires_grad or an attribute of a module changed",
+    "the state has another form: tensors, shapes, dtypes, groups, requires_grad, or which have gradients",
+    "clipping, the scaler, set_to_none, nonfinite, autocast or a default of PyTorch's changed",
+    "train() or eval() was called, or a module, a hook, an attribute or a value that code reads changed",
     "a setting of the optimizer that is not a number changed",
     "",  # the batch's leaves, which are compared one by one
     "the batch has another structure",

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch.optim.swa_utils import AveragedModel
 
+from ..compiler.rules import declared_bounds
 from ..errors import TrainingError, described
 from .batch import flatten
 from .buckets import Reduction, has_rows, reduced, with_loss
@@ -104,6 +105,9 @@ class Recipe:
             self.nonfinite,
             self.reduction,
             torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            *declared_bounds().items(),
         )
 
     def result(self, batch: tuple[Any, ...]) -> Any:

@@ -13,7 +13,9 @@ from ..errors import TrainingError
 from ..overlap import overlap
 from ..torch_internals.tensors import members
 from ..torch_internals.training import scaler_state
+from .identity import Form
 from .recipe import Recipe
+from .sharing import form_of
 
 GROUPS, STATE = "optimizer.param_groups", "optimizer.state"
 """What the names of an optimizer's numbers and of its state begin with, where they are named."""
@@ -96,20 +98,9 @@ class State:
                     hint="tie weights by assigning one parameter to both modules",
                 )
 
-    def form(self) -> tuple[Any, ...]:
-        """What a program depends on, apart from values."""
-        order = {id(entry.tensor): place for place, entry in enumerate(self.entries)}
-        owners = tuple(
-            (path, name, order.get(id(value)))  # which may be one tensor, or None, in several places
-            for path, module in self.modules
-            for own in members(module)
-            for name, value in own.items()
-        )
-        forms = tuple(
-            (entry.kind, entry.tensor.shape, entry.tensor.dtype, entry.tensor.stride())
-            for entry in self.entries
-        )
-        return owners, forms
+    def form(self) -> Form:
+        """What a program depends on, apart from values and from what modules keep."""
+        return form_of(self.entries, self.optimizer)
 
 
 _NOT_OPTIONS = frozenset(
@@ -139,10 +130,7 @@ def split_numbers(
     """
     numbers: list[float] = []
     groups = tuple(
-        (
-            len(group["params"]),
-            *((name, _rest(one, numbers, (place, name) in counters)) for name, one in options(group).items()),
-        )
+        tuple((name, _rest(one, numbers, (place, name) in counters)) for name, one in options(group).items())
         for place, group in enumerate(optimizer.param_groups)
     )
     state = tuple(
@@ -150,8 +138,7 @@ def split_numbers(
         for kept in optimizer.state.values()
         for name, value in kept.items()
     )
-    own = tuple(_plain_attributes(optimizer).items())
-    return numbers, (groups, state, own, tuple(type(value) for _, value in own))
+    return numbers, (groups, state)
 
 
 def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.Optimizer) -> None:

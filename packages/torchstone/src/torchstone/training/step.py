@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -14,22 +14,26 @@ from .. import spans
 from ..errors import NotFinite, TrainingError
 from ..runtime import get_engine
 from ..torch_internals import pytree
-from ..torch_internals.tensors import members, submodules
 from ..torch_internals.training import note_step
 from . import reasons
 from .attributes import Attributes
 from .batch import check_tensors, check_written, flatten, forms_of
 from .buckets import Reduction, checked, padded
 from .choice import MeasuredStep, turns_with_eager
+from .identity import Form
 from .outcomes import hand_out
 from .program import StepProgram, step_program
 from .recipe import NonFinite, Recipe
 from .residence import Residence
 from .rows import Rows, where_rows_are
 from .settings import counters
+from .sharing import identities
 from .state import Setting, State, split_numbers
 from .trace import Traced, trace, trace_gradients
+from .watch import Place, Watch
 
+CODE = 3
+"""The part of a key that is for what code of the step reads."""
 MOST_PROGRAMS = 64
 """Programs that one step keeps; those of the form that was used longest ago go first."""
 
@@ -92,13 +96,15 @@ class CompiledStep:
         self._recipe = recipe
         self._residence = Residence(get_engine())
         self._programs: OrderedDict[Any, list[MeasuredStep]] = OrderedDict()
-        self._forms: dict[Any, int] = {}
         self._state: State | None = None
         self._attributes = Attributes(())
-        self._form = 0
+        self._form: Form | None = None
         self._memory: dict[int, str] = {}
         self._counters: set[Setting] = set()
         self._ids: list[int] = []
+        self._watch: Watch | None = None
+        self._changed: dict[Place, Any] = {}
+        """What the code of the step changes while it is traced."""
         self._lock = threading.Lock()
 
     @property
@@ -154,8 +160,9 @@ class CompiledStep:
         numbers, rest = split_numbers(self._recipe.optimizer, self._counters)
         floats = [leaf for leaf in leaves if isinstance(leaf, float)]
         numbers = [*self._recipe.numbers(rows).values(), *floats, *numbers]
-        form = (kind, self._form, self._recipe.form(), self._flags(state), rest)
-        key = (*form, forms_of(leaves), tree)
+        assert self._watch is not None
+        form = (self._recipe.form(), self._watch.form, rest)
+        key = (kind, self._form, *form, forms_of(leaves), tree)
         step = self._found(key, state, numbers)
         if step is None:
             if self._programs:
@@ -214,6 +221,7 @@ class CompiledStep:
                     "the step writes into a tensor of the batch, which is padded",
                     hint="write into a copy (tensor.clone()), or leave buckets out",
                 )
+        key = self._without_changes(key)
         engine = self._residence.engine
         program = step_program(traced, len(state.entries), engine)
         turns = turns_with_eager(program, self._recipe, state, leaves, engine)
@@ -225,12 +233,13 @@ class CompiledStep:
 
     def _current(self) -> State:
         """The state as it is now, all of it in memory of the engine's."""
-        ids = self._identities()
+        if self._watch is None or not self._watch.unchanged():
+            self._watch, self._state = Watch(self._recipe, self._changed), None
+        ids = identities(self._recipe.optimizer)
         if self._state is None or ids != self._ids:
-            self._state = State(self._recipe)
+            self._state, self._ids = State(self._recipe), ids
             self._attributes = Attributes(module for _, module in self._state.modules)
-            self._ids = self._identities()
-            self._note_form(self._state)
+            self._form = self._state.form()
         if not self._residence.holds([entry.tensor for entry in self._state.entries]):
             self._residence.take([entry.tensor for entry in self._state.entries])
             self._memory = {
@@ -238,34 +247,18 @@ class CompiledStep:
                 for entry in self._state.entries
                 if entry.tensor.numel()
             }
-            self._note_form(self._state)
+            self._form = self._state.form()
         return self._state
 
-    def _note_form(self, state: State) -> None:
-        self._form = self._forms.setdefault(state.form(), len(self._forms))
-
-    def _identities(self) -> list[int]:
-        """What changes where a tensor of the state, or a module, takes the place of another."""
-        optimizer, modules = self._recipe.optimizer, [] if self._state is None else self._state.modules
-        owned = (own.values() for _, module in modules for own in (*members(module), submodules(module)))
-        attributes = (len(vars(module)) for _, module in modules)
-        kept = (one for state in optimizer.state.values() for one in state.values())
-        groups = optimizer.param_groups
-        return [
-            *map(id, chain.from_iterable(owned)),
-            *attributes,
-            *(id(one) for one in kept if isinstance(one, torch.Tensor)),
-            *(id(one) for group in groups for one in (group, *group["params"])),
-            *(id(p.grad) for group in groups for p in group["params"]),
-            *(id(one) for group in groups for one in group.values() if isinstance(one, torch.Tensor)),
-        ]
-
-    def _flags(self, state: State) -> tuple[Any, ...]:
-        return (
-            tuple(module.training for _, module in state.modules),
-            tuple(p.requires_grad for p in state.parameters),
-            self._attributes.key(),
-        )
+    def _without_changes(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``key`` without what the code of the step has changed while it was traced: a program does not."""
+        assert self._watch is not None
+        if self._watch.unchanged():
+            return key
+        found = self._watch.changes(Watch(self._recipe, self._changed))
+        self._changed.update(found)
+        self._watch = Watch(self._recipe, self._changed)
+        return tuple(self._watch.form if place == CODE else part for place, part in enumerate(key))
 
     def _found(self, key: Any, state: State, numbers: Sequence[float]) -> MeasuredStep | None:
         known = self._programs.get(key, ())

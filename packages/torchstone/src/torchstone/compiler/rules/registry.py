@@ -311,6 +311,11 @@ def bounds(**sizes: int) -> Iterator[None]:
         _BOUNDS.reset(token)
 
 
+def declared_bounds() -> Mapping[str, int]:
+    """What :func:`bounds` declares here."""
+    return _BOUNDS.get() or {}
+
+
 def pads() -> bool:
     """Whether results are padded to bounds here: inside of :func:`bounds`."""
     return _BOUNDS.get() is not None

@@ -1,11 +1,12 @@
-"""What code of a step can reach: attributes, closures, globals and defaults, from the loss and modules on."""
+"""What code of a step can reach: attributes, closures, globals and defaults; and whose code that is."""
 
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from ..compiler.graphs import is_users_file
 from .recipe import Recipe
 
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LEAVES = (int, float, str, NoneType, torch.Tensor)
 _MOST = 3000
 """Values that are looked at, the nearest first, so that libraries and datasets cost no time."""
@@ -51,7 +53,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, torch.nn.Module):
         for path, module in value.named_modules():
             yield from _of_object(f"{name}.{path}" if path else name, module)
-    elif _is_users(type(value)):
+    elif is_users_type(type(value)):
         yield from _of_object(name, value)
 
 
@@ -64,21 +66,14 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
             continue
     yield from ((function.__name__, one) for one in function.__defaults__ or ())
     yield from (function.__kwdefaults__ or {}).items()
-    names = dict.fromkeys(_names(code))
+    names = dict.fromkeys(names_in(code))
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
-            if _is_users_module(value):
+            if is_users_module(value):
                 yield from ((f"{name}.{one}", vars(value)[one]) for one in names if one in vars(value))
         elif value is not None:
             yield name, value
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -86,14 +81,30 @@ def _of_object(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if attribute not in _OF_MODULES or one:
             yield f"{name}.{attribute}", one
     for kind in type(value).__mro__:
-        if _is_users(kind):
+        if is_users_type(kind):
             yield from ((name, one) for one in vars(kind).values() if isinstance(one, FunctionType))
 
 
-def _is_users(kind: type) -> bool:
-    return _is_users_module(sys.modules.get(kind.__module__))
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in ``code`` and in the functions that it defines."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
 
 
-def _is_users_module(module: ModuleType | None) -> bool:
+def is_users_type(kind: type) -> bool:
+    """Whether a class is neither built in, nor PyTorch's or Torchstone's."""
+    return is_users_module(sys.modules.get(kind.__module__))
+
+
+def is_users_module(module: ModuleType | None) -> bool:
+    """Whether a module of Python's is neither built in, nor PyTorch's or Torchstone's."""
     file = getattr(module, "__file__", None)
-    return file is not None and is_users_file(file)
+    return getattr(module, "__name__", "") == "__main__" if file is None else is_users_file(file)
+
+
+@cache
+def is_installed(file: str) -> bool:
+    """Whether ``file`` is Python's own or of an installed package."""
+    return file.startswith(_INSTALLED)

@@ -1,0 +1,77 @@
+"""When values of Python are the same for a program: the parts of what a step is keyed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import torch
+
+_BY_VALUE = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format)
+
+
+class Written:
+    """A tensor that is equal to itself as long as nothing writes to it, and kept with the key."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.version = -1 if tensor.is_inference() else tensor._version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Written) and self.tensor is other.tensor and self.version == other.version
+
+    def __hash__(self) -> int:
+        return hash((id(self.tensor), self.version))
+
+
+class Same:
+    """An object that is equal to itself alone. The key does not keep it, where it need not."""
+
+    __slots__ = ("_identity", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._identity = id(value)
+        self._value: Callable[[], Any]
+        try:
+            self._value = ref(value)
+        except TypeError:
+            self._value = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Same) and self._identity == other._identity and self._value() is other._value()
+        )
+
+    def __hash__(self) -> int:
+        return self._identity
+
+
+class Form:
+    """A part of a key that is large: its hash is computed once."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Form) and self._hash == other._hash and self.parts == other.parts
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def is_value(value: Any) -> bool:
+    """Whether another object of the same type that reads the same is the same for a program."""
+    return isinstance(value, _BY_VALUE)
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether both are such values, and read the same: 1, 1.0 and True do not, nor do 0.0 and -0.0."""
+    return is_value(one) and type(one) is type(other) and repr(one) == repr(other)

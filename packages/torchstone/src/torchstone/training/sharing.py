@@ -1,0 +1,65 @@
+"""Which tensors of a step's state belong together: whose gradient, whose group, and whose state they are.
+
+Not here: which modules share a parameter, which is a matter of what modules keep (:mod:`.watch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .identity import Form, Same
+
+if TYPE_CHECKING:
+    from .state import Entry
+
+_gradient = attrgetter("grad")
+
+
+def identities(optimizer: torch.optim.Optimizer) -> list[int]:
+    """What changes where a tensor of the optimizer's takes the place of another, or its order changes."""
+    groups, state = optimizer.param_groups, optimizer.state
+    parameters = list(chain.from_iterable([group["params"] for group in groups]))
+    kept = chain.from_iterable([one.values() for one in (*state.values(), *groups)])
+    return [
+        *map(id, groups),
+        *[len(group["params"]) for group in groups],
+        *map(id, parameters),
+        *map(id, map(_gradient, parameters)),
+        *map(id, state),
+        *(id(one) for one in kept if isinstance(one, torch.Tensor)),
+    ]
+
+
+def form_of(entries: Iterable[Entry], optimizer: torch.optim.Optimizer) -> Form:
+    """The tensors of the state apart from their values, and to what each belongs.
+
+    Parameters of the optimizer are part of it themselves: programs put new state where they are.
+    """
+    places = {id(entry.tensor): place for place, entry in enumerate(entries)}
+
+    def place_of(value: Any) -> int | None:
+        return places.get(id(value))
+
+    return Form(
+        (
+            *(
+                (entry.kind, entry.key, one.shape, one.dtype, one.stride(), one.requires_grad)
+                for entry in entries
+                for one in (entry.tensor,)
+            ),
+            *((tuple(Same(p) for p in group["params"])) for group in optimizer.param_groups),
+            *(
+                tuple((place_of(p), place_of(p.grad)) for p in group["params"])
+                for group in optimizer.param_groups
+            ),
+            *(
+                (place_of(p), *((name, place_of(one)) for name, one in kept.items()))
+                for p, kept in optimizer.state.items()
+            ),
+        )
+    )
