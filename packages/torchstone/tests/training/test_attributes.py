@@ -203,6 +203,37 @@ def test_attributes_of_an_optimizer() -> None:
         torchstone.export_step(model, counting, F.cross_entropy, batch)
 
 
+class Hidden(Plain):
+    """Counts its steps where nobody is to look, from the first one on."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self._count = getattr(self, "_count", 0) + 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data = p.data - group["lr"] / self._count * p.grad
+
+
+def test_a_hidden_count_of_an_optimizer_is_refused() -> None:
+    model = mlp()
+    step = torchstone.compile_step(model, Hidden(model.parameters()), F.cross_entropy)
+    with pytest.raises(TrainingError, match=r"Hidden\.step changes its attribute '_count', from None to 1"):
+        step(*next(batches(1)))
+
+
+def test_a_step_of_one_optimizer_alone_is_refused() -> None:
+    """A program would do what the class does."""
+    model = mlp()
+    optimizer, before = sgd(model), copy.deepcopy(model.state_dict())
+    step = torchstone.compile_step(model, optimizer, F.cross_entropy)
+    optimizer.step = lambda closure=None: None  # type: ignore[assignment, method-assign]
+    with pytest.raises(TrainingError, match=r"this SGD has a step of its own, in place of SGD\.step"):
+        step(*next(batches(1)))
+    torch.testing.assert_close(model.state_dict(), before)
+    del optimizer.step
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # wraps it
+    step(*next(batches(1)))
+
+
 def test_data_of_another_shape_is_refused() -> None:
     def grows(p: nn.Parameter, q: nn.Parameter) -> None:
         q.data = torch.cat([q.data, p.data])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -55,6 +56,12 @@ _HOOKS_OF_ALL = [
 def note_step(optimizer: torch.optim.Optimizer) -> None:
     """Tell schedulers that the optimizer made a step: they warn where it made none."""
     optimizer._opt_called = True  # type: ignore[attr-defined]
+
+
+def own_step(optimizer: torch.optim.Optimizer) -> Callable[..., Any] | None:
+    """A ``step`` that ``optimizer`` has in place of its class's; schedulers wrap that without changing it."""
+    own = inspect.unwrap(vars(optimizer).get("step", type(optimizer).step))
+    return None if own is inspect.unwrap(type(optimizer).step) else own
 
 
 def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:

@@ -12,7 +12,7 @@ import torch
 from ..errors import TrainingError
 from ..overlap import overlap
 from ..torch_internals.tensors import members
-from ..torch_internals.training import scaler_state
+from ..torch_internals.training import NOT_FOR_STEPS, own_step, scaler_state
 from .identity import Form
 from .recipe import Recipe
 from .sharing import form_of
@@ -55,6 +55,7 @@ class State:
         ]
         self._refuse_strangers()
         self._refuse_shared_memory()
+        self._refuse_own_step()
         self.gradients = {p: p.grad for p in self.parameters if p.grad is not None}
         for place, p in enumerate(self.parameters):
             if p.grad is not None:
@@ -83,6 +84,16 @@ class State:
                 f"the optimizer updates {len(strangers)} parameter(s) that the model does not have, "
                 f"the first of shape {strangers[0]}",
                 hint="make the optimizer from model.parameters(), after the model has its final parameters",
+            )
+
+    def _refuse_own_step(self) -> None:
+        """What a program does is what the optimizer's class does."""
+        if own_step(self.optimizer) is not None:
+            kind = type(self.optimizer).__name__
+            raise TrainingError(
+                f"this {kind} has a step of its own, in place of {kind}.step",
+                hint="define it in a class that inherits from the optimizer's, or as a hook: "
+                "register_step_pre_hook, register_step_post_hook",
             )
 
     def _refuse_shared_memory(self) -> None:
@@ -144,8 +155,9 @@ def split_numbers(
 def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.Optimizer) -> None:
     """Raise TrainingError where the step of an optimizer has changed a number among its attributes."""
     now = _plain_attributes(after)
-    for name, value in _plain_attributes(before).items():
-        new = now.get(name)
+    old = _plain_attributes(before)
+    for name, new in now.items():
+        value = old.get(name)
         if new != value:
             raise TrainingError(
                 f"{type(before).__name__}.step changes its attribute {name!r}, from {value} to {new}, and a "
@@ -155,10 +167,10 @@ def refuse_changed_attributes(before: torch.optim.Optimizer, after: torch.optim.
 
 
 def _plain_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The numbers, words and switches among an optimizer's public attributes."""
+    """The numbers, words and switches among an optimizer's attributes."""
     plain = (bool, int, float, str)
     found = {name: value for name, value in vars(optimizer).items() if type(value) in plain}
-    return {name: value for name, value in found.items() if not name.startswith("_")}
+    return {name: value for name, value in found.items() if name not in NOT_FOR_STEPS}
 
 
 def number_names(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:

@@ -53,6 +53,7 @@ def optimizer_modules(optimizer: torch.optim.Optimizer) -> Iterator[Patch]:
 
 
 def run_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Call the ``step`` of the class."""
     with patched(functions(torch.compiler, is_compiling=_not_compiling)):
         type(optimizer).step(optimizer)
 

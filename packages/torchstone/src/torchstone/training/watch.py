@@ -29,6 +29,7 @@ from ..torch_internals.training import (
     hooks_of_all,
     hooks_of_tensor,
     module_hooks,
+    own_step,
 )
 from .identity import Form, Same, Written, is_value, same_value
 from .reach import is_installed, is_users_module, is_users_type, names_in
@@ -187,6 +188,7 @@ class _Walk:
                 self._hooks([value])
             elif name not in NOT_FOR_STEPS:
                 self._note(own, name, value)
+        self._note(own, "step", own_step(recipe.optimizer))
         self._class(type(recipe.optimizer))
 
     def _note(self, owner: Any, name: Any, value: Any, *, follow: bool = True) -> None:
