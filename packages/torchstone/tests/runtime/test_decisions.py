@@ -213,3 +213,31 @@ def test_a_candidate_that_is_dropped_gets_no_more_turns() -> None:
     found.drop("it failed")
     assert found.decision is not None
     assert (found.next, found.decision.dropped) == ("default", {"other": "it failed"})
+
+
+@pytest.mark.parametrize("failing", ["default", "other"])
+def test_a_candidate_that_fails_later_is_dropped(failing: str) -> None:
+    """The work of the caller goes on."""
+    asked, calls = Asked(default=SLOW, other=FAST), [0]
+
+    def prepare() -> Callable[[], Sequence[Any]]:
+        def run() -> Sequence[Any]:
+            calls[0] += 1
+            if calls[0] > 2:
+                raise MemoryError("no more")
+            return [1]
+
+        return run
+
+    found = ask(kept_in(None), {**asked.candidates(), failing: prepare})
+    assert found.chosen == "default"
+    assert dict(found.dropped) == {failing: "MemoryError: no more"}
+
+
+def test_results_that_cannot_be_compared_differ() -> None:
+    def agree(*_: Any) -> bool:
+        raise ValueError("not the same number of results")
+
+    found = ask(kept_in(None), Asked(default=SLOW, other=FAST).candidates(), agree=agree)
+    assert found.chosen == "default"
+    assert dict(found.dropped) == {"other": "ValueError: not the same number of results"}

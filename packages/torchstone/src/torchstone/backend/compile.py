@@ -31,6 +31,7 @@ from ..torch_internals.dynamo import (
 )
 from ..torch_internals.patches import patched
 from .batched import Batchable
+from .effects import Effects
 from .measured import measured
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
@@ -47,11 +48,17 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
     """The function that ``torch.compile`` calls instead of ``module``."""
     compiling(options.passes)  # raises where the passes do not fit, before anything is traced
     records: list[GraphRecord] = []
+    effects = Effects(module)
+
+    def partition(joint: GraphModule, *arguments: Any, **settings: Any) -> Any:
+        effects.note(joint)
+        return min_cut_partition(joint, *arguments, **settings)
+
     compiler = aot_autograd(
-        fw_compiler=partial(_compile_part, "forward", options, records),
-        bw_compiler=partial(_compile_part, "backward", options, records),
-        inference_compiler=partial(_compile_part, "inference", options, records),
-        partition_fn=min_cut_partition.get(),
+        fw_compiler=partial(_compile_part, "forward", options, records, effects),
+        bw_compiler=partial(_compile_part, "backward", options, records, effects),
+        inference_compiler=partial(_compile_part, "inference", options, records, effects),
+        partition_fn=partition,
         decompositions=expanding(decompositions(training=True)),
         keep_inference_input_mutations=True,
     )
@@ -66,7 +73,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         ),
     ):
         compiled = compiler(module, example_inputs)
-    return measured(compiled, module, options, records)
+    return measured(compiled, module, options, records, effects)
 
 
 def _refuse_second_derivative(line: str) -> None:
@@ -79,7 +86,12 @@ def _refuse_second_derivative(line: str) -> None:
 
 
 def _compile_part(
-    kind: str, options: Options, records: list[GraphRecord], module: GraphModule, inputs: Sequence[Any]
+    kind: str,
+    options: Options,
+    records: list[GraphRecord],
+    effects: Effects,
+    module: GraphModule,
+    inputs: Sequence[Any],
 ) -> Callable[..., Any]:
     """One graph that AOTAutograd hands over, as a boxed function over a list of its inputs."""
     record = GraphRecord(kind)
@@ -88,6 +100,7 @@ def _compile_part(
     region: Run
     batchable = Batchable(module) if kind == "backward" else None
     metadata = _metadata(kind)
+    effects.note(module, metadata)
     aliasing = _aliasing(metadata)
     if is_symbolic(module):
         region = SpecializingRegion(module, options, record, aliasing)

@@ -16,9 +16,11 @@ from ..compiler.graphs import first_line
 from ..config import config
 from ..runtime import get_engine
 from ..runtime.cache import digest
-from ..runtime.decisions import Candidate, Decisions
+from ..runtime.decisions import Decisions
 from ..torch_internals import pytree
 from ..torch_internals.dispatch import without_modes
+from ..torch_internals.tensors import saved_tensors_hooked
+from .effects import Effects, RefusingEffects
 from .options import Options
 from .records import GraphRecord
 from .specialize import form, is_symbolic
@@ -28,6 +30,8 @@ Function = Callable[..., Any]
 """What Dynamo calls: from a graph's inputs to the tuple of its outputs, with autograd."""
 
 _COMPILED, _EAGER = "compiled", "eager PyTorch"
+_NEW = object()
+"""Stands for what is not known yet."""
 _HANDOVER_S = 5e-6
 _GAIN = 1.02
 """How many times as fast as the programs eager PyTorch has to be."""
@@ -40,11 +44,15 @@ _DIFFERENT = 1e-3
 
 
 def measured(
-    compiled: Function, module: GraphModule, options: Options, records: Sequence[GraphRecord]
+    compiled: Function,
+    module: GraphModule,
+    options: Options,
+    records: Sequence[GraphRecord],
+    effects: Effects,
 ) -> Function:
     """``compiled``, which was made of ``module``; its second call may choose that eager PyTorch runs it.
 
-    ``records`` are those of its graphs.
+    ``records`` are those of its graphs, and ``effects`` what they do beside computing results.
     """
     if not options.fallback or not options.tuning or config.tuning_budget_s <= 0 or is_watched():
         return compiled
@@ -55,15 +63,15 @@ def measured(
     decisions = getattr(get_engine(options.engine, options.device), "decisions", None)
     if decisions is None:
         return compiled
-    return MeasuredFunction(compiled, module, records, decisions, options.specializations)
+    return MeasuredFunction(compiled, module, records, effects, decisions, options.specializations)
 
 
 class MeasuredFunction:
     """Runs what was compiled until its second call, which measures what runs from then on.
 
     Each set of sizes is measured by itself where sizes are symbolic. Nothing but time and rounding depends
-    on the choice: functions that draw random numbers always run what was compiled. Safe from several
-    threads.
+    on the choice: functions with other effects than writing their inputs, as drawing random numbers, always
+    run what was compiled. Safe from several threads.
     """
 
     def __init__(
@@ -71,48 +79,48 @@ class MeasuredFunction:
         compiled: Function,
         module: GraphModule,
         records: Sequence[GraphRecord],
+        effects: Effects,
         decisions: Decisions,
         most: int,
     ) -> None:
         self._compiled = compiled
         self._module = module
         self._records = records
+        self._effects = effects
         self._decisions = decisions
         self._most = max(most, 1)
         self._symbolic = is_symbolic(module)
-        self._states: OrderedDict[Any, Function | frozenset[int]] = OrderedDict()
-        """By sizes: what runs, or, after the first call, the places of the inputs that it wrote."""
+        self._states: OrderedDict[Any, Function | None] = OrderedDict()
+        """By sizes: what runs from now on; None after the first call."""
         self._lock = threading.Lock()  # for the dictionary alone
 
     def __call__(self, *inputs: Any) -> Any:
         key = tuple(map(form, inputs)) if self._symbolic else None
-        state = self._states.get(key)
-        if state is None:
+        state = self._states.get(key, _NEW)
+        if state is _NEW:
             return self._first(key, inputs)
-        if isinstance(state, frozenset):
-            state = self._chosen(key, state, inputs)
+        if state is None:
+            state = self._chosen(key, inputs)
         return state(*inputs)
 
     def _first(self, key: Any, inputs: Sequence[Any]) -> Any:
-        """Run what was compiled, and find out which inputs it writes."""
-        before = [_version(one) for one in inputs]
         results = self._compiled(*inputs)
-        written = frozenset(place for place, one in enumerate(inputs) if _version(one) != before[place])
-        draws = any(record.draws for record in self._records)
-        self._set(key, written if not draws and _can_be_tried(inputs, written) else self._compiled)
+        self._set(key, None if self._can_be_tried(inputs) else self._compiled)
         return results
 
-    def _chosen(self, key: Any, written: frozenset[int], inputs: Sequence[Any]) -> Function:
-        if not self._is_eager_faster(written, inputs):
+    def _chosen(self, key: Any, inputs: Sequence[Any]) -> Function:
+        if saved_tensors_hooked():  # by the user, or by activation checkpointing, which counts what is saved
+            return self._compiled
+        if not self._can_be_tried(inputs) or not self._is_eager_faster(inputs):
             self._set(key, self._compiled)
             return self._compiled
         eager = EagerFunction(self._module)
-        if isinstance(self._set(key, eager), frozenset):  # no other thread was first
+        if self._set(key, eager) is None:  # no other thread was first
             for record in self._records:
                 record.in_eager += 1
         return eager
 
-    def _set(self, key: Any, state: Function | frozenset[int]) -> Function | frozenset[int] | None:
+    def _set(self, key: Any, state: Function | None) -> Function | None:
         """Keep ``state`` for ``key``; returns what was kept before."""
         with self._lock:
             before = self._states.get(key)
@@ -121,14 +129,22 @@ class MeasuredFunction:
                 self._states.popitem(last=False)
         return before
 
-    def _is_eager_faster(self, written: frozenset[int], inputs: Sequence[Any]) -> bool:
-        def candidate(function: Function) -> Candidate:
-            return lambda: lambda: _trial(function, inputs, written)
+    def _can_be_tried(self, inputs: Sequence[Any]) -> bool:
+        return self._effects.repeatable and _can_be_tried(inputs, self._effects.written)
 
-        with without_modes(), torch.random.fork_rng(devices=[]):
+    def _is_eager_faster(self, inputs: Sequence[Any]) -> bool:
+        def trial(function: Function) -> Trial:
+            return _trial(function, inputs, self._effects.written)
+
+        def eager() -> Callable[[], Trial]:
+            with RefusingEffects():
+                trial(self._module.forward)
+            return lambda: trial(self._module.forward)
+
+        with without_modes():
             found = self._decisions.best(
                 question("function", self._module, inputs),
-                {_COMPILED: candidate(self._compiled), _EAGER: candidate(self._module.forward)},
+                {_COMPILED: lambda: lambda: trial(self._compiled), _EAGER: eager},
                 agree=_agree,
                 handover_s=_HANDOVER_S,
                 gain=_GAIN,
@@ -138,24 +154,29 @@ class MeasuredFunction:
 
 
 class EagerFunction:
-    """A captured function in eager PyTorch, with PyTorch's own gradients."""
+    """A captured function in eager PyTorch, with PyTorch's own gradients.
+
+    A graph switches the recording of gradients off and on. An error in between leaves it as it was before.
+    """
 
     def __init__(self, module: GraphModule) -> None:
         self._run = module.forward
         self._name = f"function{first_line(module)}"
 
     def __call__(self, *inputs: Any) -> Any:
-        with spans.span("eager", self._name):
-            return self._run(*inputs)
-
-
-def _version(value: Any) -> int | None:
-    """Changes with each write; None for what has none."""
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+        recording = torch.is_grad_enabled()
+        try:
+            with spans.span("eager", self._name):
+                return self._run(*inputs)
+        except BaseException:
+            torch.set_grad_enabled(recording)
+            raise
 
 
 def _can_be_tried(inputs: Sequence[Any], written: Iterable[int]) -> bool:
     """Whether copies of the ``written`` inputs are all that a trial needs to change nothing of the user's."""
+    if not all(isinstance(one, _KNOWN) for one in inputs):
+        return False
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
     if not all(type(one) in _PLAIN and one.layout == torch.strided for one in tensors):
         return False
@@ -169,18 +190,24 @@ def _can_be_tried(inputs: Sequence[Any], written: Iterable[int]) -> bool:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_KNOWN = (torch.Tensor, bool, int, float, complex, type(None))
+"""Types of inputs; others may have a state that a call changes."""
 
 
-def _trial(
-    function: Function, inputs: Sequence[Any], written: Iterable[int]
-) -> tuple[list[Any], Sequence[Any]]:
+Trial = tuple[list[Any], Sequence[Any]]
+"""Results and gradients."""
+
+
+def _trial(function: Function, inputs: Sequence[Any], written: Iterable[int]) -> Trial:
     """One call of ``function`` and, where it has gradients, of its backward pass; results and gradients.
 
     Each gradient is read after that, in eager PyTorch, as by an optimizer: what that costs depends on the
     threads that a backward pass leaves behind.
     """
     given = [_detached(one, place in written) for place, one in enumerate(inputs)]
-    outputs = [one for one in pytree.tree_leaves(function(*given)) if isinstance(one, torch.Tensor)]
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # an error may leave it as it is in the graph
+        made = function(*given)
+    outputs = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor)]
     results = [one.detach() for one in outputs] + [given[place] for place in sorted(written)]
     ends = [one for one in outputs if one.requires_grad]
     leaves = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]

@@ -226,29 +226,39 @@ def _measured(
         try:
             run = prepare()
             results = run()
+            if name == default:
+                expected = results
+            elif not agree(expected, results):
+                dropped[name] = "its results differ"
+                continue
         except Exception as error:  # noqa: BLE001  # whatever it is, the candidate is out
-            dropped[name] = f"{type(error).__name__}: {error}"
+            dropped[name] = _described(error)
             if name == default:
                 return Decision(default, dropped=dropped)
-            continue
-        if name == default:
-            expected = results
-        elif not agree(expected, results):
-            dropped[name] = "its results differ"
             continue
         runs[name] = run
         if time.perf_counter() > end:
             return Decision(default, dropped=dropped)
     seconds = dict.fromkeys(runs, float("inf"))
     for done in range(1, _ROUNDS + 1):
-        for name, run in runs.items():  # in blocks of calls: each disturbs the next one's threads
-            seconds[name] = min(seconds[name], _timed(run))
+        for name, run in list(runs.items()):  # in blocks of calls: each disturbs the next one's threads
+            try:
+                seconds[name] = min(seconds[name], _timed(run))
+            except Exception as error:  # noqa: BLE001
+                dropped[name] = _described(error)
+                if name == default:
+                    return Decision(default, dropped=dropped)
+                del runs[name], seconds[name]
         first, *others = sorted(seconds.values())
         if time.perf_counter() > end or (
             done >= _LEAST_ROUNDS and all(_CLEAR * first < one for one in others)
         ):
             break
     return Decision(_chosen(seconds, default, handover_s, gain), seconds, dropped)
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _timed(run: Run) -> float:

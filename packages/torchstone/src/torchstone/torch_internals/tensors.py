@@ -30,6 +30,7 @@ __all__ = [
     "pack_padded_sequence",
     "pad_packed_sequence",
     "same_storage_layout",
+    "saved_tensors_hooked",
     "sparse_sum",
     "storage_identity",
     "submodules",
@@ -53,6 +54,9 @@ make_per_channel_quantized = Internal("torch._make_per_channel_quantized_tensor"
 pack_padded_sequence = Internal("torch._pack_padded_sequence", "packed sequences")
 pad_packed_sequence = Internal("torch._pad_packed_sequence", "packed sequences")
 _forward_ad = Internal("torch.autograd.forward_ad", "forward-mode differentiation")
+_saved_tensors_hooks = Internal(
+    "torch._C._autograd._top_saved_tensors_default_hooks", "measuring compiled functions"
+)
 _enter_vmap = Internal("torch._C._vmapmode_increment_nesting", "gradients of a batch")
 _leave_vmap = Internal("torch._C._vmapmode_decrement_nesting", "gradients of a batch")
 sparse_sum = Internal("torch._sparse_sum", "sums of sparse tensors")
@@ -73,6 +77,11 @@ def has_tangent(tensors: Iterable[Any]) -> bool:
         return False
     found = (one for one in tensors if isinstance(one, torch.Tensor))
     return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in found)
+
+
+def saved_tensors_hooked() -> bool:
+    """Whether this thread has hooks on the tensors that autograd saves: a user's, or of checkpointing."""
+    return _saved_tensors_hooks(False) is not None
 
 
 def under_vmap() -> bool:
