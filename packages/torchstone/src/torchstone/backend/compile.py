@@ -32,7 +32,7 @@ from ..torch_internals.dynamo import (
 from ..torch_internals.patches import patched
 from .batched import Batchable
 from .effects import Effects
-from .measured import measured
+from .measured import EagerFunction, measured
 from .options import Options
 from .outputs import NO_ALIASING, Aliasing, Remade
 from .part import Run
@@ -41,6 +41,7 @@ from .records import GraphRecord, publish
 from .recurrent_layers import chooser
 from .region import compile_region
 from .saved import save_channels_last, take_as_given
+from .sharing import heeding_memory
 from .specialize import SpecializingRegion, is_symbolic
 
 
@@ -73,7 +74,16 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
         ),
     ):
         compiled = compiler(module, example_inputs)
-    return measured(compiled, module, options, records, effects)
+    run = measured(compiled, module, options, records, effects)
+    only_compiled = not options.fallback or options.check_indices or options.check_values or options.passes
+    return heeding_memory(
+        run,
+        EagerFunction(module),
+        example_inputs,
+        effects.written,
+        symbolic=is_symbolic(module),
+        fallback=not only_compiled,
+    )
 
 
 def _refuse_second_derivative(line: str) -> None:

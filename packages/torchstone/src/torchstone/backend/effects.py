@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -35,25 +36,32 @@ class Effects:
     """What tracing one function has told of its effects.
 
     ``repeatable``: nothing but its results and the inputs that it writes tell how often it ran. ``written``:
-    the positions of these inputs.
+    the positions of these inputs; None if AOTAutograd has put one input in place of several that share
+    memory.
     """
 
     def __init__(self, module: GraphModule) -> None:
         self.repeatable = only_computes(module)
-        self.written: Collection[int] = ()
+        self.written: Collection[int] | None = ()
         self._inputs = len(module.graph.find_nodes(op="placeholder"))
+        members = (
+            module.named_parameters(remove_duplicate=False),
+            module.named_buffers(remove_duplicate=False),
+        )
+        self._members = len(list(chain(*members)))
+        """Parameters and buffers that the graph has itself, which AOTAutograd puts before its inputs."""
 
     def note(self, module: GraphModule, metadata: Any = None) -> None:
         """Add what a graph over ATen operators tells, and AOTAutograd's ``metadata`` of its inputs."""
         self.repeatable = self.repeatable and only_computes(module)
         if metadata is not None:
-            # AOTAutograd has put one input in place of several that share memory if there are fewer.
-            self.repeatable = self.repeatable and len(metadata.input_info) == self._inputs
-            self.written = frozenset(
+            own = metadata.input_info[self._members :]
+            written = frozenset(
                 place
-                for place, info in enumerate(metadata.input_info)
+                for place, info in enumerate(own)
                 if info.mutates_data or info.mutates_metadata or info.mutation_inductor_storage_resize
             )
+            self.written = written if len(own) == self._inputs else None
 
 
 def only_computes(module: GraphModule) -> bool:

@@ -130,11 +130,14 @@ class MeasuredFunction:
         return before
 
     def _can_be_tried(self, inputs: Sequence[Any]) -> bool:
-        return self._effects.repeatable and _can_be_tried(inputs, self._effects.written)
+        written = self._effects.written
+        return self._effects.repeatable and written is not None and _can_be_tried(inputs, written)
 
     def _is_eager_faster(self, inputs: Sequence[Any]) -> bool:
+        written = self._effects.written or ()
+
         def trial(function: Function) -> Trial:
-            return _trial(function, inputs, self._effects.written)
+            return _trial(function, inputs, written)
 
         def eager() -> Callable[[], Trial]:
             with RefusingEffects():
