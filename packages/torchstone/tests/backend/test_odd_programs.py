@@ -69,6 +69,23 @@ def test_random_numbers_under_another_default_device() -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_results_with_gaps_under_another_default_device() -> None:
+    function, x = compiled(lambda a: a.new_empty_strided((2, 2), (3, 1)).copy_(a)), torch.ones(2, 2)
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            found = function(x)
+        assert (found.device, found.stride()) == (x.device, (3, 1))
+        torch.testing.assert_close(found, x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (2, 0, 3)])
+def test_strides_of_results_without_elements(shape: tuple[int, ...], dynamic: bool) -> None:
+    function = torch.compile(lambda a: (a + 1, torch.cat([a, a])), backend="torchstone", dynamic=dynamic)
+    x = torch.ones(shape)
+    assert [one.stride() for one in function(x)] == [x.stride(), torch.cat([x, x]).stride()]
+
+
 @pytest.mark.parametrize(
     ("shape", "options"),
     [((2, 3), {"training": False}), ((2, 3), {"p": 0.0}), ((0, 3), {}), ((2, 0), {"p": 1.0})],

@@ -41,7 +41,8 @@ class Layout:
     def of(self, result: torch.Tensor) -> torch.Tensor:
         if self.dense:  # in place, because a view of the result would not be what eager PyTorch returns
             return result.as_strided_(self.shape, self.stride)
-        return torch.empty_strided(self.shape, self.stride, dtype=result.dtype).copy_(result)
+        options = {"dtype": result.dtype, "device": result.device}  # not the default device
+        return torch.empty_strided(self.shape, self.stride, **options).copy_(result)
 
 
 def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
@@ -87,7 +88,8 @@ def arrange_layouts(module: GraphModule) -> Orders:
             with graph.inserting_before(output):
                 results[position] = graph.call_function(aten.permute.default, (node, list(order)))
             results[position].meta = {**node.meta, "val": value.permute(order)}
-        if value.stride() != torch.empty(value.shape, device="meta").stride():
+        # The engine gives tensors without elements other strides.
+        if not value.numel() or value.stride() != torch.empty(value.shape, device="meta").stride():
             dense = order is not None or value.is_contiguous()
             orders.outputs.append((position, Layout(tuple(value.shape), value.stride(), dense)))
     output.args = (tuple(results),)
