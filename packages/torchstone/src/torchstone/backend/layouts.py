@@ -41,8 +41,7 @@ class Layout:
     def of(self, result: torch.Tensor) -> torch.Tensor:
         if self.dense:  # in place, because a view of the result would not be what eager PyTorch returns
             return result.as_strided_(self.shape, self.stride)
-        options = {"dtype": result.dtype, "device": result.device}  # not the default device
-        return torch.empty_strided(self.shape, self.stride, **options).copy_(result)
+        return result.new_empty_strided(self.shape, self.stride).copy_(result)
 
 
 def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:

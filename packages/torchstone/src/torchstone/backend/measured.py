@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 """What Dynamo calls: from a graph's inputs to the tuple of its outputs, with autograd."""
 
 _COMPILED, _EAGER = "compiled", "eager PyTorch"
-_NEW = object()
+_NEW: Any = object()
 """Stands for what is not known yet."""
 _HANDOVER_S = 5e-6
 _GAIN = 1.02
