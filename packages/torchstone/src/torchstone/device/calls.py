@@ -107,7 +107,7 @@ class Call:
         kind = type(value)
         if kind not in _KINDS_OF_NUMBERS or not self.tensors or not _is_inexact(self.tensors[0].dtype):
             return False
-        return kind is float or -_END_OF_INTEGERS <= value < _END_OF_INTEGERS
+        return kind is float or bool(-_END_OF_INTEGERS <= value < _END_OF_INTEGERS)
 
     def _number(self, value: float) -> None:
         kind = _KINDS_OF_NUMBERS[type(value)]

@@ -262,7 +262,7 @@ def _random_range(given: Arguments) -> str | None:
     if dtype is torch.bool:
         least, most = 0.0, 1.0
     else:
-        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        limits: Any = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
         least, most = limits.min, limits.max
     for name, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value <= most:
