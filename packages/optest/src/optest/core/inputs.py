@@ -21,7 +21,7 @@ def hash_of(arrays: Sequence[Array]) -> str:
     """8 hex digits over shapes and values: equal where every bit is; a checksum, because arrays are large."""
     found = 0
     for one in arrays:
-        found = zlib.crc32(_bits(one), zlib.crc32(repr(one.shape).encode(), found))
+        found = zlib.crc32(_bits(one).data, zlib.crc32(repr(one.shape).encode(), found))
     return f"{found:08x}"
 
 

@@ -135,7 +135,11 @@ class RunInfo:
     @property
     def target(self) -> str:
         """What it ran on: runs whose targets differ are never put together."""
-        return str(BackendTarget(**{"kind": "", **self.backend}))
+        known = self.backend
+        target = BackendTarget(
+            known.get("kind") or "", known.get("name"), known.get("chip"), known.get("config")
+        )
+        return str(target)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

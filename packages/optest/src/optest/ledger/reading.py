@@ -109,8 +109,9 @@ def read_cases(
     query = select(*_COLUMNS).where(*conditions).order_by(CASES.c.id)
     worst = _worst(connection, conditions) if metrics else {}
     for row in connection.execution_options(yield_per=_CHUNK).execute(query):
-        errors = worst.get(row.id, (None, None))
-        yield CaseRow(*row[:6], Status(row.status), *row[7:], *errors)  # in the order of _COLUMNS
+        ulp, control_ulp = worst.get(row.id, (None, None))
+        found = row[:6], Status(row.status), row[7:]  # in the order of _COLUMNS
+        yield CaseRow(*found[0], found[1], *found[2], ulp=ulp, control_ulp=control_ulp)
 
 
 def read_groups(connection: Connection, runs: Runs) -> list[Group]:
