@@ -153,7 +153,7 @@ class _Walk:
         self._kept: list[Any] = []
         self._classes: dict[int, type] = {}
         self._numbers: dict[int, int] = {}
-        """The tensors of modules."""
+        """The tensors of modules, and of the optimizer's groups: steps write them."""
         self._names: dict[str, None] = {}
         self._named: list[tuple[Any, Callable[[str], bool] | None, bool, set[str]]] = []
         """Dicts that code reads by name, what else may have it, whether to follow, and the names so far."""
@@ -174,6 +174,10 @@ class _Walk:
                     if tensor is not None:
                         self._numbers.setdefault(id(tensor), len(self._numbers))
                 self.sources.parameters += [p for p in members(module)[0].values() if p is not None]
+        for group in recipe.optimizer.param_groups:
+            for value in group.values():
+                if isinstance(value, torch.Tensor):
+                    self._numbers.setdefault(id(value), len(self._numbers))
         for tensor in self.sources.parameters:
             for hooks in (hooks_of_tensor(tensor), hooks_after_accumulation(tensor)):
                 self._hooks([] if hooks is None else [hooks])
