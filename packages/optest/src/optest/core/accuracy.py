@@ -94,18 +94,18 @@ def judge_accuracy(
     bounds = np.broadcast_to(np.zeros(()), expected.shape) if bound is None else bound
     absolute_limit = factor * expected_error
     relative_limit = RELATIVE_SLACK * (factor * control_ulps + 1)
-    for offset, (got, want, truth, most, *trusted) in blocks(actual, expected, reference, bounds, *controls):
+    for offset, (got, want, truth, most, *own) in blocks(actual, expected, reference, bounds, *controls):
         wide_got, wide_want = widened(got), widened(want)
         one_error, size = _errors_and_ulps(got, truth, wide, dtype)
         if apiece:
-            own = np.max([_errors_and_ulps(one, truth, wide, dtype)[0] for one in trusted], axis=0)
-            limit = factor * np.where(np.isfinite(own), own, 0.0) + size
+            theirs = np.max([_errors_and_ulps(one, truth, wide, dtype)[0] for one in own], axis=0)
+            limit = factor * np.where(np.isfinite(theirs), theirs, 0.0) + size
         else:
             limit = np.minimum(absolute_limit + size, relative_limit * size)
         beyond = one_error - limit
         special = ~np.isfinite(one_error)
         if special.any():
-            accepted = [widened(other.astype(dtype)) for other in (trusted[0], truth)]
+            accepted = [widened(other.astype(dtype)) for other in (own[0], truth)]
             agree = np.any([same(wide_got, other, tolerance) for other in accepted], axis=0)
             beyond[special] = np.where(agree, -np.inf, np.inf)[special]
         if not everywhere:

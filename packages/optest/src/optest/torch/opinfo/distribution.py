@@ -95,15 +95,16 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
             return fields
     torch.manual_seed(4)
     expected = [evaluate(case.call.run.map(copied)) for _ in runs]
-    drawn = []
+    ours, eager = [], []
     for place in range(size):
         got, want = ([array_of(row[place]) for row in rows] for rows in (runs, expected))
         if one_value([*want, *got]):
             continue
         if problem := differs(_rows(got), _rows(want), _PROBABILITY / 2 / size):
             return mismatch(f"output{place}: {problem}")
-        drawn.append((np.stack(got), np.stack(want)))
-    if drawn and (problem := misplaced(*zip(*drawn, strict=True), _PROBABILITY / 2)):
+        ours.append(np.stack(got))
+        eager.append(np.stack(want))
+    if ours and (problem := misplaced(ours, eager, _PROBABILITY / 2)):
         return mismatch(problem)
     fallback = sorted({name for answer in answers for name in answer.fallback})
     if fallback:
