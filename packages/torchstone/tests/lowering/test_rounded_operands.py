@@ -34,6 +34,9 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
     "mul of integers": lambda x, n: x * torch.arange(x.shape[0]),
 }
 
+ROUNDED_OTHERWISE = {"add of a multiple": 10, "atan2": 2}
+"""Of 2000 elements: XLA makes one operation of a product and a sum; eager's atan2 rounds in other places."""
+
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_operands_are_rounded_as_in_eager(dtype: torch.dtype) -> None:
@@ -47,6 +50,5 @@ def test_operands_are_rounded_as_in_eager(dtype: torch.dtype) -> None:
     for name, operation in OPERATIONS.items():
         for number in NUMBERS:
             expected = operation(x, number)
-            # a product and a sum may be one operation
             wrong = int((~torch.isclose(next(found), expected, rtol=0, atol=0, equal_nan=True)).sum())
-            assert wrong <= 10, f"{name} with {number}: {wrong} of {len(x)} differ"
+            assert wrong <= ROUNDED_OTHERWISE.get(name, 0), f"{name} with {number}: {wrong} of {len(x)} differ"
