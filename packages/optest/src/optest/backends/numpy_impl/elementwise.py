@@ -63,7 +63,7 @@ def _digamma(value: float) -> float:
 
 OPERATORS: dict[str, Implementation] = {
     "abs": np.abs,
-    "neg": lambda values: values.dtype.type(0) - values,
+    "neg": np.negative,
     "sign": lambda values: (
         (values > 0).astype(values.dtype) - (values < 0).astype(np.int8).astype(values.dtype)
     ),

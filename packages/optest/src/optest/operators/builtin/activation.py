@@ -70,8 +70,8 @@ def _prelu_shape(shape: Shape, weight: Shape) -> Shape:
 
 
 OPERATORS = (
-    _activation("relu", "max(x, 0); NaN stays.", dtypes=FLOATS + INTEGERS, tags=("bounded",)),
-    _activation("relu6", "x between 0 and 6."),
+    _activation("relu", "max(x, 0); NaN stays.", dtypes=FLOATS + INTEGERS, tags=("bounded", "exact")),
+    _activation("relu6", "x between 0 and 6.", tags=("exact",)),
     _activation(
         "leaky_relu",
         "x above 0, else negative_slope · x.",
@@ -118,6 +118,7 @@ OPERATORS = (
         "x between min_val and max_val; NaN stays.",
         {"min_val": _number(-1.0, "lower limit"), "max_val": _number(1.0, "upper limit")},
         {"min_val": -2.0, "max_val": 0.5},
+        tags=("exact",),
     ),
     _activation("hardsigmoid", "relu6(x + 3) / 6."),
     _activation("hardswish", "x · relu6(x + 3) / 6."),
@@ -128,7 +129,11 @@ OPERATORS = (
         {"lambd": 1.25},
     ),
     _activation(
-        "hardshrink", "0 within ±lambd, else x.", {"lambd": _number(0.5, "threshold")}, {"lambd": 1.25}
+        "hardshrink",
+        "0 within ±lambd, else x.",
+        {"lambd": _number(0.5, "threshold")},
+        {"lambd": 1.25},
+        tags=("exact",),
     ),
     _activation(
         "threshold",
@@ -139,6 +144,7 @@ OPERATORS = (
         },
         {"threshold": 0.5, "value": -1.0},
         {"threshold": -1.0, "value": 3.0},
+        tags=("exact",),
     ),
     operator(
         "prelu",

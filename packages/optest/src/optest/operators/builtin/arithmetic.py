@@ -113,7 +113,7 @@ OPERATORS = (
         variants=({"alpha": 2}, {"alpha": -4}),
         tags=_GRADIENT,
     ),
-    binary("mul", "The product; integers wrap.", NUMBERS, tags=_GRADIENT),
+    binary("mul", "The product; integers wrap.", NUMBERS, tags=(*_GRADIENT, "signed-zero")),
     binary(
         "div",
         "The quotient; integers give float32.",
@@ -121,7 +121,7 @@ OPERATORS = (
         left=_SMALL,
         right=_NO_ZERO,
         types=_div_type,
-        tags=_DIVISION,
+        tags=(*_DIVISION, "signed-zero"),
     ),
     binary(
         "rounded_divide",
@@ -154,12 +154,15 @@ OPERATORS = (
         right=Domain(low=-3, high=4, integers=True),
         tags=_GRADIENT,
     ),
-    binary("maximum", "The larger one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
-    binary("minimum", "The smaller one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded")),
-    binary("fmax", "The larger one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded")),
-    binary("fmin", "The smaller one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded")),
+    binary("maximum", "The larger one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded", "exact")),
+    binary("minimum", "The smaller one; NaN if either is.", REAL, tags=(*_GRADIENT, "bounded", "exact")),
+    binary("fmax", "The larger one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded", "exact")),
+    binary("fmin", "The smaller one; NaN only if both are.", REAL, tags=(*_GRADIENT, "bounded", "exact")),
     binary(
-        "atan2", "The angle of the point (input1, input0), in all four quadrants.", FLOATS, tags=_GRADIENT
+        "atan2",
+        "The angle of the point (input1, input0), in all four quadrants.",
+        FLOATS,
+        tags=(*_GRADIENT, "signed-zero"),
     ),
     binary("hypot", "sqrt(input0² + input1²).", FLOATS, tags=_GRADIENT),
     binary("logaddexp", "log(exp(input0) + exp(input1)), without overflow.", FLOATS, tags=_GRADIENT),
@@ -167,7 +170,7 @@ OPERATORS = (
         "copysign",
         "The size of input0 with the sign of input1, that of −0.0 included.",
         FLOATS,
-        tags=_GRADIENT,
+        tags=(*_GRADIENT, "exact", "signed-zero"),
     ),
     binary(
         "gcd",
@@ -206,7 +209,7 @@ OPERATORS = (
         shapes=broadcast,
         torch="torch.where",
         types=lambda dtypes, attributes: (dtypes[1],),
-        tags=("elementwise", "edge:nan", "differentiable", "bounded"),
+        tags=("elementwise", "data-movement", "edge:nan", "differentiable", "bounded"),
         aliases=("condition", "input", "other"),
     ),
     operator(
@@ -227,7 +230,7 @@ OPERATORS = (
         shapes=_clamp_shape,
         torch="torch.clamp",
         attributes={"min": _LIMIT, "max": _LIMIT},
-        tags=("elementwise", "edge:nan", "differentiable", "bounded"),
+        tags=("elementwise", "edge:nan", "differentiable", "bounded", "exact"),
     ),
     operator(
         "lerp",

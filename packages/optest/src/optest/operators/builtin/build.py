@@ -149,7 +149,9 @@ def operator(
     ``edge:nan-only`` (NaN, which reaches every result that it takes part in; infinities
     depend on the order of the steps). Tags that say what results can be:
     ``data-movement`` (elements of the inputs, unchanged), ``bounded`` (integers never leave
-    the range of the inputs' dtype), ``few-bits`` (floats of at most 11 significant bits,
+    the range of the inputs' dtype), ``exact`` (each result is one that needs no rounding, or one
+    rounding to nearest: no error is right), ``signed-zero`` (the sign of a real zero is
+    determined), ``few-bits`` (floats of at most 11 significant bits,
     exact in every narrower format of that many).
     """
     inputs = tuple(f"input{i}" for i in range(len(dtypes[0])))

@@ -108,7 +108,12 @@ def _pool(
         attributes=attributes,
         domain={} if domain is None else {"input0": domain},
         rounding=rounding,
-        tags=("reduction", "differentiable", "edge:nan" if infinite else "edge:nan-only"),
+        tags=(
+            "reduction",
+            "differentiable",
+            "edge:nan" if infinite else "edge:nan-only",
+            *(("exact",) if "max_pool" in name else ()),
+        ),
     )
 
 

@@ -144,7 +144,7 @@ OPERATORS = (
         REAL + BOOL,
         setups=_setups(empty=False),
         shapes=_nonempty_shape,
-        tags=("edge:nan", "differentiable", "bounded"),
+        tags=("edge:nan", "differentiable", "bounded", "exact"),
     ),
     reduction(
         "amin",
@@ -152,7 +152,7 @@ OPERATORS = (
         REAL + BOOL,
         setups=_setups(empty=False),
         shapes=_nonempty_shape,
-        tags=("edge:nan", "differentiable", "bounded"),
+        tags=("edge:nan", "differentiable", "bounded", "exact"),
     ),
     reduction(
         "var",

@@ -112,7 +112,7 @@ OPERATORS = (
         types=gives("=", "int64"),
         outputs=2,
         domain=_TIES,
-        tags=("bounded",),
+        tags=("bounded", "exact"),
     ),
     _scan(
         "cummin",
@@ -121,7 +121,7 @@ OPERATORS = (
         types=gives("=", "int64"),
         outputs=2,
         domain=_TIES,
-        tags=("bounded",),
+        tags=("bounded", "exact"),
     ),
     _scan("logcumsumexp", "Running log(sum(exp(x))), without overflow.", FLOATS, rounding=Stages()),
     _scan(

@@ -121,7 +121,7 @@ OPERATORS = (
         _pair,
         attributes=_ORDER,
         domain={"input0": _TIES},
-        tags=("edge:nan", "differentiable", "index"),
+        tags=("edge:nan", "differentiable", "index", "exact"),
     ),
     _sorting(
         "argsort",
@@ -149,7 +149,7 @@ OPERATORS = (
         outputs=1,
         types=gives("="),
         domain={"input0": _TIES},
-        tags=("edge:nan", "differentiable"),
+        tags=("edge:nan", "differentiable", "exact"),
     ),
     _sorting(
         "topk",
@@ -172,7 +172,7 @@ OPERATORS = (
             "largest": AttributeSpec(bool, True, doc="whether the largest"),
             "sorted": AttributeSpec(bool, True, choices=(True,), doc="in order"),
         },
-        tags=("differentiable", "index"),
+        tags=("differentiable", "index", "exact"),
     ),
     _sorting(
         "kthvalue",
@@ -187,7 +187,7 @@ OPERATORS = (
             "dim": _LAST,
             "keepdim": KEEPDIM,
         },
-        tags=("differentiable", "index"),
+        tags=("differentiable", "index", "exact"),
     ),
     _sorting(
         "median",
@@ -195,7 +195,7 @@ OPERATORS = (
         _CHOICES,
         _chosen_shape,
         attributes={"dim": DIM, "keepdim": KEEPDIM},
-        tags=("differentiable", "index"),
+        tags=("differentiable", "index", "exact"),
     ),
     _sorting(
         "searchsorted",
