@@ -6,6 +6,7 @@ Not here: dtype promotion and broadcasting (``promotion``), one-line registratio
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from .. import hlo
@@ -215,6 +216,28 @@ def center(x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
     # Where it overflows, so do the squares, and their difference would be NaN.
     squares = squares - hlo.select(hlo.is_finite(excess), excess, 0.0)
     return rough + slip, deviation - restore(slip, x.shape, axes), hlo.maximum(squares, 0.0)
+
+
+def unit_of(x: Value, axes: Sequence[int]) -> Value:
+    """A power of two (real) near the largest magnitude over ``axes``; 1 where that is zero or not finite.
+
+    What is divided by it has squares within the range of the dtype. It has a reciprocal: in float32
+    it is at most 2¹²⁶.
+    """
+    parts = [hlo.real(x), hlo.imag(x)] if x.dtype.is_complex else [x]
+    largest = functools.reduce(hlo.maximum, (hlo.reduce_max(hlo.abs_(part), axes) for part in parts))
+    width, low = largest.dtype.bits, _MANTISSA_BITS[largest.dtype]
+    exponent = (1 << (width - 1)) - (1 << low)
+    power = hlo.bitcast(hlo.bitcast(largest, INT64 if width == 64 else INT32) & exponent, largest.dtype)
+    usable = hlo.is_finite(largest) & (power > 0.0)
+    return hlo.select(usable, hlo.minimum(power, 2.0 ** ((1 << (width - 2 - low)) - 2)), 1.0)
+
+
+def scaled_by(x: Value, factor: Value) -> Value:
+    """``x`` times a real ``factor``, part by part."""
+    if not x.dtype.is_complex:
+        return x * factor
+    return hlo.complex_(hlo.real(x) * factor, hlo.imag(x) * factor)
 
 
 def _squared(x: Value) -> Value:

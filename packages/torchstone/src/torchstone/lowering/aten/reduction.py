@@ -28,7 +28,7 @@ from ...dtypes import (
 )
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import axes_of, cast, center, count_of, fill, mean_over, restore
+from ..common import axes_of, cast, center, count_of, fill, mean_over, restore, scaled_by, unit_of
 from ..factories import finish, lowers_reduction
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -89,15 +89,28 @@ def all_dims(self: Value, dim: Dims = None, *, out: Spec) -> Value:
     return finish(_all(cast(self, BOOL), [] if dim == [] else axes_of(dim, self.rank)), out)
 
 
-def moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
-    """Variance (real) and mean of ``x`` over ``axes``: sum of |x − mean|² over max(0, n − correction).
+def _moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value, Value]:
+    """Variance (real) in squares of a unit, that unit, and the mean of ``x`` over ``axes``.
 
-    The results of float32 are float64, as are eager PyTorch's sums on the CPU: squares of 1e-20 and 1e20 are
-    out of the range of float32, and their square roots are not.
+    The variance is the sum of |x − mean|² over max(0, n − correction). Squares of 1e-20 and 1e20 are out of
+    the range of float32, and their square roots are not. Eager PyTorch sums float64 on the CPU.
     """
-    average, _, squares = center(hlo.convert(x, FLOAT64.complex if x.dtype.is_complex else FLOAT64), axes)
+    unit = unit_of(x, axes)
+    average, _, squares = center(scaled_by(x, restore(1.0 / unit, x.shape, axes)), axes)
     divisor = hlo.maximum(count_of(x, axes, squares.dtype) - float(correction), 0.0)
-    return squares / fill(divisor, squares.shape), average
+    return squares / fill(divisor, squares.shape), unit, scaled_by(average, unit)
+
+
+def _variance(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
+    """Variance and mean."""
+    variance, unit, average = _moments(x, axes, correction)
+    return variance * unit * unit, average
+
+
+def _deviation(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
+    """Standard deviation and mean."""
+    variance, unit, average = _moments(x, axes, correction)
+    return hlo.sqrt(variance) * unit, average
 
 
 def _default_correction(correction: Any) -> float:
@@ -108,14 +121,14 @@ def _default_correction(correction: Any) -> float:
 def var(self: Value, dim: Dims = None, *, correction: Any = None, out: Spec) -> Value:
     """Variance over ``dim`` with Bessel's ``correction`` (default 1)."""
     x = hlo.convert(self, opmath(self.dtype))
-    return finish(moments(x, axes_of(dim, x.rank), _default_correction(correction))[0], out)
+    return finish(_variance(x, axes_of(dim, x.rank), _default_correction(correction))[0], out)
 
 
 @lowers(aten.std.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
 def std(self: Value, dim: Dims = None, *, correction: Any = None, out: Spec) -> Value:
     """Standard deviation over ``dim`` with Bessel's ``correction`` (default 1)."""
     x = hlo.convert(self, opmath(self.dtype))
-    return finish(hlo.sqrt(moments(x, axes_of(dim, x.rank), _default_correction(correction))[0]), out)
+    return finish(_deviation(x, axes_of(dim, x.rank), _default_correction(correction))[0], out)
 
 
 @lowers(aten.var_mean.correction, dtypes=FLOATING | COMPLEX, ignores=("keepdim",))
@@ -124,7 +137,7 @@ def var_mean(
 ) -> tuple[Value, Value]:
     """Variance and mean over ``dim`` with Bessel's ``correction`` (default 1)."""
     x = hlo.convert(self, opmath(self.dtype))
-    variance, average = moments(x, axes_of(dim, x.rank), _default_correction(correction))
+    variance, average = _variance(x, axes_of(dim, x.rank), _default_correction(correction))
     return finish(variance, out[0]), finish(average, out[1])
 
 
@@ -134,8 +147,8 @@ def std_mean(
 ) -> tuple[Value, Value]:
     """Standard deviation and mean over ``dim`` with Bessel's ``correction`` (default 1)."""
     x = hlo.convert(self, opmath(self.dtype))
-    variance, average = moments(x, axes_of(dim, x.rank), _default_correction(correction))
-    return finish(hlo.sqrt(variance), out[0]), finish(average, out[1])
+    deviation, average = _deviation(x, axes_of(dim, x.rank), _default_correction(correction))
+    return finish(deviation, out[0]), finish(average, out[1])
 
 
 @lowers(aten.logsumexp.default, dtypes=SUMMABLE, ignores=("keepdim",))
