@@ -64,7 +64,8 @@ def _is_number(argument: Any) -> bool:
 def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], as_tensor: AsTensor) -> Any:
     """A call of ``operator`` with numbers among its arguments, by operators that take tensors in their place.
 
-    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers.
+    Half precision computes in single precision and rounds once, as PyTorch's kernels do with numbers;
+    some of them round the number first.
     ``NotImplemented`` where no such operator is known.
     """
     schema = schema_of(operator)
@@ -83,7 +84,8 @@ def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
 
     def converted(value: Any) -> Any:
         if isinstance(value, torch.SymFloat):
-            return as_tensor(value, wide, device)
+            made = as_tensor(value, wide, device)
+            return made.to(dtype).to(wide) if base in _ROUNDING and wide != dtype else made
         if isinstance(value, Tensor) and value.dtype == dtype and wide != dtype:
             return value.to(wide)
         return value
@@ -105,6 +107,8 @@ def with_tensors(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
     return result
 
 
+_ROUNDING = ("add", "sub", "rsub", "remainder", "fmod", "pow")
+"""Operators whose kernels read a number in the dtype of 16-bit tensors."""
 _FILLS = ("full", "full_like", "scalar_tensor")
 
 
