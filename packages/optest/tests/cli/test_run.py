@@ -142,7 +142,7 @@ def test_merging_tells_which_shards_are_missing(call: Call, monkeypatch: pytest.
         given = (*words, "--shard", shard, "--ledger", f"{shard[0]}.sqlite")
         monkeypatch.setattr("sys.argv", ["optest", *given])
         call(*given)
-    told = f"of 'optest {' '.join(words)}' on stub there is no run of the shards"
+    told = f"no run of 'optest {' '.join(words)}' on stub has the shards"
     first = json.loads(call("merge", "1.sqlite", "--ledger", "all.sqlite", "--json").stdout)
     assert first["warnings"] == [f"{told} 2/3 and 3/3"]
     assert f"{told} 2/3" in call("merge", "3.sqlite", "--ledger", "all.sqlite").output

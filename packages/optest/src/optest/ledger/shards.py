@@ -29,7 +29,7 @@ def missing_shards(runs: Iterable[RunInfo]) -> list[str]:
         lacking = [f"{one}/{count}" for one in range(1, min(count, 10_000) + 1) if one not in there]
         if lacking:
             shards = listing(lacking, limit=_NAMED)
-            told.append(f"of {command!r} on {target} there is no run of the shards {shards}")
+            told.append(f"no run of {command!r} on {target} has the shards {shards}")
     return told
 
 

@@ -37,7 +37,7 @@ _BY_TEXT = (complex, float, numpy.generic, date, time, timedelta, Decimal, Fract
 """Classes whose objects never change, and whose text says all of their value."""
 _BY_IDENTITY = (type, FunctionType, BuiltinFunctionType, ModuleType, Enum)
 _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, float, numpy.float64, *_BY_VALUE})
-"""Classes of leaves that are no containers."""
+"""Classes of leaves that are not containers."""
 _MOST = 3000
 """Values that are looked at in an object, so that large ones cost no time."""
 
@@ -250,7 +250,7 @@ for _name in ("bool", "call", "contains", "eq", "getattr", "getitem", "hash", "i
 
 
 def reaches(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether an object of ``kinds`` is somewhere in ``value``, which is no module, class or function."""
+    """Whether an object of ``kinds`` is somewhere in ``value``, which is not a module, class, or function."""
     waiting, seen = deque([value]), dict[int, Any]()
     while waiting and len(seen) < _MOST:
         one = waiting.popleft()

@@ -152,7 +152,8 @@ def _first(checks: Iterator[_Check], chance: float, shape: Sequence[int]) -> str
         if deviations[place] > worst:
             worst = float(deviations[place])
             where = [int(i) for i in np.unravel_index(place, shape)] if "#" in one.text else []
-            text = f"{one.text.replace('#', str(where))} (deviation {worst:.1f}; rightly at most {limit:.1f})"
+            what = one.text.replace("#", str(where))
+            text = f"{what} (deviation {worst:.1f}; a right backend stays below {limit:.1f})"
     return text
 
 
@@ -182,7 +183,7 @@ def _by_distance(side: _Scores) -> Iterator[_Check]:
     got, want = (one[:, :_COLUMNS] for one in (side.got, side.want))
     apart = slice(1, got.shape[1])
     yield _Check(
-        "elements of one repeat depend on each other otherwise than in eager's",
+        "elements of one repeat depend on each other in another way than in eager's",
         _products(got, got)[:, apart] - _products(want, want)[:, apart],
     )
     yield _Check(
@@ -218,5 +219,5 @@ def _between_elements(sides: Sequence[_Scores]) -> Iterator[_Check]:
     np.fill_diagonal(weights, 0)
     ours, eager = (((one[half:] @ weights) * one[half:]).sum(1, keepdims=True) for one in (got, want))
     yield _Check(
-        "pairs of elements of one repeat depend on each other otherwise than in eager's", ours - eager
+        "pairs of elements of one repeat depend on each other in another way than in eager's", ours - eager
     )
