@@ -41,7 +41,7 @@ from .records import GraphRecord, publish
 from .recurrent_layers import chooser
 from .region import compile_region
 from .saved import save_channels_last, take_as_given
-from .sharing import heeding_memory
+from .sharing import HeedingMemory
 from .specialize import SpecializingRegion, is_symbolic
 
 
@@ -75,8 +75,10 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any], options: O
     ):
         compiled = compiler(module, example_inputs)
     run = measured(compiled, module, options, records, effects)
+    if len(example_inputs) < 2 or (effects.written is not None and not effects.written):
+        return run
     only_compiled = not options.fallback or options.check_indices or options.check_values or options.passes
-    return heeding_memory(
+    return HeedingMemory(
         run,
         EagerFunction(module),
         example_inputs,

@@ -20,28 +20,14 @@ Function = Callable[..., Any]
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 
 
-def heeding_memory(
-    compiled: Function,
-    eager: Function,
-    inputs: Sequence[Any],
-    written: Collection[int] | None,
-    *,
-    symbolic: bool,
-    fallback: bool,
-) -> Function:
+class HeedingMemory:
     """``compiled``, or ``eager`` in calls whose inputs share memory in another way than ``inputs`` do.
 
     ``written`` are the inputs that it writes, by position; None if it takes one input in place of several
     that share memory. ``symbolic``: there are sizes that change from call to call. Without ``fallback`` such
-    calls raise :class:`FallbackRefused`.
+    calls raise :class:`FallbackRefused`. Compares addresses with those of the last call first. Safe from
+    several threads.
     """
-    if len(inputs) < 2 or (written is not None and not written):
-        return compiled
-    return _HeedingMemory(compiled, eager, inputs, written, symbolic, fallback)
-
-
-class _HeedingMemory:
-    """Compares addresses with those of the last call first; safe from several threads."""
 
     def __init__(
         self,
@@ -49,6 +35,7 @@ class _HeedingMemory:
         eager: Function,
         inputs: Sequence[Any],
         written: Collection[int] | None,
+        *,
         symbolic: bool,
         fallback: bool,
     ) -> None:

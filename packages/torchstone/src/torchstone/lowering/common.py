@@ -7,7 +7,7 @@ Not here: dtype promotion and broadcasting (``promotion``), one-line registratio
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import hlo
 from ..dtypes import (
@@ -233,11 +233,11 @@ def unit_of(x: Value, axes: Sequence[int]) -> Value:
     return hlo.select(usable, hlo.minimum(power, 2.0 ** ((1 << (width - 2 - low)) - 2)), 1.0)
 
 
-def scaled_by(x: Value, factor: Value) -> Value:
-    """``x`` times a real ``factor``, part by part."""
-    if not x.dtype.is_complex:
-        return x * factor
-    return hlo.complex_(hlo.real(x) * factor, hlo.imag(x) * factor)
+def by_parts(kernel: Callable[[Value], Value], x: Value) -> Value:
+    """Apply a real-linear ``kernel`` to each part of a complex value, so that infinities stay apart."""
+    if x.dtype.is_complex:
+        return hlo.complex_(kernel(hlo.real(x)), kernel(hlo.imag(x)))
+    return kernel(x)
 
 
 def _squared(x: Value) -> Value:

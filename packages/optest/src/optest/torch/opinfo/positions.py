@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ...core.dtypes import float_format, kind_of
+from ...core.dtypes import is_narrow
 from ...core.tolerance import default_tolerance
 
 Values = NDArray[Any]
@@ -38,8 +38,6 @@ _COLUMNS = 2048
 """Elements of a result whose dependence is looked at, at most: the first ones."""
 _PAIRED = 512
 """As many where every pair of elements counts."""
-_NARROW = 10
-"""Fraction bits of floats that repeat themselves by chance, in ways that an implementation chooses."""
 _ROUNDING = 1e-6
 """Relative distance of numbers that are taken for the same one."""
 _LARGEST = 1e300
@@ -88,7 +86,8 @@ def _scored(got: Rows, want: Rows, dtype: np.dtype[Any]) -> _Scores:
     scores = (low + high - 2 * count - 1) / (2 * count)
     sizes = high - low
     common = (sizes == sizes.max(0)).astype(np.float64)
-    distinct = np.zeros((2 * count, 0)) if _is_narrow(dtype) else _distinct(both)
+    # Narrow floats repeat by chance, in ways that an implementation chooses.
+    distinct = np.zeros((2 * count, 0)) if is_narrow(dtype) else _distinct(both)
     return _Scores(*scores.reshape(2, count, -1), *common.reshape(2, count, -1), *np.split(distinct, 2))
 
 
@@ -124,10 +123,6 @@ def _distinct(rows: Rows) -> Rows:
     ordered = np.sort(rows, axis=1)
     apart = np.diff(ordered, axis=1) > _ROUNDING * np.abs(ordered[:, 1:])
     return apart.sum(1, keepdims=True).astype(np.float64)
-
-
-def _is_narrow(dtype: np.dtype[Any]) -> bool:
-    return kind_of(dtype) in ("float", "complex") and float_format(dtype).mantissa_bits <= _NARROW
 
 
 @dataclass(frozen=True)

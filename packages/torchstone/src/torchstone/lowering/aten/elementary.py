@@ -8,7 +8,6 @@ and NaN too (``infinities``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from ...dtypes import ALL_INTEGRAL, COMPLEX, FLOAT8, FLOATING, STANDARD, UNSIGNE
 from ...hlo import Value
 from ...torch_internals.operators import namespace
 from .. import infinities, precise
-from ..common import truncate
+from ..common import by_parts, truncate
 from ..factories import lowers_unary
 from ..promotion import broadcast, operands_of, opmath
 from ..registry import Spec, lowers
@@ -32,31 +31,24 @@ _ALL_REAL = ALL_INTEGRAL | FLOATING
 # Exponentials and logarithms -------------------------------------------------------------
 
 
-def _by_parts(kernel: Callable[[Value], Value], x: Value) -> Value:
-    """Apply a real-linear ``kernel`` to each part of a complex value, so that infinities stay apart."""
-    if x.dtype.is_complex:
-        return hlo.complex_(kernel(hlo.real(x)), kernel(hlo.imag(x)))
-    return kernel(x)
-
-
 def _exp2(x: Value) -> Value:
     """``2 ** self``."""
     if x.dtype.is_complex:
-        return infinities.exponential(_by_parts(lambda part: part * math.log(2.0), x))
+        return infinities.exponential(by_parts(lambda part: part * math.log(2.0), x))
     return hlo.power(2.0, x)
 
 
 def _log2(x: Value) -> Value:
     """Logarithm to base 2."""
     if x.dtype.is_complex:
-        return _by_parts(lambda part: part / math.log(2.0), infinities.log(x))
+        return by_parts(lambda part: part / math.log(2.0), infinities.log(x))
     return precise.log2(x)
 
 
 def _log10(x: Value) -> Value:
     """Logarithm to base 10."""
     if x.dtype.is_complex:
-        return _by_parts(lambda part: part / math.log(10.0), infinities.log(x))
+        return by_parts(lambda part: part / math.log(10.0), infinities.log(x))
     return precise.log10(x)
 
 

@@ -28,7 +28,7 @@ from ...dtypes import (
 )
 from ...hlo import Value
 from ...torch_internals.operators import namespace
-from ..common import axes_of, cast, center, count_of, fill, mean_over, restore, scaled_by, unit_of
+from ..common import axes_of, by_parts, cast, center, count_of, fill, mean_over, restore, unit_of
 from ..factories import finish, lowers_reduction
 from ..promotion import opmath
 from ..registry import Spec, lowers
@@ -96,9 +96,10 @@ def _moments(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, V
     the range of float32, and their square roots are not. Eager PyTorch sums float64 on the CPU.
     """
     unit = unit_of(x, axes)
-    average, _, squares = center(scaled_by(x, restore(1.0 / unit, x.shape, axes)), axes)
+    inverse = restore(1.0 / unit, x.shape, axes)
+    average, _, squares = center(by_parts(lambda part: part * inverse, x), axes)
     divisor = hlo.maximum(count_of(x, axes, squares.dtype) - float(correction), 0.0)
-    return squares / fill(divisor, squares.shape), unit, scaled_by(average, unit)
+    return squares / fill(divisor, squares.shape), unit, by_parts(lambda part: part * unit, average)
 
 
 def _variance(x: Value, axes: Sequence[int], correction: float) -> tuple[Value, Value]:
