@@ -23,7 +23,7 @@ from campaign import Outcome, attempt, main
 
 from torchstone.parity.operators import Sample
 
-FEW = {"artifacts": 24, "commands": 3, "programs": 2, "exports": 2, "scripts": 4, "overloads": 2}
+FEW = {"artifacts": 24, "commands": 3, "programs": 2, "exports": 1, "scripts": 4, "overloads": 2}
 """How many of each campaign CI tries."""
 MANY = {"artifacts": 200, "commands": 40, "programs": 15, "exports": 20, "scripts": 12, "overloads": 20}
 """How many the conformance run tries: of the scripts, all that run in one process."""
@@ -240,6 +240,7 @@ def test_scripts_that_compute_something_else_are_noticed(
     assert (found, bool(defect)) == (ended, ended != "ends well")
 
 
+@pytest.mark.kept("1-ends well")
 @pytest.mark.parametrize(("aborts", "ended"), [(1, "ends well"), (9, "exit code 1")])
 def test_a_script_that_pytorch_aborts_at_its_exit_runs_again(aborts: int, ended: str, tmp_path: Path) -> None:
     runs = tmp_path / "runs"

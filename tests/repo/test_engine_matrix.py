@@ -54,6 +54,7 @@ def test_recording_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.conformance
 def test_a_child_that_dies_costs_one_cell() -> None:
     child = engine_matrix._Child()
     try:

@@ -46,6 +46,7 @@ def failing(optest: Any, tmp_path: Path, entry: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.conformance
 def test_a_failing_sample_is_replayed(optest: Any, tmp_path: Path) -> None:
     case = failing(optest, tmp_path, "cumsum")
     assert case["origin"]["suite"] == "opinfo"

@@ -70,8 +70,8 @@ class Exported:
 @pytest.fixture(
     scope="module",
     params=[
-        "GPT2LMHeadModel",
         "MistralForCausalLM",  # Llama's layers, and a window
+        pytest.param("GPT2LMHeadModel", marks=pytest.mark.conformance),
         pytest.param("LlamaForCausalLM", marks=pytest.mark.conformance),
         pytest.param("Qwen2ForCausalLM", marks=pytest.mark.conformance),
         pytest.param("MixtralForCausalLM", marks=pytest.mark.conformance),
@@ -106,6 +106,7 @@ def test_greedy_tokens_are_those_of_the_model(exported: Exported, length: int) -
     assert len(set(found[0, length:].tolist())) > 4
 
 
+@pytest.mark.kept("GPT2LMHeadModel")
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "MistralForCausalLM"])
 def test_decoding_reads_the_columns_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(name)
@@ -126,6 +127,7 @@ def test_decoding_reads_the_columns_that_it_needs(name: str, monkeypatch: pytest
     numpy.testing.assert_array_equal(generator.generate(prompt, **options), whole.generate(prompt, **options))
 
 
+@pytest.mark.conformance
 def test_constants_of_the_model_reach_the_loop(tmp_path: Path) -> None:
     """Falcon makes tensors of numbers in its attention."""
     falcon = Exported("FalconForCausalLM", tmp_path)
@@ -154,6 +156,7 @@ def test_weights_of_linear_layers_lie_transposed_for_several_rows() -> None:
     assert before == ({id(one) for one in model.parameters()}, [type(one) for one in model.modules()])
 
 
+@pytest.mark.conformance
 def test_a_tied_weight_is_stored_once_and_transposed_for_several_rows() -> None:
     model = make("GPT2LMHeadModel")
     expected = model.lm_head.weight.detach().numpy()
@@ -252,6 +255,7 @@ def pointers(buffers: list[Any]) -> list[int]:
     return [buffer.to_numpy().ctypes.data for buffer in buffers]
 
 
+@pytest.mark.kept("greedy")
 @pytest.mark.parametrize("program", ["greedy", "greedy_20"])
 def test_the_cache_is_updated_in_place(gpt2: Exported, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     generator = gpt2.generator

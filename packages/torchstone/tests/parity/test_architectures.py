@@ -39,7 +39,7 @@ def test_an_architecture_is_the_same_at_every_call(name: str) -> None:
         assert torch.equal(value, state[key])
 
 
-@pytest.mark.kept("tiny-qwen3-moe")
+@pytest.mark.kept("tiny-bert")
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_an_architecture_in_every_stage(name: str) -> None:
     report = run_suite([name], steps=2)

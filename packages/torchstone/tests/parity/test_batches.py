@@ -78,6 +78,7 @@ def test_a_program_that_is_wrong_at_one_size_is_found() -> None:
     assert [each.passed for each in found] == [True, True, True, True, False], "7 rows alone are wrong"
 
 
+@pytest.mark.conformance
 def test_a_transformer_at_eight_lengths() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
     embedding, head = nn.Embedding(50, 16), nn.Linear(16, 50)

@@ -198,6 +198,7 @@ def test_the_script_of_a_rounding_departs(tmp_path: Path) -> None:
     assert _exit_code(file) == 1
 
 
+@pytest.mark.conformance
 def test_the_script_of_a_nondeterminism_starts_the_model_twice(tmp_path: Path) -> None:
     file = tmp_path / "shown.py"
     factory = f"{Path(__file__).parents[4] / 'tests/campaigns/fault_models.py'}:python_random"

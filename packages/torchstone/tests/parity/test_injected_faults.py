@@ -115,7 +115,7 @@ def test_a_sum_that_lacks_the_first_sample() -> None:
     assert found >= {"gradients", "gradient", "update", "optimizer's"}
 
 
-@pytest.mark.kept("bfloat16-loss-1.05")
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("dtype", "kind", "factor"),
     [
@@ -212,7 +212,7 @@ def _compile_without(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
     monkeypatch.setattr(verify, "step_values", lambda own, *rest: step_values(lacking(own), *rest))
 
 
-@pytest.mark.kept("optimizer's")
+@pytest.mark.conformance
 @pytest.mark.parametrize("kind", ["optimizer's", "buffer", "parameter", "loss"])
 def test_a_value_of_training_that_is_stale(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """What the last step should have written is what the step before wrote."""

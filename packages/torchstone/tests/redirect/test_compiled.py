@@ -66,7 +66,7 @@ def test_a_compiled_transfer_is_a_copy() -> None:
     assert kept.tolist() == [0, 0, 0]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.conformance
 @needs_a_compiler
 @pytest.mark.parametrize("mode", [None, "default", "reduce-overhead", "max-autotune"])
 def test_inductor_trains_with_every_mode(mode: str | None) -> None:

@@ -96,6 +96,7 @@ except EngineError as error:
 """
 
 
+@pytest.mark.conformance
 @pytest.mark.skipif(
     not LIMIT.exists() or int(LIMIT.read_text()) > 200_000,
     reason="the limit of memory mappings is missing or too high to reach",

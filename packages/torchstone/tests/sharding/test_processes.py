@@ -99,6 +99,7 @@ step.save(f"{path}/trained{number}.stone")
 """
 
 
+@pytest.mark.conformance
 def test_a_step_over_two_processes_equals_that_of_one_device(tmp_path: Path) -> None:
     """Data and tensor parallelism at once, weights and state in parts on both processes."""
     program = exported_step(

@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 by_row = partial(F.cross_entropy, reduction="none")
 
 
-@pytest.mark.kept("mean-momentum", "sum-momentum")
+@pytest.mark.kept("mean-momentum")
 @pytest.mark.parametrize("kind", ["momentum", "AdamW"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_training_equals_training_without_padding(reduction: Any, kind: str) -> None:

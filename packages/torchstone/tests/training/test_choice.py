@@ -125,7 +125,7 @@ def images(count: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.randn(5, 1, 8, 8, generator=generator), torch.randint(0, 3, (5,), generator=generator)
 
 
-@pytest.mark.kept("{'clip_norm': 0.5}")
+@pytest.mark.conformance
 @pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"clip_value": 0.01}], ids=str)
 def test_buffers_metrics_clipping_and_schedules(options: dict[str, float], asked: list[Any]) -> None:
     model = Network()
