@@ -18,9 +18,12 @@ _NARROWED = frozenset({FLOAT32, COMPLEX64})
 """What accelerators multiply in TensorFloat-32 or bfloat16 unless a program asks for more."""
 
 
-def _precision(dtype: DType) -> Any:
-    """The precision attribute of a product of two ``dtype`` operands; None leaves it to the device."""
-    if dtype not in _NARROWED or not scope.module.full_precision:
+def _precision(dtype: DType, *, full: bool = False) -> Any:
+    """The precision attribute of a product of two ``dtype`` operands; None leaves it to the device.
+
+    ``full`` asks for the operands' own precision in any module.
+    """
+    if dtype not in _NARROWED or not (full or scope.module.full_precision):
         return None
     highest: Any = stablehlo.PrecisionAttr.get("HIGHEST")
     return ir.ArrayAttr.get([highest, highest])
@@ -33,11 +36,13 @@ def dot_general(
     contract: tuple[Sequence[int], Sequence[int]],
     batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     accumulate: DType | None = None,
+    full_precision: bool = False,
 ) -> Value:
     """Sum of products over the ``contract`` axes, elementwise over the ``batch`` axes.
 
     The result has the batch axes, then the free axes of ``a``, then those of
-    ``b``; its dtype is ``accumulate`` (default: the operands').
+    ``b``; its dtype is ``accumulate`` (default: the operands'). ``full_precision`` is for sums
+    that are no matrix product in PyTorch, which ``torch.set_float32_matmul_precision`` does not concern.
     """
     if a.dtype is not b.dtype:
         raise LoweringBug(f"dot operands differ in dtype: {a!r}, {b!r}")
@@ -55,7 +60,8 @@ def dot_general(
     shape += [dim for axis, dim in enumerate(a.shape) if axis not in {*batch[0], *contract[0]}]
     shape += [dim for axis, dim in enumerate(b.shape) if axis not in {*batch[1], *contract[1]}]
     kind = tensor_type(shape, dtype)
-    result = stablehlo.dot_general(kind, a.ir, b.ir, numbers, precision_config=_precision(a.dtype))
+    precision = _precision(a.dtype, full=full_precision)
+    result = stablehlo.dot_general(kind, a.ir, b.ir, numbers, precision_config=precision)
     return Value(result, shape, dtype)
 
 

@@ -30,7 +30,6 @@ _RNN = ("torchstone.rnn_layer_backward.default",)
 _CELL = ("sigmoid_backward.default", "tanh_backward.default")
 _PLACED = ("scatter.src",)
 _ADDED = ("scatter_add.default",)
-_INTERPOLATED = ("_unsafe_index_put.default",)
 
 DERIVATIVES: Mapping[str, Mapping[str, Overloads]] = {
     "convolution": {
@@ -89,7 +88,7 @@ DERIVATIVES: Mapping[str, Mapping[str, Overloads]] = {
         "F.soft_margin_loss(x, mask.to(dtype))": ("soft_margin_loss_backward.default",),
         "F.binary_cross_entropy(probabilities, mask.to(dtype))": ("binary_cross_entropy_backward.default",),
         "F.multilabel_margin_loss(x, places[:1].expand(3, 4))": ("multilabel_margin_loss_backward.default",),
-        "F.multi_margin_loss(x, labels)": _ADDED,
+        "F.multi_margin_loss(x, labels)": ("multi_margin_loss_backward.default",),
         "F.ctc_loss(frames, targets, input_lengths, target_lengths)": ("_ctc_loss_backward.Tensor",),
         "torch.cdist(x, y)": ("_cdist_backward.default",),
         "F.pdist(x)": ("_pdist_backward.default",),
@@ -149,8 +148,8 @@ DERIVATIVES: Mapping[str, Mapping[str, Overloads]] = {
         "torch.tanh(x)": ("tanh_backward.default",),
     },
     "resizing": {
-        "F.interpolate(image, (7, 9), mode='nearest')": _INTERPOLATED,
-        "F.interpolate(image, (7, 9), mode='bilinear')": _INTERPOLATED,
+        "F.interpolate(image, (7, 9), mode='nearest')": ("upsample_nearest2d_backward.default",),
+        "F.interpolate(image, (7, 9), mode='bilinear')": ("upsample_bilinear2d_backward.default",),
         "F.interpolate(image, (3, 4), mode='bilinear', antialias=True)": (
             "_upsample_bilinear2d_aa_backward.default",
         ),

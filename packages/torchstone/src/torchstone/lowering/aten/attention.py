@@ -86,8 +86,22 @@ def _attend(
     weights = hlo.exponential(scores - restore(peak, scores.shape, last))
     total = hlo.reduce_sum(weights, last)
     total = hlo.select(hlo.eq(total, 0.0), 1.0, total)
-    mixed = heads.unfold(heads.product(heads.fold(weights), value, (-1, -2)))
-    return mixed / restore(total, mixed.shape, last), hlo.log(total) + peak
+    mixed = _heads_inside(heads.unfold(heads.product(heads.fold(weights), value, (-1, -2))))
+    return _heads_inside(mixed / restore(_heads_inside(total, 1), mixed.shape, last)), hlo.log(total) + peak
+
+
+def _heads_inside(x: Value, trailing: int = 2) -> Value:
+    """``(…, L, heads, E)`` of ``(…, heads, L, E)``, and the reverse; ``trailing`` axes from ``L`` on.
+
+    Attention's result is computed in this form, and read in it for the gradient: models make rows of it
+    next, and PyTorch's kernel has it so in memory. XLA would keep both forms for the backward pass.
+    """
+    place = x.rank - trailing
+    if place == 0:
+        return x
+    order = list(range(x.rank))
+    order[place - 1 : place + 1] = place, place - 1
+    return hlo.transpose(x, order)
 
 
 def _default_scale(query: Value, scale: float | None) -> float:
@@ -259,7 +273,7 @@ def flash_attention_backward(
         weights = hlo.exponential(scores - restore(logsumexp, scores.shape, last))
         folded = heads.fold(grad)
         through = heads.unfold(heads.product(folded, value, (-1, -1)))
-        along = hlo.reduce_sum(grad * out, last)
+        along = _heads_inside(hlo.reduce_sum(_heads_inside(grad) * _heads_inside(out), last), 1)
         slopes = heads.fold(weights * (through - restore(along, scores.shape, last)) * factor)
         return (
             heads.unfold(heads.product(slopes, key, (-1, -2))),

@@ -46,12 +46,30 @@ def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value
 
 def standardize_gradient(grad: Value, normal: Value, rstd: Value, axes: Sequence[int]) -> Value:
     """Gradient of :func:`standardize` in its input, from its result ``normal``."""
-    along = mean_over(grad, axes)
-    across = mean_over(grad * normal, axes)
+    return _centered_gradient(grad, normal, rstd, axes, mean_over(grad, axes), mean_over(grad * normal, axes))
+
+
+def _centered_gradient(
+    grad: Value, normal: Value, rstd: Value, axes: Sequence[int], along: Value, across: Value
+) -> Value:
+    """:func:`standardize_gradient` from the means of ``grad`` and of ``grad * normal``."""
     shape = grad.shape
     return (grad - restore(along, shape, axes) - normal * restore(across, shape, axes)) * restore(
         rstd, shape, axes
     )
+
+
+def _weighted_mean(x: Value, weight: Value | None, axes: Sequence[int]) -> Value:
+    """Mean of ``x * weight`` over ``axes``, which ``weight`` has.
+
+    It is a product of a matrix and a vector. In a sum of products each factor is a buffer for XLA's CPU
+    compiler, and one that only the forward pass determines (the normalized input, the broadcast weight)
+    is kept from there until the backward pass.
+    """
+    if weight is None:
+        return mean_over(x, axes)
+    total = hlo.dot_general(x, weight, contract=(axes, range(weight.rank)), full_precision=True)
+    return total / fill(count_of(x, axes, x.dtype), total.shape)
 
 
 def _split(rank: int, normalized: int) -> tuple[list[int], list[int]]:
@@ -116,9 +134,12 @@ def layer_norm_backward(
         kept = [x.shape[axis] for axis in outer]
         mean, rstd = hlo.reshape(mean, kept), hlo.reshape(rstd, kept)
         normal = (x - restore(mean, x.shape, inner)) * restore(rstd, x.shape, inner)
+        product = grad * normal
+        along, across = (_weighted_mean(each, weight, inner) for each in (grad, product))
+        scaled = affine(grad, weight, None, inner)
         return (
-            standardize_gradient(affine(grad, weight, None, inner), normal, rstd, inner),
-            hlo.reduce_sum(grad * normal, outer),
+            _centered_gradient(scaled, normal, rstd, inner, along, across),
+            hlo.reduce_sum(product, outer),
             hlo.reduce_sum(grad, outer),
         )
 
@@ -168,10 +189,9 @@ def rms_norm_backward(
     def kernel(grad: Value, x: Value, rstd: Value, weight: Value | None) -> tuple[Value, ...]:
         scale = restore(hlo.reshape(rstd, [x.shape[axis] for axis in outer]), x.shape, inner)
         normal, scaled = x * scale, affine(grad, weight, None, inner)
-        across = mean_over(scaled * normal, inner)
-        return (scaled - normal * restore(across, x.shape, inner)) * scale, hlo.reduce_sum(
-            grad * normal, outer
-        )
+        product = grad * normal
+        across = _weighted_mean(product, weight, inner)
+        return (scaled - normal * restore(across, x.shape, inner)) * scale, hlo.reduce_sum(product, outer)
 
     return composed("rms_norm_backward", [grad_out, input, rstd, weight], kernel, out, {"axes": inner})
 
