@@ -20,6 +20,7 @@ from torch.nn import functional
 from .measure import Row, keep_memory, one_core, rounds_of
 
 STEPS = (10, 100, 1_000, 10_000)
+LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)
 ELEMENTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SLACK = 0.1
 """How far the exponent may be above eager's: a quarter more per tenfold size, the spread of measurements."""
@@ -41,6 +42,7 @@ def rows() -> Iterator[Row]:
     keep_memory()
     with one_core():
         yield from recurrent_rows()
+        yield from attention_rows()
         yield from size_rows()
 
 
@@ -126,6 +128,26 @@ def _recurrent(kind: type[nn.RNNBase], training: bool, steps: int) -> Candidates
             output.sum().backward()
 
     return {"eager": partial(run, network), "torchstone": partial(run, compiled)}
+
+
+def attention_rows() -> Iterator[Row]:
+    """Attention over sequences of 512 to 8,192, forward and with gradients."""
+    for training in (False, True):
+        what = "gradients" if training else "forward"
+        yield from growth(f"attention {what}: length", LENGTHS, partial(_attention, training))
+
+
+def _attention(training: bool, length: int) -> Candidates:
+    attend = functional.scaled_dot_product_attention
+    compiled = torch.compile(attend, backend="torchstone", fullgraph=True, dynamic=False)
+    given = [torch.randn(1, 2, length, 32, requires_grad=training) for _ in range(3)]
+
+    def run(function: Callable[..., torch.Tensor]) -> None:
+        output = function(*given)
+        if training:
+            torch.autograd.grad(output.sum(), given)
+
+    return {"eager": partial(run, attend), "torchstone": partial(run, compiled)}
 
 
 def size_rows() -> Iterator[Row]:

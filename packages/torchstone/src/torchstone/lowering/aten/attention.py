@@ -15,93 +15,18 @@ from collections.abc import Sequence
 import torch
 
 from ... import hlo
-from ...dtypes import FLOATING, INT64
+from ...dtypes import FLOATING
 from ...errors import LoweringBug
 from ...hlo import Value
 from ...torch_internals.operators import namespace
+from ..attention import Sight, attend, attend_gradient
 from ..checks import Arguments
-from ..common import restore
 from ..composites import Expand, Specs, composed, expanded
 from ..misfits import broadcasts
 from ..own import own
 from ..registry import Spec, lowers
 
 aten = namespace("aten")
-
-
-class _Heads:
-    """Query heads grouped by the key heads that they share.
-
-    Queries are ``(…, heads, L, E)``, keys and values ``(…, key heads, S, E)``. The
-    other leading axes are equal. Folding makes the queries of one group rows of one
-    matrix, so keys need not be repeated.
-    """
-
-    def __init__(self, query: Value, key: Value) -> None:
-        self.query_shape = query.shape
-        self.lead = key.shape[:-2]
-        self.batch = list(range(len(self.lead)))
-
-    def fold(self, x: Value) -> Value:
-        """Fold ``(…, heads, L, n)`` to ``(…, key heads, group · L, n)``."""
-        if hlo.same_shape(x.shape[:-2], self.lead):
-            return x
-        group = x.shape[-3] // self.lead[-1]
-        return hlo.reshape(x, (*self.lead, group * x.shape[-2], x.shape[-1]))
-
-    def unfold(self, x: Value) -> Value:
-        """Unfold to one matrix per query head."""
-        return hlo.reshape(x, (*self.query_shape[:-1], x.shape[-1]))
-
-    def product(self, x: Value, y: Value, contract: tuple[int, int]) -> Value:
-        """Matrix product of folded values over one of their last two axes each (−1 or −2)."""
-        axes = ([x.rank + contract[0]], [y.rank + contract[1]])
-        return hlo.dot_general(x, y, contract=axes, batch=(self.batch, self.batch))
-
-
-def _scores(heads: _Heads, query: Value, key: Value, mask: Value | None, causal: bool, scale: float) -> Value:
-    """Masked and scaled products of queries and keys, ``(…, heads, L, S)``."""
-    scores = heads.unfold(heads.product(heads.fold(query), key, (-1, -1))) * scale
-    if causal:
-        rows, columns = (hlo.index_of(scores, scores.rank + axis, INT64) for axis in (-2, -1))
-        scores = hlo.select(columns <= rows, scores, float("-inf"))
-    if mask is None:
-        return scores
-    mask = hlo.broadcast_to(mask, scores.shape)
-    if mask.dtype.is_bool:
-        return hlo.select(mask, scores, float("-inf"))
-    return scores + mask
-
-
-def _attend(
-    query: Value, key: Value, value: Value, mask: Value | None, causal: bool, scale: float
-) -> tuple[Value, Value]:
-    """Attention and the logarithm of the softmax denominators (0 for a row without keys)."""
-    heads = _Heads(query, key)
-    scores = _scores(heads, query, key, mask, causal, scale)
-    last = [scores.rank - 1]
-    peak = hlo.reduce_max(scores, last)
-    # A row without keys has the maximum −inf, and −inf − −inf would be NaN.
-    peak = hlo.select(hlo.eq(peak, float("-inf")), 0.0, peak)
-    weights = hlo.exponential(scores - restore(peak, scores.shape, last))
-    total = hlo.reduce_sum(weights, last)
-    total = hlo.select(hlo.eq(total, 0.0), 1.0, total)
-    mixed = _heads_inside(heads.unfold(heads.product(heads.fold(weights), value, (-1, -2))))
-    return _heads_inside(mixed / restore(_heads_inside(total, 1), mixed.shape, last)), hlo.log(total) + peak
-
-
-def _heads_inside(x: Value, trailing: int = 2) -> Value:
-    """``(…, L, heads, E)`` of ``(…, heads, L, E)``, and the reverse; ``trailing`` axes from ``L`` on.
-
-    Attention's result is computed in this form, and read in it for the gradient: models make rows of it
-    next, and PyTorch's kernel has it so in memory. XLA would keep both forms for the backward pass.
-    """
-    place = x.rank - trailing
-    if place == 0:
-        return x
-    order = list(range(x.rank))
-    order[place - 1 : place + 1] = place, place - 1
-    return hlo.transpose(x, order)
 
 
 def _default_scale(query: Value, scale: float | None) -> float:
@@ -178,7 +103,7 @@ def scaled_dot_product_attention(
     factor = _default_scale(query, scale)
 
     def kernel(query: Value, key: Value, value: Value, mask: Value | None) -> Value:
-        return _attend(*_aligned(query, key, value, enable_gqa), mask, is_causal, factor)[0]
+        return attend(*_aligned(query, key, value, enable_gqa), Sight(mask, is_causal, factor))[0]
 
     attributes = {"is_causal": is_causal, "scale": factor, "enable_gqa": enable_gqa}
     inputs = [query, key, value, attn_mask]
@@ -236,7 +161,7 @@ def flash_attention(
     factor = _default_scale(query, scale)
 
     def kernel(query: Value, key: Value, value: Value, mask: Value | None) -> Sequence[Value]:
-        return _attend(query, key, value, mask, is_causal, factor)
+        return attend(query, key, value, Sight(mask, is_causal, factor))
 
     attributes = {"is_causal": is_causal, "scale": factor}
     inputs = [query, key, value, attn_mask]
@@ -267,19 +192,7 @@ def flash_attention_backward(
     def kernel(
         grad: Value, query: Value, key: Value, value: Value, out: Value, logsumexp: Value, mask: Value | None
     ) -> Sequence[Value]:
-        heads = _Heads(query, key)
-        scores = _scores(heads, query, key, mask, is_causal, factor)
-        last = [scores.rank - 1]
-        weights = hlo.exponential(scores - restore(logsumexp, scores.shape, last))
-        folded = heads.fold(grad)
-        through = heads.unfold(heads.product(folded, value, (-1, -1)))
-        along = _heads_inside(hlo.reduce_sum(_heads_inside(grad) * _heads_inside(out), last), 1)
-        slopes = heads.fold(weights * (through - restore(along, scores.shape, last)) * factor)
-        return (
-            heads.unfold(heads.product(slopes, key, (-1, -2))),
-            heads.product(slopes, heads.fold(query), (-2, -2)),
-            heads.product(heads.fold(weights), folded, (-2, -2)),
-        )
+        return attend_gradient(grad, query, key, value, out, logsumexp, Sight(mask, is_causal, factor))
 
     inputs = [grad_out, query, key, value, out, logsumexp, attn_mask]
     results = [Spec(x.shape, x.dtype) for x in (query, key, value)]
