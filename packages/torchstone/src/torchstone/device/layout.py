@@ -134,7 +134,7 @@ def write(flat: Value, layout: Layout, values: Value) -> Value:
         return hlo.put(flat, where, flatten(values), 0, lambda _, new: new)
     moved = hlo.reshape(hlo.transpose(values, _all_axes(layout)), [n for n, _ in axes])
     if not axes:
-        return hlo.dynamic_update_slice(flat, hlo.reshape(moved, (1,)), [hlo.dim_scalar(layout.offset)])
+        return _placed(flat, hlo.reshape(moved, (1,)), layout.offset)
     if layout.is_dense:
         return _placed(flat, flatten(moved), layout.offset)
     region = _region(flat, layout, axes)
