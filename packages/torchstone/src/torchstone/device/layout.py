@@ -133,9 +133,7 @@ def write(flat: Value, layout: Layout, values: Value) -> Value:
         where = flatten(addresses(layout.size, layout.stride, layout.offset))
         return hlo.put(flat, where, flatten(values), 0, lambda _, new: new)
     moved = hlo.reshape(hlo.transpose(values, _all_axes(layout)), [n for n, _ in axes])
-    if not axes:
-        return _placed(flat, hlo.reshape(moved, (1,)), layout.offset)
-    if layout.is_dense:
+    if not axes or layout.is_dense:
         return _placed(flat, flatten(moved), layout.offset)
     region = _region(flat, layout, axes)
     return _replaced(flat, flatten(_updated(region, moved, axes)), layout.offset)
