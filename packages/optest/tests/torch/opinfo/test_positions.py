@@ -154,3 +154,18 @@ def test_false_alarms_are_as_rare_as_they_are_said_to_be() -> None:
     """Of a hundred right answers none may fail at a chance of one in a hundred."""
     found = [misplaced([bernoulli(PLACES[0, 0])], [bernoulli(PLACES[0, 0])], 1e-2) for _ in range(100)]
     assert sum(map(bool, found)) <= 4
+
+
+def test_sums_that_round_by_large_terms_are_one_value() -> None:
+    """As in attention with dropout: an element near 6, of terms near 1,000, is rounded apart by 4e-5."""
+    kept = [bernoulli(np.full(8, 0.5)) for _ in range(2)]
+    sizes = np.array([6, *[1000] * 7], np.float32)
+    got, want = (side * sizes for side in kept)
+    got[:, 0] *= np.float32(1 + 7e-6)
+    assert misplaced([got], [want], CHANCE) == ""
+
+
+def test_what_is_nothing_beside_the_largest_value_is_not_another_one() -> None:
+    got, want = (bernoulli(np.full(8, 0.5)) for _ in range(2))
+    want[want == 0] = 1e-30 * RNG.random((want == 0).sum())
+    assert misplaced([got], [want], CHANCE) == ""

@@ -39,7 +39,9 @@ _COLUMNS = 2048
 _PAIRED = 512
 """As many where every pair of elements counts."""
 _ROUNDING = 1e-6
-"""Relative distance of numbers that are taken for the same one."""
+"""Of the largest number in a repeat: the distance of numbers that are taken for the same one."""
+_USUAL = 0.9
+"""Of the sizes of a result's values: a larger share would follow single far ones."""
 _LARGEST = 1e300
 
 
@@ -100,12 +102,14 @@ def _parts(values: Values) -> Rows:
 def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
     """For each column the number of the cluster that each value belongs to.
 
-    What two right implementations round apart is one value.
+    What two right implementations round apart is one value. A sum rounds by its terms, which the other
+    values of the result show where it is small itself.
     """
     tolerance = default_tolerance(dtype)
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, 0)
-    allowed = tolerance.atol + tolerance.rtol * np.abs(ordered)
+    sizes = np.abs(ordered)
+    allowed = tolerance.atol + tolerance.rtol * np.maximum(sizes, np.quantile(sizes, _USUAL))
     numbers = np.zeros(values.shape, dtype=np.int64)
     first = ordered[0]
     for row in range(1, len(ordered)):
@@ -119,9 +123,9 @@ def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
 
 
 def _distinct(rows: Rows) -> Rows:
-    """How many different values each row has: [rows, 1]."""
+    """How many different values each row has: [rows, 1]. What is nothing beside its largest one is 0."""
     ordered = np.sort(rows, axis=1)
-    apart = np.diff(ordered, axis=1) > _ROUNDING * np.abs(ordered[:, 1:])
+    apart = np.diff(ordered, axis=1) > _ROUNDING * np.abs(ordered).max(1, keepdims=True, initial=0)
     return apart.sum(1, keepdims=True).astype(np.float64)
 
 
