@@ -101,9 +101,7 @@ def test_attention_in_blocks(shapes: str) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_blocks_of_other_dtypes(
-    shapes: str, dtype: torch.dtype, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_other_dtypes(shapes: str, dtype: torch.dtype, request: pytest.FixtureRequest) -> None:
     """Compared with scores that are computed at once, which round a result as often."""
     given = inputs(*SHAPES[shapes][:2], dtype)
     attend = partial(scaled_dot_product_attention, **options_of(shapes, partial(torch.randn, dtype=dtype)))
