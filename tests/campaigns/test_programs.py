@@ -504,7 +504,7 @@ def exported(*statements: str, result: str, **options: Any) -> ExportedProgram:
     return ExportedProgram(("a", "b", "n"), statements, result, calls, **options)
 
 
-@pytest.mark.kept("control flow", "errors")
+@pytest.mark.kept("errors")
 @pytest.mark.parametrize(
     ("fault", "made", "kind"),
     [

@@ -116,7 +116,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
 RUNNABLE = [page for page in PAGES if python_of(page) and page.name != "adding-an-operator.md"]
 
 
-@pytest.mark.kept("docs/configuration.md", "docs/engines-and-plugins.md", "docs/sharding.md")
+@pytest.mark.kept("docs/configuration.md", "docs/engines-and-plugins.md")
 @pytest.mark.parametrize("name", [name_of(page) for page in RUNNABLE])
 def test_python_blocks_run(name: str, tmp_path: Path) -> None:
     """Each page's blocks as one script, in a fresh process and an empty folder."""

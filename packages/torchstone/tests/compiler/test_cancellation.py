@@ -34,6 +34,7 @@ NORMALIZED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NORMALIZED)
 def test_a_row_that_is_hidden_before_it_is_scaled(name: str) -> None:
     scores = hidden_rows()

@@ -70,6 +70,7 @@ def test_a_mixture_trains_in_one_graph_without_fallback() -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.conformance
 def test_a_mixture_exports_with_any_batch() -> None:
     model, batch = mixtral().eval(), torch.export.Dim("batch", min=1, max=64)
     program = torchstone.export(

@@ -48,7 +48,7 @@ def test_import_torch_is_not_slowed_where_nobody_asks_for_the_device(asked: str,
     assert {one for one in added if one.partition(".")[0] in ("torchstone", "jax", "jaxlib")} <= ours
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("torchstone.device")
 @pytest.mark.parametrize("module", ["torchstone.device", "torchstone.lowering", "torchstone.backend"])
 def test_torchstone_s_own_modules_are_imported_as_ever(module: str, tmp_path: Path) -> None:
     run(f"import {module}, torchstone.device, torch; torch.ones(2, device='pjrt') + 1", tmp_path, "1")

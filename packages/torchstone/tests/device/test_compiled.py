@@ -38,7 +38,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.kept("mlp-False", "cnn-True")
+@pytest.mark.kept("cnn-True")
 @pytest.mark.filterwarnings("error:Dynamo does not know how to trace:UserWarning")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", MODELS)

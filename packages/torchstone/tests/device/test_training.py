@@ -174,7 +174,7 @@ def test_an_encoder_in_evaluation(padding: list[list[bool]] | None) -> None:
     mirrored(run, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.kept("True-lengths1", "False-lengths0")
+@pytest.mark.kept("False-lengths0")
 @pytest.mark.parametrize("lengths", [[4, 2, 1], [1, 4, 3]])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_sequences_of_several_lengths(lengths: list[int], batch_first: bool) -> None:

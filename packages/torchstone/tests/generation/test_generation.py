@@ -106,7 +106,7 @@ def test_greedy_tokens_are_those_of_the_model(exported: Exported, length: int) -
     assert len(set(found[0, length:].tolist())) > 4
 
 
-@pytest.mark.kept("GPT2LMHeadModel")
+@pytest.mark.conformance
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "MistralForCausalLM"])
 def test_decoding_reads_the_columns_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(name)
@@ -142,17 +142,19 @@ def test_operations_in_the_loop_know_their_source_lines(gpt2: Exported) -> None:
     assert "transformer.h.1.attn" in text
 
 
-def test_weights_of_linear_layers_lie_transposed_for_several_rows() -> None:
+@pytest.mark.kept("2")
+@pytest.mark.parametrize("rows", [1, 2])
+def test_weights_of_linear_layers_lie_transposed_for_several_rows(rows: int) -> None:
     model = make("LlamaForCausalLM")
     before = {id(one) for one in model.parameters()}, [type(one) for one in model.modules()]
     weight = model.model.layers[1].mlp.gate_proj.weight
     name = "model.model.layers.1.mlp.gate_proj"
-    for rows, stored in ((1, f"{name}.weight"), (2, f"{name}.transposed_weight")):
-        generator = torchstone.export_generation(model, max_length=12, batch_size=rows, buckets=(4,))
-        weights = generator._stored.weights
-        assert [one for one in weights if one.startswith(name)] == [stored]
-        expected = weight.detach().numpy()
-        numpy.testing.assert_array_equal(weights[stored], expected.T if rows > 1 else expected)
+    stored = f"{name}.transposed_weight" if rows > 1 else f"{name}.weight"
+    generator = torchstone.export_generation(model, max_length=12, batch_size=rows, buckets=(4,))
+    weights = generator._stored.weights
+    assert [one for one in weights if one.startswith(name)] == [stored]
+    expected = weight.detach().numpy()
+    numpy.testing.assert_array_equal(weights[stored], expected.T if rows > 1 else expected)
     assert before == ({id(one) for one in model.parameters()}, [type(one) for one in model.modules()])
 
 

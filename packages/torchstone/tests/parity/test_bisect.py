@@ -161,6 +161,7 @@ def test_a_random_number_from_elsewhere_is_the_models_own() -> None:
     assert found.line == line_of("return x * random.random()")
 
 
+@pytest.mark.conformance
 def test_the_order_of_a_set_differs_in_a_fresh_process_only() -> None:
     factory = f"{Path(__file__).parents[4] / 'tests/campaigns/fault_models.py'}:order_of_a_set"
     found = bisect(load_model(factory), optimizer=None).finding

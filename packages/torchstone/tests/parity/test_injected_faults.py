@@ -79,7 +79,7 @@ def test_without_a_fault_they_pass(make: Callable[[], Model], dtype: DType) -> N
     assert found.passed
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.kept("-float32-convolution.default--")
 @pytest.mark.parametrize(
     ("make", "dtype", "operator", "fault", "expected"),
     [

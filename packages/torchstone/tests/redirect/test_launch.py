@@ -364,6 +364,7 @@ def test_a_script_with_threads_of_its_own_leaves_no_scope(write: Write) -> None:
     assert threading.Thread.start is start
 
 
+@pytest.mark.conformance
 def test_two_ranks_train_on_two_devices(write: Write, command: Command, autoload: str) -> None:
     """``DistributedDataParallel``. Ranks end at once: docs/redirect.md says what Gloo's threads may do."""
     path = write(

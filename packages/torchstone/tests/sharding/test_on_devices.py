@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).with_name("on_devices")
-QUICK = ("mlp.py::test_mlp[tensor]", "collectives.py")
 
 
-@pytest.mark.kept(*QUICK)
-@pytest.mark.parametrize("name", [QUICK[0], *sorted(file.name for file in FOLDER.glob("*.py"))])
+@pytest.mark.kept("collectives.py")
+@pytest.mark.parametrize("name", sorted(file.name for file in FOLDER.glob("*.py")))
 def test_on_devices(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / name)],

@@ -167,7 +167,7 @@ class Sequences(nn.Module):
         return self.last((read[0] if isinstance(read, tuple) else read).mean(1))
 
 
-@pytest.mark.kept("lstm")
+@pytest.mark.conformance
 @pytest.mark.parametrize("kind", ["lstm", "attention"])
 def test_sequences_in_eager_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, choice.EAGER)

@@ -147,7 +147,7 @@ HOOKS: dict[str, Callable[[Any, torch.optim.Optimizer], Any]] = {
 }
 
 
-@pytest.mark.kept("forward", "backward", "optimizer")
+@pytest.mark.kept("backward", "optimizer")
 @pytest.mark.parametrize("what", HOOKS)
 def test_a_hook_that_comes_and_goes(what: str) -> None:
     handles: list[Any] = []

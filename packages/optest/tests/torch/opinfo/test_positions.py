@@ -165,6 +165,13 @@ def test_sums_that_round_by_large_terms_are_one_value() -> None:
     assert misplaced([got], [want], CHANCE) == ""
 
 
+def test_errors_that_eager_makes_itself_are_no_difference() -> None:
+    got, want = (bernoulli(np.full(8, 0.5)) for _ in range(2))
+    assert re.search(MOVED, misplaced([got * 1.0002], [want], CHANCE))
+    assert misplaced([got * 1.0002], [want], CHANCE, [3e-4]) == ""
+    assert re.search(MOVED, misplaced([got * 1.01], [want], CHANCE, [3e-4]))
+
+
 def test_what_is_nothing_beside_the_largest_value_is_not_another_one() -> None:
     got, want = (bernoulli(np.full(8, 0.5)) for _ in range(2))
     want[want == 0] = 1e-30 * RNG.random((want == 0).sum())

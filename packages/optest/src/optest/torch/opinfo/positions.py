@@ -45,16 +45,22 @@ _USUAL = 0.9
 _LARGEST = 1e300
 
 
-def misplaced(got: Sequence[Values], want: Sequence[Values], chance: float) -> str:
+def misplaced(
+    got: Sequence[Values], want: Sequence[Values], chance: float, rounding: Sequence[float] | None = None
+) -> str:
     """How the results differ, with the element that shows it best; empty if they do not.
 
     One array per output, [repeats, shape…], of any dtype; ``got`` and ``want`` have as many
-    repeats, in the order in which they were made.
+    repeats, in the order in which they were made. ``rounding`` is how far each output may be
+    rounded from its exact value, relative to it, where that is more than its dtype suggests.
     """
     places = [place for place, one in enumerate(got) if one.size]
     if not places:
         return ""
-    sides = [_scored(_parts(got[place]), _parts(want[place]), got[place].dtype) for place in places]
+    sides = [
+        _scored(_parts(got[place]), _parts(want[place]), got[place].dtype, rounding[place] if rounding else 0)
+        for place in places
+    ]
     share = chance / (2 * len(places) + 1)
     for place, side in zip(places, sides, strict=True):
         kinds = ((_by_element, share), (_by_distance, share / 2), (_by_repeat, share / 2))
@@ -80,16 +86,16 @@ class _Scores:
     want_distinct: Rows
 
 
-def _scored(got: Rows, want: Rows, dtype: np.dtype[Any]) -> _Scores:
+def _scored(got: Rows, want: Rows, dtype: np.dtype[Any], rounding: float) -> _Scores:
     count = len(got)
     both = np.concatenate([got.reshape(count, -1), want.reshape(count, -1)])
-    clusters = _clusters(both, dtype)
+    clusters = _clusters(both, dtype, rounding)
     low, high = (stats.rankdata(clusters, method, axis=0) for method in ("min", "max"))
     scores = (low + high - 2 * count - 1) / (2 * count)
     sizes = high - low
     common = (sizes == sizes.max(0)).astype(np.float64)
     # Narrow floats repeat by chance, in ways that an implementation chooses.
-    distinct = np.zeros((2 * count, 0)) if is_narrow(dtype) else _distinct(both)
+    distinct = np.zeros((2 * count, 0)) if is_narrow(dtype) else _distinct(both, rounding)
     return _Scores(*scores.reshape(2, count, -1), *common.reshape(2, count, -1), *np.split(distinct, 2))
 
 
@@ -99,7 +105,7 @@ def _parts(values: Values) -> Rows:
     return np.nan_to_num(parts.astype(np.float64), nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST / 2)
 
 
-def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
+def _clusters(values: Rows, dtype: np.dtype[Any], rounding: float) -> NDArray[np.int64]:
     """For each column the number of the cluster that each value belongs to.
 
     What two right implementations round apart is one value. A sum rounds by its terms, which the other
@@ -109,7 +115,8 @@ def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, 0)
     sizes = np.abs(ordered)
-    allowed = tolerance.atol + tolerance.rtol * np.maximum(sizes, np.quantile(sizes, _USUAL))
+    relative = max(tolerance.rtol, rounding)
+    allowed = tolerance.atol + relative * np.maximum(sizes, np.quantile(sizes, _USUAL))
     numbers = np.zeros(values.shape, dtype=np.int64)
     first = ordered[0]
     for row in range(1, len(ordered)):
@@ -122,10 +129,11 @@ def _clusters(values: Rows, dtype: np.dtype[Any]) -> NDArray[np.int64]:
     return found
 
 
-def _distinct(rows: Rows) -> Rows:
+def _distinct(rows: Rows, rounding: float) -> Rows:
     """How many different values each row has: [rows, 1]. What is nothing beside its largest one is 0."""
     ordered = np.sort(rows, axis=1)
-    apart = np.diff(ordered, axis=1) > _ROUNDING * np.abs(ordered).max(1, keepdims=True, initial=0)
+    close = max(_ROUNDING, rounding)
+    apart = np.diff(ordered, axis=1) > close * np.abs(ordered).max(1, keepdims=True, initial=0)
     return apart.sum(1, keepdims=True).astype(np.float64)
 
 
