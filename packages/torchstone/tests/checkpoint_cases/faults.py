@@ -406,28 +406,36 @@ def clock_changes(folder: Path) -> Count:
 
 @fault("a checkpoint is replaced while it is loaded", "the old checkpoint or the new one")
 def replaced_while_loading(folder: Path) -> Count:
-    count, path = Count(), folder / "x"
-    run, real = trained(NEW), loading.Reader
-    for moment in ("before the files are opened", "after"):
+    count, path, run = Count(), folder / "x", trained(NEW)
+
+    def replacing(real: Any, *, after: bool) -> Any:
+        """``real``, before or after whose first call the checkpoint is replaced."""
+        calls = itertools.count()
+
+        def function(*arguments: Any, **options: Any) -> Any:
+            first = next(calls) == 0
+            if first and not after:
+                run.save(path)
+            found = real(*arguments, **options)
+            if first and after:
+                run.save(path)
+            return found
+
+        return function
+
+    for module, name, after in (
+        (loading, "Reader", False),
+        (torch.UntypedStorage, "from_file", False),
+        (loading, "Reader", True),
+    ):
         trained(OLD).save(path)
-
-        def opened(*arguments: Any, moment: str = moment) -> Any:
-            with patch.object(loading, "Reader", real):
-                if moment == "after":
-                    reader = real(*arguments)
-                    run.save(path)
-                    return reader
-                if checkpoint.load(path).step == OLD:
-                    run.save(path)
-                return real(*arguments)
-
         again = Run()
-        with patch.object(loading, "Reader", opened):
+        with patch.object(module, name, replacing(getattr(module, name), after=after)):
             again.load(path)
         count.saw(again.step)
         again.train(END)
         assert again.digest() == whole()
-    assert (count.old, count.new) == (1, 1)
+    assert (count.old, count.new) == (1, 2)
     return count
 
 

@@ -8,6 +8,7 @@ a file goes unchecked. They find damage, not forgery.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -309,11 +310,20 @@ def _open(path: Path, stored: StoredFile) -> _Opened:
         head = os.pread(descriptor, _HEADER + length, 0)
         if zlib.crc32(head) != stored.header_crc32:
             raise Damage(f"the header of {stored.name} is damaged")
-        tensors = safe_open(path, framework="pt", device="cpu")
-        return _Opened(tensors, descriptor, json.loads(head[_HEADER:]), _HEADER + length)
+        return _Opened(_mapped(path), descriptor, json.loads(head[_HEADER:]), _HEADER + length)
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _mapped(path: Path) -> safe_open:
+    """The file at ``path``, opened by its name; FileNotFoundError if it is gone by now."""
+    try:
+        return safe_open(path, framework="pt", device="cpu")
+    except Exception as error:
+        if path.exists():
+            raise
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 
 def _check_chunk(chunk: tuple[int, str, str, int, int, int]) -> str | None:
