@@ -165,11 +165,15 @@ def test_sums_that_round_by_large_terms_are_one_value() -> None:
     assert misplaced([got], [want], CHANCE) == ""
 
 
-def test_errors_that_eager_makes_itself_are_no_difference() -> None:
+def test_errors_that_eager_makes_itself_count_as_rounding() -> None:
     got, want = (bernoulli(np.full(8, 0.5)) for _ in range(2))
     assert re.search(MOVED, misplaced([got * 1.0002], [want], CHANCE))
-    assert misplaced([got * 1.0002], [want], CHANCE, [3e-4]) == ""
-    assert re.search(MOVED, misplaced([got * 1.01], [want], CHANCE, [3e-4]))
+    exact = want * 1.0001
+    assert misplaced([got * 1.0002], [want], CHANCE, [exact]) == ""
+    assert re.search(MOVED, misplaced([got * 1.01], [want], CHANCE, [exact]))
+    assert re.search(MOVED, misplaced([got * 1.0002], [want], CHANCE, [exact[::-1]])), "other draws"
+    exact[:, 0] = want[:, 0]
+    assert "element [0]" in misplaced([got * 1.0002], [want], CHANCE, [exact]), "one is exact"
 
 
 def test_what_is_nothing_beside_the_largest_value_is_not_another_one() -> None:

@@ -21,7 +21,6 @@ from scipy import stats
 
 from ...backends.driver import Answer, CallDriver
 from ...core.comparator import compare
-from ...core.elements import widened
 from ...core.result import Status
 from ...core.tolerance import default_tolerance
 from .asking import asked
@@ -49,10 +48,6 @@ _ROUNDING = 1e-6
 """Relative distance of numbers that are taken for the same one."""
 _CONTROL = 4
 """The seed of eager's repeats."""
-_SLACK = 4.0
-"""Of eager's worst rounding error: how far the two sides may be apart, which round in different ways."""
-_DRAWN = 1e-3
-"""Relative errors from here on are not rounding: the wider dtype draws other numbers."""
 
 Rows = NDArray[Any]
 """One row per repeat, one column per element."""
@@ -113,8 +108,8 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
         eager.append(np.stack(want))
         random.append(place)
     if ours and (problem := misplaced(ours, eager, _PROBABILITY / 2)):
-        rounding = _rounding(case, expected, random)
-        if not any(rounding) or (problem := misplaced(ours, eager, _PROBABILITY / 2, rounding)):
+        exact = _exact(case, len(runs), random)
+        if not exact or (problem := misplaced(ours, eager, _PROBABILITY / 2, exact)):
             return mismatch(problem)
     fallback = sorted({name for answer in answers for name in answer.fallback})
     if fallback:
@@ -122,28 +117,14 @@ def _judged(case: Case, answers: Sequence[Answer]) -> Fields:
     return {"status": Status.PASSED, "reason": f"by the distribution of {len(runs)} repeats"}
 
 
-def _rounding(case: Case, expected: Sequence[Sequence[torch.Tensor]], places: Sequence[int]) -> list[float]:
-    """How far the outputs at ``places`` may be rounded apart, relative to their size.
-
-    Some multiples of the worst error of eager's repeats against the same draws in wider dtypes. An output
-    that draws otherwise in a wider dtype, or has none, has 0.
-    """
+def _exact(case: Case, repeats: int, places: Sequence[int]) -> list[NDArray[Any]]:
+    """Eager's repeats of the outputs at ``places`` in wider dtypes; none where it has no such kernels."""
     torch.manual_seed(_CONTROL)
     try:
-        truth = [case.truth() for _ in expected]
+        truth = [case.truth() for _ in range(repeats)]
     except Exception:  # noqa: BLE001  # eager has no wider kernel for it
-        return [0.0 for _ in places]
-    found = []
-    for place in places:
-        exact, values = (
-            widened(np.stack([array_of(row[place]) for row in rows])) for rows in (truth, expected)
-        )
-        # What is nothing beside the largest number may be 0 on one side.
-        sizes = np.maximum(np.abs(exact), max(_ROUNDING * np.abs(exact).max(), np.finfo(float).tiny))
-        with np.errstate(invalid="ignore"):  # infinities give NaN, which is no rounding
-            worst = float(np.max(np.abs(values - exact) / sizes))
-        found.append(_SLACK * worst if worst < _DRAWN else 0.0)
-    return found
+        return []
+    return [np.stack([array_of(row[place]) for row in truth]) for place in places]
 
 
 def _by_seeds(driver: CallDriver, cases: Sequence[Case]) -> list[tuple[int, str]]:

@@ -40,27 +40,32 @@ _PAIRED = 512
 """As many where every pair of elements counts."""
 _ROUNDING = 1e-6
 """Of the largest number in a repeat: the distance of numbers that are taken for the same one."""
+_SLACK = 4.0
+"""Of eager's largest error in an element: how far two sides may be apart that round in different ways."""
+_DRAWN = 1e-3
+"""Larger relative errors are not rounding: the wider dtype draws other numbers."""
 _USUAL = 0.9
 """Of the sizes of a result's values: a larger share would follow single far ones."""
 _LARGEST = 1e300
 
 
 def misplaced(
-    got: Sequence[Values], want: Sequence[Values], chance: float, rounding: Sequence[float] | None = None
+    got: Sequence[Values], want: Sequence[Values], chance: float, exact: Sequence[Values] | None = None
 ) -> str:
     """How the results differ, with the element that shows it best; empty if they do not.
 
     One array per output, [repeats, shape…], of any dtype; ``got`` and ``want`` have as many
-    repeats, in the order in which they were made. ``rounding`` is how far each output may be
-    rounded from its exact value, relative to it, where that is more than its dtype suggests.
+    repeats, in the order in which they were made. ``exact`` is what ``want`` is in wider dtypes,
+    if the draws are the same: its errors count as rounding.
     """
     places = [place for place, one in enumerate(got) if one.size]
     if not places:
         return ""
-    sides = [
-        _scored(_parts(got[place]), _parts(want[place]), got[place].dtype, rounding[place] if rounding else 0)
-        for place in places
-    ]
+    sides = []
+    for place in places:
+        ours, eager = _parts(got[place]), _parts(want[place])
+        rounding = _errors(eager, _parts(exact[place])) if exact else np.zeros(ours[0].size)
+        sides.append(_scored(ours, eager, got[place].dtype, rounding))
     share = chance / (2 * len(places) + 1)
     for place, side in zip(places, sides, strict=True):
         kinds = ((_by_element, share), (_by_distance, share / 2), (_by_repeat, share / 2))
@@ -86,7 +91,7 @@ class _Scores:
     want_distinct: Rows
 
 
-def _scored(got: Rows, want: Rows, dtype: np.dtype[Any], rounding: float) -> _Scores:
+def _scored(got: Rows, want: Rows, dtype: np.dtype[Any], rounding: Rows) -> _Scores:
     count = len(got)
     both = np.concatenate([got.reshape(count, -1), want.reshape(count, -1)])
     clusters = _clusters(both, dtype, rounding)
@@ -105,7 +110,16 @@ def _parts(values: Values) -> Rows:
     return np.nan_to_num(parts.astype(np.float64), nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST / 2)
 
 
-def _clusters(values: Rows, dtype: np.dtype[Any], rounding: float) -> NDArray[np.int64]:
+def _errors(want: Rows, exact: Rows) -> Rows:
+    """How far each element may be rounded apart; 0 where the wider dtype draws other numbers."""
+    errors, sizes = np.abs(want - exact), np.abs(exact)
+    # What is nothing beside the largest number may be 0 on one side.
+    if (errors > _DRAWN * np.maximum(sizes, _ROUNDING * sizes.max())).any():
+        errors = np.zeros_like(errors)
+    return _SLACK * errors.max(0).ravel()
+
+
+def _clusters(values: Rows, dtype: np.dtype[Any], rounding: Rows) -> NDArray[np.int64]:
     """For each column the number of the cluster that each value belongs to.
 
     What two right implementations round apart is one value. A sum rounds by its terms, which the other
@@ -115,8 +129,8 @@ def _clusters(values: Rows, dtype: np.dtype[Any], rounding: float) -> NDArray[np
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, 0)
     sizes = np.abs(ordered)
-    relative = max(tolerance.rtol, rounding)
-    allowed = tolerance.atol + relative * np.maximum(sizes, np.quantile(sizes, _USUAL))
+    allowed = tolerance.atol + tolerance.rtol * np.maximum(sizes, np.quantile(sizes, _USUAL))
+    allowed = np.maximum(allowed, rounding)
     numbers = np.zeros(values.shape, dtype=np.int64)
     first = ordered[0]
     for row in range(1, len(ordered)):
@@ -129,11 +143,11 @@ def _clusters(values: Rows, dtype: np.dtype[Any], rounding: float) -> NDArray[np
     return found
 
 
-def _distinct(rows: Rows, rounding: float) -> Rows:
+def _distinct(rows: Rows, rounding: Rows) -> Rows:
     """How many different values each row has: [rows, 1]. What is nothing beside its largest one is 0."""
     ordered = np.sort(rows, axis=1)
-    close = max(_ROUNDING, rounding)
-    apart = np.diff(ordered, axis=1) > close * np.abs(ordered).max(1, keepdims=True, initial=0)
+    close = np.maximum(_ROUNDING * np.abs(ordered).max(1, keepdims=True, initial=0), rounding.max())
+    apart = np.diff(ordered, axis=1) > close
     return apart.sum(1, keepdims=True).astype(np.float64)
 
 
