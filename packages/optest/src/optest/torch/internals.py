@@ -46,6 +46,10 @@ def internal(path: str, feature: str) -> Any:
 
 _TREES = "taking the tensors out of a call's arguments"
 _NAMES = {
+    "TorchDispatchMode": (
+        "torch.utils._python_dispatch:TorchDispatchMode",
+        "recording overloads and moving results by roundings",
+    ),
     "GraphBreak": ("torch._dynamo.exc:Unsupported", "telling graph breaks from errors"),
     "counters": ("torch._dynamo.utils:counters", "finding out what torch.compile left to eager PyTorch"),
     "tree_flatten": ("torch.utils._pytree:tree_flatten", _TREES),
@@ -100,7 +104,7 @@ def leave_seeds_alone() -> None:
 @contextmanager
 def overloads_seen() -> Iterator[set[str]]:
     """The names of the overloads that are called inside."""
-    mode: Any = internal("torch.utils._python_dispatch:TorchDispatchMode", "recording overloads")
+    mode: Any = internal(*_NAMES["TorchDispatchMode"])
     names: set[str] = set()
 
     class Seen(mode):

@@ -1,85 +1,21 @@
-"""Eager PyTorch with other roundings: Monte Carlo arithmetic.
+"""Runs of a model in eager PyTorch with other roundings.
 
-Whatever an operator computes is moved by up to one rounding of its dtype, at random, and so are the
-parameters, buffers and inputs that a run begins with. What the results of such runs differ by is what
-rounding alone does to a model (Parker, *Monte Carlo Arithmetic: exploiting randomness in floating-point
-arithmetic*, UCLA CSD-970002, 1997). Not here: the verdict that follows from it (:mod:`.judge`).
+What its operators compute is moved, and so are the parameters, buffers and inputs that a run begins with.
+Not here: how values are moved (``optest.torch.roundings``), and the verdict that follows (:mod:`.judge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
-from ..torch_internals import pytree
-from ..torch_internals.dispatch import TorchDispatchMode
-from ..torch_internals.operators import schema_of
-from .alike import tensors
+from optest.torch.roundings import OtherRoundings, is_rounded
+
 from .subject import Subject
 
-Tensor = torch.Tensor
 T = TypeVar("T")
-
-
-class OtherRoundings(TorchDispatchMode):
-    """Inside, results of operators that take floating-point tensors are moved; ``seed`` decides how.
-
-    Backward passes and in-place updates included. Views, and tensors that are not strided, stay.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
-        self.random: dict[torch.dtype, Tensor] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **kwargs or {})
-        given = tensors(args, kwargs)
-        if not any(map(_is_rounded, given)) or _is_view(func):
-            return found
-
-        def other(one: Tensor) -> Tensor:
-            if not _is_rounded(one):
-                return one
-            return one.copy_(self.moved(one)) if any(one is each for each in given) else self.moved(one)
-
-        return pytree.tree_map_only(Tensor, other, found)
-
-    def started(self, subject: Subject) -> Subject:
-        """``subject`` itself, its parameters, buffers and inputs moved in place."""
-        leaves = subject.inputs()
-        if isinstance(subject.model, torch.nn.Module):
-            leaves += [*subject.model.parameters(), *subject.model.buffers()]
-        with torch.no_grad():
-            for one in filter(_is_rounded, leaves):
-                one.copy_(self.moved(one))
-        return subject
-
-    def moved(self, value: Tensor) -> Tensor:
-        """Each element times 1 + ru, rounded: u is the unit roundoff, r uniform in [-1, 1)."""
-        if value.is_complex():
-            return torch.view_as_complex(self.moved(torch.view_as_real(value.resolve_conj())))
-        if not value.numel():
-            return value
-        info = torch.finfo(value.dtype)
-        moved = torch.addcmul(value, value, self._drawn(value), value=info.eps / 2)
-        low, high = torch.aminmax(value)
-        if -info.max / 2 < low and high < info.max / 2:
-            return moved
-        return torch.where(value.abs() < info.max / 2, moved, value)  # infinities, NaN and their like stay
-
-    def _drawn(self, like: Tensor) -> Tensor:
-        """Uniform numbers in [-1, 1): a piece, somewhere, of those that were drawn once."""
-        count, drawn = like.numel(), self.random.get(like.dtype)
-        if drawn is None or drawn.numel() < 2 * count:
-            drawn = (
-                torch.rand(max(2 * count, 1 << 16), generator=self.generator).mul_(2).sub_(1).to(like.dtype)
-            )
-            self.random[like.dtype] = drawn
-        start = int(torch.randint(drawn.numel() - count, (), generator=self.generator))
-        return drawn[start : start + count].view(like.shape)
 
 
 def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T]) -> list[T]:
@@ -87,16 +23,18 @@ def reruns(count: int, copied: Callable[[], Subject], run: Callable[[Subject], T
     found = []
     for seed in range(count):
         roundings = OtherRoundings(seed)
-        subject = roundings.started(copied())
+        subject = started(copied(), roundings)
         with roundings:
             found.append(run(subject))
     return found
 
 
-def _is_rounded(value: Tensor) -> bool:
-    return value.layout is torch.strided and (value.is_floating_point() or value.is_complex())
-
-
-def _is_view(operator: Any) -> bool:
-    aliases = [one.alias_info for one in schema_of(operator).returns]
-    return any(one is not None and not one.is_write for one in aliases)
+def started(subject: Subject, roundings: OtherRoundings) -> Subject:
+    """``subject`` itself, its parameters, buffers and inputs moved in place."""
+    leaves = subject.inputs()
+    if isinstance(subject.model, torch.nn.Module):
+        leaves += [*subject.model.parameters(), *subject.model.buffers()]
+    with torch.no_grad():
+        for one in filter(is_rounded, leaves):
+            one.copy_(roundings.moved(one))
+    return subject

@@ -24,6 +24,7 @@ from ..tensors import to_array
 from .calls import Tensor
 from .per_element import bounds_of, is_elementwise
 from .phases import Case, raised
+from .rounded import rounding_errors
 from .samples import WIDER
 
 Fields = dict[str, Any]
@@ -40,18 +41,29 @@ def by_value(case: Case, outputs: Sequence[Any], *, exact: bool = False) -> Fiel
         for got, want, truth in zip(outputs, case.expected, truths, strict=True)
     ]
     excused = [place for place, one in enumerate(found) if _excused(one)]
-    if excused and is_elementwise(case):
-        bounds = bounds_of(case, [one.dtype for one in case.expected])
-        for place in excused:
-            found[place] = _compared(
-                outputs[place], case.expected[place], truths[place], exact, bounds[place]
-            )
+    missed = [place for place, one in enumerate(found) if _missed(one)]
+    if not (excused or missed):
+        return told(found)
+    bounds: Sequence[NDArray[Any] | None]
+    apiece = is_elementwise(case)
+    if apiece:
+        places, bounds = excused, bounds_of(case, [one.dtype for one in case.expected])
+    else:
+        places, bounds = missed, rounding_errors(case, truths)
+    for place in places:
+        got, want = outputs[place], case.expected[place]
+        found[place] = _compared(got, want, truths[place], exact, bounds[place], apiece=apiece)
     return told(found)
 
 
 def _excused(found: Comparison) -> bool:
     """Whether errors of a narrow float pass by the largest error of the whole result."""
     return found.passed_by == "accuracy" and is_narrow(np.dtype(found.dtype))
+
+
+def _missed(found: Comparison) -> bool:
+    """Whether a float of at least 32 bits is further from the wider result than twice eager's error."""
+    return not found.passed and found.accuracy is not None and not is_narrow(np.dtype(found.dtype))
 
 
 def by_form(case: Case, outputs: Sequence[Any]) -> Fields:
@@ -124,11 +136,17 @@ def _truths(case: Case) -> Sequence[Tensor | None]:
 
 
 def _compared(
-    got: Any, want: Tensor, truth: Tensor | None, exact: bool, bound: NDArray[Any] | None = None
+    got: Any,
+    want: Tensor,
+    truth: Tensor | None,
+    exact: bool,
+    bound: NDArray[Any] | None = None,
+    *,
+    apiece: bool = False,
 ) -> Comparison:
     """The comparison; both errors against a wider result are in it, whatever the verdict rests on.
 
-    With a ``bound``, elements are judged apiece.
+    Errors up to ``bound`` are excused; ``apiece``: elements are judged by eager's error at each.
     """
     actual, expected = array_of(got), array_of(want)
     if exact:
@@ -138,7 +156,7 @@ def _compared(
     if want.dtype is torch.complex32:
         truth = torch.view_as_real(truth.resolve_conj())
     reference = array_of(truth)
-    found = compare(actual, expected, reference=reference, bound=bound, apiece=bound is not None)
+    found = compare(actual, expected, reference=reference, bound=bound, apiece=apiece)
     if found.accuracy is None and found.same_form and kind_of(expected.dtype) not in ("bool", "int"):
         judged = compare(actual, expected, reference=reference, mode="accuracy")
         found = replace(found, accuracy=judged.accuracy)
