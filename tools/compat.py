@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,8 @@ INTRODUCTION = """\
 `make compat` makes an environment for each version of PyTorch that is supported and runs the checks
 below in it. The packages declare these versions. Any other version warns once: operators that it has
 changed [are left out](adr/013-versions-of-pytorch.md), and `torchstone doctor` lists them. Each version of
-Python other than 3.11 gets fewer checks, with one version of PyTorch. This page is written by
+Python other than 3.11 gets fewer checks, with one version of PyTorch. "Earlier code" marks results of
+other code than the versions of PyTorch were checked with. This page is written by
 `tools/compat.py`.
 """
 
@@ -157,10 +158,12 @@ class Environment:
         kept = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
         return {**outcomes(kept.get(self.name, {})), **self.results()}
 
-    def shown(self, check: str) -> str:
-        """A cell of the page."""
+    def shown(self, check: str, code: Collection[str]) -> str:
+        """A cell of the page, which says whether the result is of other code than ``code``."""
         found = self.recorded().get(check)
-        return "no interpreter" if found is None and self.interpreter is None else shown(check, found)
+        if found is None:
+            return "no interpreter" if self.interpreter is None else "not run"
+        return shown(check, found) + ("" if found.sources in code else ", earlier code")
 
     def passed(self) -> bool:
         """Whether every check passed; without an interpreter here, every one that is recorded."""
@@ -245,9 +248,10 @@ def page(environments: Sequence[Environment]) -> str:
     of_torch, of_python = (
         [one for one in environments if bool(one.python) is kind] for kind in (False, True)
     )
-    parts = [INTRODUCTION, _results(of_torch)]
+    code = {found.sources for one in of_torch for found in one.recorded().values()}
+    parts = [INTRODUCTION, _results(of_torch, code)]
     if of_python:
-        parts += [f"With PyTorch {of_python[0].version}:\n", _results(of_python)]
+        parts += [f"With PyTorch {of_python[0].version}:\n", _results(of_python, code)]
     for one in environments:
         failed = [f"- {name}: `{test}`" for name, found in one.recorded().items() for test in found.failed]
         if failed:
@@ -255,15 +259,13 @@ def page(environments: Sequence[Environment]) -> str:
     return "\n".join(parts)
 
 
-def _results(environments: Sequence[Environment]) -> str:
+def _results(environments: Sequence[Environment], code: Collection[str]) -> str:
     header = ("check", *(one.title for one in environments))
     names = [check.name for check in environments[0].checks]
-    return table(header, [(name, *(one.shown(name) for one in environments)) for name in names])
+    return table(header, [(name, *(one.shown(name, code) for one in environments)) for name in names])
 
 
-def shown(name: str, outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "not run"
+def shown(name: str, outcome: Outcome) -> str:
     verdict = "passes" if passes(name, outcome) else "fails"
     return (
         f"{verdict}: {outcome.total - len(outcome.failed)} of {outcome.total}" if outcome.total else verdict

@@ -138,6 +138,18 @@ def test_the_page_names_what_does_not_work(compat: ModuleType) -> None:
     assert "not run" in text
 
 
+@pytest.mark.parametrize(("code", "expected"), [("this code", "passes"), ("", "passes, earlier code")])
+def test_results_of_earlier_code_are_marked(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str, expected: str
+) -> None:
+    found = {"2.13.0": "this code", "3.99": code}
+    results = {name: {"demo": compat.Outcome(0, 2.0, sources=one)} for name, one in found.items()}
+    monkeypatch.setattr(compat.Environment, "recorded", lambda one: results[one.name])
+    text = compat.page([compat.Environment("2.13.0"), compat.Environment("2.13.0", "3.99")])
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+    assert [row[2] for row in rows if row[1:2] == ["demo"]] == ["passes", expected]
+
+
 def test_a_version_of_python_without_an_interpreter_is_said(
     compat: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
