@@ -23,6 +23,7 @@ _KINDS_OF_NUMBERS = {int: dtypes.INT64, float: dtypes.FLOAT64}
 _END_OF_INTEGERS = 1 << 63
 _GENERATOR = type(torch.default_generator)
 """The class itself: ``torch.Generator`` names what makes generators of several devices."""
+_COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 _PLAIN = frozenset({int, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 
@@ -66,10 +67,13 @@ class Call:
         return tuple(self.key)
 
     def _tensor(self, tensor: Tensor) -> None:
-        if tensor.is_cpu:
-            self._host(tensor)
-            return
-        box = box_of(tensor)
+        try:
+            box: Box = tensor.untyped_storage().box  # type: ignore[attr-defined]
+        except (AttributeError, NotImplementedError):  # of the CPU, or made by PyTorch itself
+            if tensor.is_cpu:
+                self._host(tensor)
+                return
+            box = box_of(tensor)
         place = self._place_of.get(box)
         if place is None:
             place = self._place_of[box] = len(self.boxes)
@@ -80,15 +84,16 @@ class Call:
                     box.dtype = element
         self.tensors.append(tensor)
         self.places.append(place)
+        dtype = tensor.dtype
         self.key += (
-            tensor.dtype,
+            dtype,
             tensor.shape,
             tensor.stride(),
             tensor.storage_offset(),
             place,
             box.dtype.name,
             box.nbytes,
-            tensor.is_neg() or (tensor.is_conj() and 2),
+            tensor.is_neg() or (dtype in _COMPLEX and tensor.is_conj() and 2),
         )
 
     def _host(self, tensor: Tensor) -> None:

@@ -120,6 +120,10 @@ def add(plan: Plan, call: Call) -> Any:
         made = batch.add(plan, call)
         if made is not None:
             break
+        for place in plan.reads:
+            array = call.boxes[place].array
+            if type(array) is Pending and array.batch is not batch:
+                call.boxes[place].ready()
     result = plan.answer(call.tensors, made)
     if len(batch.steps) >= config.device_lazy_calls:
         batch.run()
@@ -127,7 +131,7 @@ def add(plan: Plan, call: Call) -> Any:
 
 
 class _Foreign(Exception):
-    """A box holds what another thread has pending."""
+    """A box holds what another batch has pending."""
 
 
 Overwritten = tuple[Any, Any, Any]
@@ -161,12 +165,7 @@ class Batch:
         self._lines: dict[int, str] = {}
 
     def add(self, plan: Plan, call: Call) -> list[torch.Tensor] | None:
-        """The call's new tensors; None where another thread closed the batch."""
-        boxes = call.boxes
-        for place in plan.reads:
-            array = boxes[place].array
-            if type(array) is Pending and array.batch is not self:
-                boxes[place].ready()
+        """The call's new tensors; None where the batch is closed, or another has pending what it reads."""
         with self._lock:
             if self.closed:
                 return None
@@ -182,7 +181,11 @@ class Batch:
 
     def _add(self, plan: Plan, call: Call) -> list[torch.Tensor]:
         boxes, pending = call.boxes, self._pending
-        codes = [self._code(boxes[place]) for place in plan.reads]
+        codes: list[int | None] = []
+        for place in plan.reads:
+            array = boxes[place].array
+            known = type(array) is Pending and array.batch is self
+            codes.append(array.number if known else self._code(boxes[place]))
         for host in plan.hosts:
             codes.append(~len(self.inputs))
             self.inputs.append(engine.from_host(call.tensors[host].clone()))
@@ -219,12 +222,10 @@ class Batch:
         return made
 
     def _code(self, box: Box) -> int | None:
+        """The code of what no call of this batch makes."""
         array = box.array
         if type(array) is Pending:
-            batch = array.batch
-            if batch is self:
-                return array.number
-            if batch is not None:
+            if array.batch is not None:
                 raise _Foreign
             array = box.ready()
         elif array is None:
