@@ -144,9 +144,27 @@ def columns(x: Value, windows: Windows) -> Value:
     """Every window of ``(…, c, *sizes)`` as a column: ``(…, c · volume, count)``."""
     lead = x.shape[: x.rank - windows.rank]
     framed = windows.frame(x, 0)
+    if _tiles(windows):
+        return _tiled_columns(framed, windows)
     taps = [hlo.expand_dims(windows.tap(framed, element), [len(lead)]) for element in windows.elements()]
     together = hlo.concatenate(taps, len(lead))
     return hlo.reshape(together, (*lead[:-1], lead[-1] * len(taps), hlo.product(windows.counts)))
+
+
+def _tiled_columns(framed: Value, windows: Windows) -> Value:
+    """:func:`columns` of windows that lie side by side, by one transposition."""
+    rank, at = windows.rank, framed.rank - windows.rank
+    lead = framed.shape[:at]
+    pairs = [size for pair in zip(windows.counts, windows.kernel, strict=True) for size in pair]
+    inside = [at + 2 * axis + 1 for axis in range(rank)]
+    order = [*range(at), *inside, *(axis - 1 for axis in inside)]
+    tiles = hlo.transpose(hlo.reshape(framed, (*lead, *pairs)), order)
+    return hlo.reshape(tiles, (*lead[:-1], lead[-1] * _volume(windows), hlo.product(windows.counts)))
+
+
+def _tiles(windows: Windows) -> bool:
+    """True if each window begins where the one before it ends."""
+    return windows.kernel == windows.stride and _dense(windows)
 
 
 def _count(x: Value, windows: Windows) -> float:
