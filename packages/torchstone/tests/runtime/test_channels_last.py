@@ -93,6 +93,13 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]]]] = {
         lambda x, k: torch.view_as_real(F.conv2d(x, k) * torch.full((32, 6, 4, 4), 2 + 1j)),
         [(32, 4, 6, 6), (6, 4, 3, 3)],
     ),
+    "pointwise": (lambda x, k: F.conv2d(x, k).relu(), [(32, 8, 5, 6), (6, 8, 1, 1)]),
+    "pointwise, strides": (lambda x, k: F.conv2d(x, k, stride=(2, 3)), [(32, 8, 5, 6), (6, 8, 1, 1)]),
+    "pointwise, padding": (lambda x, k: F.conv2d(x, k, padding=1), [(32, 8, 5, 6), (6, 8, 1, 1)]),
+    "pointwise, groups": (lambda x, k: F.conv2d(x, k, groups=2), [(32, 8, 5, 6), (6, 4, 1, 1)]),
+    "pointwise, transposed": (lambda x, k: F.conv_transpose2d(x, k), [(32, 8, 5, 6), (8, 6, 1, 1)]),
+    "pointwise, one axis": (lambda x, k: F.conv1d(x, k), [(32, 8, 9), (6, 8, 1)]),
+    "pointwise, three axes": (lambda x, k: F.conv3d(x, k), [(32, 8, 3, 4, 5), (6, 8, 1, 1, 1)]),
     "another program's order": (
         lambda x, k: F.conv2d(x, k).select(1, 0).relu(),
         [(32, 4, 6, 6), (6, 4, 3, 3)],
@@ -113,6 +120,19 @@ def test_what_lies_around_a_convolution(name: str) -> None:
     args = [torch.randn(shape) for shape in shapes]
     found = export(_Module(function), tuple(args))(*args)
     torch.testing.assert_close(found, function(*args), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_pointwise_convolution_is_a_product_with_its_kernel_as_it_lies(stride: int) -> None:
+    text = assigned(nn.Conv2d(8, 6, 1, stride), torch.randn(32, 8, 5, 6))
+    assert text.count("stablehlo.dot_general") == 1
+    assert "stablehlo.convolution" not in text
+    assert "6x8x1x1" not in transposes(text)
+
+
+def test_a_pointwise_convolution_with_padding_stays_one() -> None:
+    text = assigned(nn.Conv2d(8, 6, 1, padding=1), torch.randn(32, 8, 5, 6))
+    assert text.count("stablehlo.convolution") == 1
 
 
 def test_a_module_without_convolutions_is_left_alone() -> None:

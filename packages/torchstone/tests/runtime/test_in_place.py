@@ -95,7 +95,7 @@ def test_loops_that_read_a_weight() -> None:
 
 
 def test_small_arguments_and_plain_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place, "_SMALLEST", SIZE * SIZE + 1)
+    monkeypatch.setattr(in_place, "SMALLEST", SIZE * SIZE + 1)
     assert copies(compiled()) == 1
-    monkeypatch.setattr(in_place, "_always", lambda value: pytest.fail("a program that updates nothing"))
+    monkeypatch.setattr(in_place, "always", lambda value: pytest.fail("a program that updates nothing"))
     compiled(())

@@ -182,15 +182,19 @@ class _Assignment:
             *numbers.output_spatial_dimensions,
             numbers.output_feature_dimension,
         ]
+        result = op.operation.results[0]
         middle = list(range(1, spatial + 1))
         attributes = {
             "dimension_numbers": stablehlo.ConvDimensionNumbers.get(
                 0, spatial + 1, middle, spatial, spatial + 1, list(range(spatial)), 0, spatial + 1, middle
             )
         }
-        operands = [self.arranged(op.operands[0], x_order), self.arranged(op.operands[1], k_order)]
-        result = op.operation.results[0]
-        (made,) = _again(op, operands, attributes, [_permuted_type(result.type, y_order)])
+        type_ = _permuted_type(result.type, y_order)
+        x = self.arranged(op.operands[0], x_order)
+        if _is_pointwise(op, [_shape(op.operands[1])[axis] for axis in k_order[:-2]]):
+            made = _product(op, x, k_order[-2:], type_)
+        else:
+            (made,) = _again(op, [x, self.arranged(op.operands[1], k_order)], attributes, [type_])
         if y_order == last(spatial + 2):
             return self.finish(op, [made])
         restored = _transposed(made, [y_order.index(axis) for axis in range(spatial + 2)])
@@ -305,6 +309,35 @@ class _Assignment:
         if source not in self.forms or len(after) < 3 or before[:2] != after[:2]:
             return False
         return self.finish(op, _again(op, [self.form(source)], {}, [_moved_type(result.type)]))
+
+
+def _is_pointwise(op: Any, kernel: Sequence[int]) -> bool:
+    """Whether each element of the result comes from the channels of one element of the signal.
+
+    ``kernel`` is the kernel's size on each spatial axis.
+    """
+    given = op.attributes
+    groups = [ir.IntegerAttr(given[f"{kind}_group_count"]).value for kind in ("feature", "batch")]
+    padding = ir.DenseIntElementsAttr(given["padding"]) if "padding" in given else ()
+    return {*kernel, *groups, *given.get("lhs_dilation", ())} == {1} and not any(padding)
+
+
+def _product(op: Any, x: Any, features: Sequence[int], type_: Any) -> Any:
+    """A pointwise convolution of ``x``, with channels last, as a product with the kernel as it lies.
+
+    ``features`` are the kernel's axes of the input's and of the output's channels. XLA's CPU compiler
+    transposes the kernel of a convolution in every call. That of a product it does not.
+    """
+    shape, strides = _shape(x), list(op.attributes.get("window_strides", [1]))
+    if set(strides) != {1}:
+        x = stablehlo.slice(x, [0] * len(shape), shape, [1, *strides, 1])
+    kernel = ir.RankedTensorType(op.operands[1].type)
+    sizes = [kernel.shape[axis] for axis in sorted(features)]
+    matrix = stablehlo.reshape(ir.RankedTensorType.get(sizes, kernel.element_type), op.operands[1])
+    contracted = [len(shape) - 1], [sorted(features).index(features[0])]
+    numbers = stablehlo.DotDimensionNumbers.get([], [], *contracted)
+    precision = op.attributes.get("precision_config")
+    return stablehlo.DotGeneralOp(type_, x, matrix, numbers, precision_config=precision).result
 
 
 def _kept_last(kept: Sequence[int]) -> list[int]:

@@ -12,15 +12,17 @@ from . import (
     _jaxlib,
     as_written,
     channels_last,
+    folded_transposes,
     grouped_products,
     in_place,
+    late_copies,
     reductions,
     shared_sums,
     workarounds,
 )
 from .engine import XlaValue
 
-VERSION = 9
+VERSION = 10
 """Part of the compilation cache's keys: raise it with every change of what :func:`rewrite` makes."""
 
 OPTIONS: Mapping[str, XlaValue] = {
@@ -51,11 +53,13 @@ def rewrite(module: Any) -> None:
     """Change a parsed module to the same program as XLA's CPU compiler makes the most of it."""
     with _jaxlib.ir.Location.unknown():
         workarounds.for_xla_cpu(module)
+        folded_transposes.fold(module)
         in_place.order_updates(module)
         grouped_products.compute_grouped(module)
         shared_sums.compute_once(module)
         if _jaxlib.operations(module, "stablehlo.convolution"):
             channels_last.assign(module)
+        late_copies.make_late(module)
         reductions.keep_from_ynn(module)
         as_written.keep_arithmetic(module)
     module.operation.verify()

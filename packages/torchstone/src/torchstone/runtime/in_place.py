@@ -20,13 +20,13 @@ from . import _jaxlib
 
 ir, stablehlo = _jaxlib.ir, _jaxlib.stablehlo
 
-_SMALLEST = 1 << 14
+SMALLEST = 1 << 14
 """Elements of an argument that is worth the order; copies of smaller ones cost nothing."""
 _LAYOUTS = frozenset(
     f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "reshape", "reverse", "transpose")
 )
 """Operations that become part of the one that reads their result."""
-_READERS = frozenset({"stablehlo.convolution", "stablehlo.dot_general"})
+PRODUCTS = frozenset({"stablehlo.convolution", "stablehlo.dot_general"})
 
 
 def order_updates(module: Any) -> None:
@@ -37,7 +37,7 @@ def order_updates(module: Any) -> None:
     readers = {
         (argument, place): list(_readers(argument, block))
         for argument, place in _jaxlib.updated_arguments(function)
-        if math.prod(ir.RankedTensorType(argument.type).shape) >= _SMALLEST
+        if math.prod(ir.RankedTensorType(argument.type).shape) >= SMALLEST
     }
     bits = {product: 1 << place for place, product in enumerate({*chain(*readers.values())})}
     behind = _behind(block, bits)
@@ -46,7 +46,7 @@ def order_updates(module: Any) -> None:
         late = [product for product in products if not behind.get(result, 0) & bits[product]]
         if late:
             with ir.InsertionPoint(end), end.location:
-                written = reduce(stablehlo.and_, map(_always, late))
+                written = reduce(stablehlo.and_, map(always, late))
                 end.operation.operands[place] = stablehlo.select(written, result, argument)
 
 
@@ -61,11 +61,12 @@ def _readers(value: Any, block: Any) -> Iterator[Any]:
             continue
         if operation.name in _LAYOUTS:
             yield from _readers(operation.results[0], block)
-        elif operation.name in _READERS and _has_an_element(operation.results[0]):
+        elif operation.name in PRODUCTS and has_an_element(operation.results[0]):
             yield operation.results[0]
 
 
-def _has_an_element(value: Any) -> bool:
+def has_an_element(value: Any) -> bool:
+    """Whether ``value`` has a first element, of a floating-point dtype, for :func:`always`."""
     kind = ir.RankedTensorType(value.type)
     return kind.has_static_shape and 0 not in kind.shape and isinstance(kind.element_type, ir.FloatType)
 
@@ -83,7 +84,7 @@ def _behind(block: Any, bits: Mapping[Any, int]) -> dict[Any, int]:
     return found
 
 
-def _always(value: Any) -> Any:
+def always(value: Any) -> Any:
     """True, computed from the first element of ``value``: it is equal to itself or, if it is NaN, not."""
     kind = ir.RankedTensorType(value.type)
     first = stablehlo.slice(value, [0] * kind.rank, [1] * kind.rank, [1] * kind.rank)
