@@ -43,7 +43,7 @@ that code with every backend, so that Inductor has no figure there: it would be 
 
 BLOCKS = 6
 _SETTLE_S = 0.05
-_CHOOSING_CALLS, _CHOOSING_S = 40, 1.5
+_CHOOSING_CALLS, _CHOOSING_S = 80, 2.5
 """Steps, and seconds of them, after which a compiled step has measured its program against eager PyTorch."""
 
 

@@ -224,6 +224,24 @@ def test_gradients_get_the_strides_of_their_parameters(monkeypatch: pytest.Monke
     assert_same_training(model, optimizer, expected, expected_optimizer)
 
 
+def test_eager_steps_copy_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, choice.EAGER)
+    codes: list[str] = []
+    real = choice.EagerStep.__init__
+
+    def noting(self: choice.EagerStep, recipe: Any, traced: Any) -> None:
+        codes.append(traced.module.code)
+        real(self, recipe, traced)
+
+    monkeypatch.setattr(choice.EagerStep, "__init__", noting)
+    model = mlp()
+    step = torchstone.compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1), F.cross_entropy)
+    for inputs, targets in batches(3):
+        step(inputs, targets)
+    (code,) = codes
+    assert [code.count(f"aten.{name}") for name in ("clone", "detach")] == [1, 0], "the clone is the loss"
+
+
 def test_eager_steps_that_fail_are_dropped_and_change_nothing(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +303,7 @@ def test_a_program_for_little_memory_is_preferred_where_it_is_as_fast(
     x, target = torch.randn(256, 8), torch.zeros(8)
     with override(cache_dir=tmp_path):
         step = torchstone.compile_step(model, optimizer, F.mse_loss)
-        for _ in range(40):
+        for _ in range(60):
             loss = step(x, target)
             expected = F.mse_loss(twin(x), target)
             expected.backward()

@@ -23,7 +23,7 @@ Run = Callable[[], Sequence[Any]]
 Candidate = Callable[[], Run]
 """Prepares what is to be measured: a function that computes once and returns its results."""
 
-_VERSION = 2
+_VERSION = 3
 """Part of the keys: raise it with every change of how candidates are measured."""
 _ROUNDS, _LEAST_ROUNDS = 6, 3
 _BLOCK_S, _CALLS = 5e-3, 64
@@ -32,8 +32,8 @@ _CLEAR = 1.2
 """Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
 _SETTLING, _LEAST_CALLS, _TURN_S = 2, 2, 50e-3
 """The first calls of a turn, which are not measured, the least that are, and the seconds of a turn."""
-_SLOWER = (2.0, 1.2, 0.0)
-"""A candidate that is so many times as slow as the fastest after 1, 2 or 3 turns gets no more of them."""
+_SLOWER = (2.0, 1.2, 1.1, 1.1, 0.0)
+"""A candidate that is so many times as slow as the fastest after 1, 2, … turns gets no more of them."""
 _KEPT = 4096
 """Answers kept in memory."""
 

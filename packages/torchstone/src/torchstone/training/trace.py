@@ -155,7 +155,16 @@ def trace_gradients(
     with tracing(), standing_in(aten.lstm.input), choosing(lambda _: True):
         step = _Trace(recipe, "gradients", state, numbers, found, lines=False)
         found.module = _graph(step, fakes, batch, tree, {})
+    _read_undetached(found.module)
     return found
+
+
+def _read_undetached(module: GraphModule) -> None:
+    """Take ``detach`` out of a graph that runs where nothing records gradients; what it returns stays so."""
+    for node in module.graph.find_nodes(op="call_function", target=aten.detach.default):
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
+    module.graph.eliminate_dead_code()
+    module.recompile()
 
 
 def _begun(state: State, numbers: Sequence[float], batch: Sequence[Any]) -> tuple[Traced, list[FakeTensor]]:
@@ -194,6 +203,7 @@ def _graph(
             raise refusal(error, _Trace.run.__code__) from error
     _erase_profiling(traced)
     traced.graph.eliminate_dead_code()
+    traced.recompile()
     refuse_strays_among_constants(traced, step.state)
     return traced
 
