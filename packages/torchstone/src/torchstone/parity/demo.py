@@ -39,7 +39,7 @@ BATCH, EPOCHS, HELD_OUT = 64, 20, 360
 SETTLING, WARM_UP = 14, 5
 """How many epochs, and steps of each later epoch, to leave out of the steady-state time.
 
-In about 270 steps ``compile_step`` has measured the ways to make one and chosen.
+In about 270 steps ``compile_step`` has measured the ways to make one, and left out those that are slower.
 """
 
 

@@ -32,7 +32,7 @@ _CLEAR = 1.2
 """Where one is so many times as fast as the others, :data:`_LEAST_ROUNDS` rounds tell it."""
 _SETTLING, _LEAST_CALLS, _TURN_S = 2, 2, 50e-3
 """The first calls of a turn, which are not measured, the least that are, and the seconds of a turn."""
-_SLOWER = (2.0, 1.2, 1.1, 1.1, 0.0)
+_SLOWER = (2.0, 1.2, 1.05, 1.05, 0.0)
 """A candidate that is so many times as slow as the fastest after 1, 2, … turns gets no more of them."""
 _KEPT = 4096
 """Answers kept in memory."""
