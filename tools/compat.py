@@ -186,12 +186,19 @@ class Environment:
                 words, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT, check=False
             )
         total, failed = read_report(report) if report.exists() else (0, ())
-        closing = log.read_text("utf-8").strip().rpartition("\n")[2]
+        closing = closing_line(log.read_text("utf-8"))
         seconds = round(time.monotonic() - started, 1)
         outcome = Outcome(done.returncode, seconds, total, failed, closing, checked)
         recorded = {**self.results(), check.name: outcome}
         self._record.write_text(json.dumps({name: asdict(one) for name, one in recorded.items()}, indent=1))
         return outcome
+
+
+def closing_line(text: str) -> str:
+    """What a run came to: its last line, but for warnings at the end of a process that has said it."""
+    lines = text.strip().splitlines() or [""]
+    summaries = [line for line in lines if re.search(r" in [\d.]+ ?s( \(.*\))?$", line)]
+    return (summaries or lines)[-1]
 
 
 def sources() -> str:

@@ -222,3 +222,17 @@ def test_a_script_in_place_of_an_interpreter_is_none(
     assert compat.interpreter("3.99") is None
     script.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     assert compat.interpreter("3.99") == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        ("one\nall in order\n", "all in order"),
+        ("3 passed in 16.33s\n/a.py:1: UserWarning: late\n", "3 passed in 16.33s"),
+        ("728 passed in 2193.40s (0:36:33)\n  warn()\n", "728 passed in 2193.40s (0:36:33)"),
+        ("14744 passed, 14 xfailed in 2193.4 s\n", "14744 passed, 14 xfailed in 2193.4 s"),
+    ],
+)
+def test_a_run_ends_with_its_summary(compat: ModuleType, text: str, line: str) -> None:
+    assert compat.closing_line(text) == line
