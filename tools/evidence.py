@@ -1,8 +1,9 @@
-"""The recorded run that COVERAGE.md is computed from: one command, which goes on where it was stopped.
+"""The recorded run that pages of coverage are computed from: one command, which goes on where it was stopped.
 
     python tools/evidence.py                     # what Stages 1 to 4 look at, all samples, twice
     python tools/evidence.py --stage 3 --most 4  # what Stages 1 to 3 look at, at most 4 samples of a group
     python tools/evidence.py --stage 3 --most 4 --whole forward --whole backward  # but all of these
+    python tools/evidence.py --backend torch:pjrt --stage 3  # of the eager device
     python tools/evidence.py --list              # the commands, and how long they will take
 
 Reliability is two runs that agree, so that every command runs in two passes. What is recorded
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -23,13 +25,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from revisions import revision
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, DETAILS = "COVERAGE.md", "docs/coverage-details.md"
+PAGES = {
+    "torchstone": ("COVERAGE.md", "docs/coverage-details.md"),
+    "torch:pjrt": ("docs/coverage-device.md", "docs/coverage-device-details.md"),
+}
+"""The page of each backend, and the one that it links to."""
 SUITE = "opinfo"
 
 USUAL, BESIDE = "float32", ("int64", "complex64")
@@ -106,10 +113,12 @@ class Run:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
+        self.page, self.details = pages_of(given)
         self.commit = commit_of(ROOT)
         narrowed = [f"most{given.most}", *(f"whole-{one}" for one in given.whole)] if given.most else []
         narrowed += [given.shard.replace("/", "of")] if given.shard else []
-        self.folder = Path(given.folder) / "-".join([self.commit, *narrowed])
+        backend = [] if given.backend == "torchstone" else [re.sub(r"\W", "-", given.backend)]
+        self.folder = Path(given.folder) / "-".join([self.commit, *backend, *narrowed])
         self.ledger = self.folder / "ledger.sqlite"
         parts = parts_of(given.stage, device=given.backend.startswith("torch:"))
         self.steps = [(number, one) for number in range(1, given.passes + 1) for one in parts]
@@ -181,10 +190,10 @@ class Run:
         given += ["--stages", str(ROOT / "tools" / "stages.toml")]
         given += ["--evidence", self.given.evidence] if self.given.evidence else []
         self._optest(
-            ["optest", "coverage", *given, "-o", self.given.output, "--details", self.given.details],
+            ["optest", "coverage", *given, "-o", self.page, "--details", self.details],
             subprocess.DEVNULL,
         )
-        print(f"{self.given.output} is written from {self.ledger}", flush=True)
+        print(f"{self.page} is written from {self.ledger}", flush=True)
         return self._optest(["optest", "stage", *given, "--at-least", str(min(self.given.stage, 3))], None)
 
     def _optest(self, words: Sequence[str], output: Any) -> int:
@@ -230,7 +239,16 @@ def _spoken(seconds: float) -> str:
 
 def commit_of(root: Path) -> str:
     """The commit, and changes that are not committed, other than of the pages that are written here."""
-    return revision(root, ["--short=12", "HEAD"], [".", f":!{PAGE}", f":!{DETAILS}"])
+    return revision(root, ["--short=12", "HEAD"], [".", *(f":!{one}" for one in chain(*PAGES.values()))])
+
+
+def pages_of(given: argparse.Namespace) -> tuple[str, str]:
+    """Where the pages are written. Exits if that is not known: one backend's would overwrite another's."""
+    page, details = PAGES.get(given.backend, ("", ""))
+    page, details = given.output or page, given.details or details
+    if not page or not details:
+        sys.exit(f"no page is known for the backend {given.backend}: say where with -o and --details")
+    return page, details
 
 
 def options() -> argparse.ArgumentParser:
@@ -251,8 +269,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--shard", help="I/N: only that part of every command")
     parser.add_argument("--evidence", help="attestations, for what no result can show")
     parser.add_argument("--folder", default=".evidence", help="where ledgers and journals are kept")
-    parser.add_argument("-o", "--output", default=PAGE, help="the page")
-    parser.add_argument("--details", default=DETAILS, help="the page that it links to")
+    parser.add_argument("-o", "--output", help="the page; each backend that is recorded here has its own")
+    parser.add_argument("--details", help="the page that it links to")
     parser.add_argument("--list", action="store_true", help="print the commands that are left")
     return parser
 

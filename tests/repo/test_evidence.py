@@ -138,6 +138,29 @@ def test_a_shard_leaves_the_page_to_the_merge(go: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "COVERAGE.md").exists()
 
 
+def test_each_backend_has_pages_of_its_own(evidence: ModuleType) -> None:
+    def pages(*words: str) -> tuple[str, str]:
+        return evidence.pages_of(evidence.options().parse_args(words))
+
+    assert pages() == ("COVERAGE.md", "docs/coverage-details.md")
+    assert pages("--backend", "torch:pjrt") == ("docs/coverage-device.md", "docs/coverage-device-details.md")
+    assert pages("--backend", "mine", "-o", "a.md", "--details", "b.md") == ("a.md", "b.md")
+    with pytest.raises(SystemExit, match="no page is known for the backend mine"):
+        pages("--backend", "mine", "-o", "a.md")
+
+
+def test_each_backend_has_a_ledger_of_its_own(evidence: ModuleType, tmp_path: Path) -> None:
+    given = ["--folder", str(tmp_path), "--most", "2", "--backend"]
+    ours, device = (
+        evidence.Run(evidence.options().parse_args([*given, backend]))
+        for backend in ("torchstone", "torch:pjrt")
+    )
+    assert (ours.folder.name, device.folder.name) == (
+        f"{ours.commit}-most2",
+        f"{ours.commit}-torch-pjrt-most2",
+    )
+
+
 def test_phases_may_run_whole_beside_few_samples_of_the_others(go: Any) -> None:
     _, done = go("--most", "4", "--whole", "backward", "--passes", "1")
     runs = [one for one in done.commands if one[1] == "run"]
