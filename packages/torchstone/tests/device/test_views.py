@@ -130,6 +130,23 @@ def test_copies_between_overlapping_views_read_before_they_write() -> None:
     mirrored(shift, **EXACT)
 
 
+@pytest.mark.parametrize(
+    ("size", "stride"),
+    [((2, 4), (1, 1)), ((4, 2), (1, 1)), ((3, 4), (2, 1)), ((4, 3), (1, 3)), ((2, 3, 4), (5, 2, 2))],
+    ids=str,
+)
+def test_of_elements_at_one_address_the_last_one_that_is_written_stays(
+    size: tuple[int, ...], stride: tuple[int, ...]
+) -> None:
+    def write(device: str) -> Tensor:
+        x = base(device)
+        values = torch.arange(100, 100 + torch.Size(size).numel(), device=device)
+        x.as_strided(size, stride, 1).copy_(values.view(size))
+        return x
+
+    mirrored(write, **EXACT)
+
+
 OVERLAPPING = {
     "copy_": lambda x: x[1:].copy_(x[:-1]),
     "add_": lambda x: x[1:].add_(x[:-1]),

@@ -130,13 +130,23 @@ def write(flat: Value, layout: Layout, values: Value) -> Value:
         return flat
     axes = _nested(layout)
     if axes is None:
-        where = flatten(addresses(layout.size, layout.stride, layout.offset))
-        return hlo.put(flat, where, flatten(values), 0, lambda _, new: new)
+        order = _written_order(layout)
+        size, stride = ([numbers[axis] for axis in order] for numbers in (layout.size, layout.stride))
+        where = flatten(addresses(size, stride, layout.offset))
+        return hlo.put(flat, where, flatten(hlo.transpose(values, order)), 0, lambda _, new: new)
     moved = hlo.reshape(hlo.transpose(values, _all_axes(layout)), [n for n, _ in axes])
     if not axes or layout.is_dense:
         return _placed(flat, flatten(moved), layout.offset)
     region = _region(flat, layout, axes)
     return _replaced(flat, flatten(_updated(region, moved, axes)), layout.offset)
+
+
+def _written_order(layout: Layout) -> list[int]:
+    """The axes, outermost first, as PyTorch writes to them on the CPU.
+
+    Where elements of the view share an address, the last one that is written stays.
+    """
+    return sorted(range(len(layout.size)), key=lambda axis: (-layout.stride[axis], -layout.size[axis]))
 
 
 def spread(values: Value, layout: Layout) -> Value:
