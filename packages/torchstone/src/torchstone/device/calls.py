@@ -48,10 +48,10 @@ class Call:
 
     def describe(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Take all arguments; the key of the call."""
-        names = self.names
+        names, tensor = self.names, self._tensor
         for position, value in enumerate(args):
             if isinstance(value, Tensor):
-                self._tensor(value)
+                tensor(value)
             elif position in names and self.is_number(value):
                 self._number(value)
             else:
@@ -59,7 +59,7 @@ class Call:
         for name, value in kwargs.items():
             self.key.append(name)
             if isinstance(value, Tensor):
-                self._tensor(value)
+                tensor(value)
             elif name in names and self.is_number(value):
                 self._number(value)
             else:
@@ -74,10 +74,11 @@ class Call:
                 self._host(tensor)
                 return
             box = box_of(tensor)
+        boxes = self.boxes
         place = self._place_of.get(box)
         if place is None:
-            place = self._place_of[box] = len(self.boxes)
-            self.boxes.append(box)
+            place = self._place_of[box] = len(boxes)
+            boxes.append(box)
             if box.array is None:
                 element = element_of(tensor.dtype)
                 if box.nbytes % element.itemsize == 0:
@@ -85,15 +86,17 @@ class Call:
         self.tensors.append(tensor)
         self.places.append(place)
         dtype = tensor.dtype
-        self.key += (
-            dtype,
-            tensor.shape,
-            tensor.stride(),
-            tensor.storage_offset(),
-            place,
-            box.dtype.name,
-            box.nbytes,
-            tensor.is_neg() or (dtype in _COMPLEX and tensor.is_conj() and 2),
+        self.key.append(
+            (
+                dtype,
+                tensor.shape,
+                tensor.stride(),
+                tensor.storage_offset(),
+                place,
+                box.dtype.name,
+                box.nbytes,
+                tensor.is_neg() or (dtype in _COMPLEX and tensor.is_conj() and 2),
+            )
         )
 
     def _host(self, tensor: Tensor) -> None:

@@ -67,9 +67,8 @@ class _Record(ctypes.Structure):
     ]
 
 
-_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-    ("PyCapsule_New", ctypes.pythonapi)
-)
+_capsule = ctypes.pythonapi["PyCapsule_New"]  # its arguments are objects of ctypes, which need no conversion
+_capsule.restype = ctypes.py_object
 _records: dict[Geometry, _Record] = {}
 
 
@@ -105,11 +104,11 @@ def maker(
     from_capsule = _from_capsule.find()
     if record is None or from_capsule is None:
         return slow
-    capsule, name = _capsule, ctypes.c_char_p(_NAME)
     address = ctypes.c_void_p(ctypes.addressof(record))
+    capsule = functools.partial(_capsule, address, ctypes.c_char_p(_NAME), None)
 
     def quick() -> torch.Tensor:
-        made: torch.Tensor = from_capsule(capsule(address, name, None))
+        made: torch.Tensor = from_capsule(capsule())
         return made
 
     with suppress(Exception):  # what this PyTorch does not read
