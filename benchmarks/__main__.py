@@ -152,6 +152,10 @@ def _suites() -> int:
     return 1 if missed else 0
 
 
+_SHORT_S = 1e-4
+"""What takes less is shown in microseconds."""
+
+
 def table(title: str, rows: list[Row]) -> Table:
     made = Table("case", "candidate", "median", "ratio", "bound", "notes", title=title)
     for row in rows:
@@ -159,7 +163,7 @@ def table(title: str, rows: list[Row]) -> Table:
             made.add_row(
                 row.name if i == 0 else "",
                 candidate,
-                f"{seconds * 1e3:.3f} ms",
+                f"{seconds * 1e6:.2f} µs" if seconds < _SHORT_S else f"{seconds * 1e3:.3f} ms",
                 f"{row.ratio(candidate):.2f}",
                 "" if i or row.held is None else f"{row.bound}: {'held' if row.held else 'MISSED'}",
                 "" if i else ", ".join(f"{key}={value}" for key, value in row.notes.items()),

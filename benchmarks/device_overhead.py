@@ -1,8 +1,14 @@
-"""What a call and a training step cost on the eager device: plain, fused, and PyTorch's CPU."""
+"""What a call and a training step cost on the eager device: plain, fused, PyTorch's CPU, and torchax.
+
+torchax is measured where it is installed (``pip install --no-deps torchax``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
@@ -18,7 +24,7 @@ def rows() -> Iterator[Row]:
     seconds = paired(_candidates(_chain))
     yield Row(
         f"one of {CALLS} pointwise calls on 64 floats",
-        {name: each / CALLS for name, each in seconds.items()},
+        {name: each / CALLS for name, each in seconds.items()} | _torchax(),
         "cpu",
         "plain ≤ 30 µs, fused ≤ 10 µs",
         seconds["plain"] <= CALLS * 30e-6 and seconds["fused"] <= CALLS * 10e-6,
@@ -39,6 +45,15 @@ def _candidates(make: Callable[[str], Callable[[], object]]) -> dict[str, Callab
         for _ in range(3):  # an optimizer's first step is another program
             call()
     return found
+
+
+def _torchax() -> Mapping[str, float]:
+    """What a call costs there, from a process of its own."""
+    if importlib.util.find_spec("torchax") is None:
+        return {}
+    command = [sys.executable, "-m", "benchmarks.torchax_calls"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return {"torchax": float(done.stdout.split()[-1])}
 
 
 def _chain(device: str) -> Callable[[], object]:
