@@ -8,15 +8,14 @@ reaches.
 from __future__ import annotations
 
 import importlib
-import statistics
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-CALLS, ROUNDS = 100, 30
+from .device_overhead import CALLS, WARM_UP, chain
+from .measure import paired
 
 
 @contextmanager
@@ -40,21 +39,17 @@ def _dropped_overloads_named() -> Iterator[None]:
 
 
 def seconds_per_call() -> float:
-    """The median over rounds of a chain of pointwise calls on 64 floats, each waited for at its end."""
+    """The median of the device's own chain of calls; each chain is waited for."""
     with _dropped_overloads_named():
         importlib.import_module("torchax").enable_globally()
-    x, y = torch.randn(64).to("jax"), torch.randn(64).to("jax")
+    run: Any = chain("jax")
 
-    def chain() -> float:
-        started, z = time.perf_counter(), x
-        for _ in range(CALLS // 4):
-            z = (z + y).mul(y).sub(y).relu()
-        z.jax().block_until_ready()
-        return (time.perf_counter() - started) / CALLS
+    def call() -> object:
+        return run().jax().block_until_ready()
 
-    for _ in range(3):
-        chain()
-    return statistics.median(chain() for _ in range(ROUNDS))
+    for _ in range(WARM_UP):
+        call()
+    return paired({"torchax": call})["torchax"] / CALLS
 
 
 if __name__ == "__main__":

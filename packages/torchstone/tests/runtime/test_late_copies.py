@@ -108,5 +108,5 @@ def test_only_large_kernels_that_were_read_before_wait(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("turned", "count"), [(True, 1), (False, 0)], ids=["tiles", "matrix"])
-def test_a_transposed_matrix_is_read_as_it_lies(turned: bool, count: int) -> None:
+def test_of_weights_in_products_those_that_are_rearranged_wait(turned: bool, count: int) -> None:
     assert selects(patches(turned)) == count

@@ -28,8 +28,10 @@ class Pending:
     __slots__ = ("_array", "_failure", "batch", "number")
 
     def __init__(self, batch: Any, number: int) -> None:
-        self.batch = batch  # None from when it has run on; what came of it is there from then on, too
+        self.batch = batch
         self.number = number
+        self._array: Any = None
+        self._failure = ""  # in words: a traceback would keep the tensors of its frames, this one among them
 
     def array(self) -> Any:
         """The array. Raises what stopped the batch, and ``RuntimeError`` from then on."""
@@ -48,7 +50,6 @@ class Pending:
     def resolve(self, array: Any, error: BaseException | None = None) -> None:
         """The batch has run: its result, or what stopped it."""
         self._array = array
-        # In words: a traceback would keep the tensors of its frames, this one among them.
         self._failure = "" if error is None else f"{type(error).__name__}: {error}"
         self.batch = None
 
@@ -125,9 +126,9 @@ class Memory:
         """Count ``nbytes`` more. Raises ``torch.OutOfMemoryError`` beyond ``config.device_memory_limit``."""
         if config.device_memory_limit:
             self.require(nbytes)
-        allocated = self.allocated = self.allocated + nbytes
-        if allocated > self.peak:
-            self.peak = allocated
+        self.allocated += nbytes
+        if self.allocated > self.peak:
+            self.peak = self.allocated
 
     @staticmethod
     def exceeded(error: EngineError) -> Exception:
