@@ -8,7 +8,8 @@ arguments (:mod:`.numbers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -48,56 +49,52 @@ class Call:
 
     def describe(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Take all arguments; the key of the call."""
-        names, tensor = self.names, self._tensor
-        for position, value in enumerate(args):
-            if isinstance(value, Tensor):
-                tensor(value)
-            elif position in names and self.is_number(value):
-                self._number(value)
-            else:
-                self._other(value)
-        for name, value in kwargs.items():
-            self.key.append(name)
-            if isinstance(value, Tensor):
-                tensor(value)
-            elif name in names and self.is_number(value):
-                self._number(value)
-            else:
-                self._other(value)
+        self._take(enumerate(args))
+        if kwargs:
+            self.key.extend(kwargs)
+            self._take(kwargs.items())
         return tuple(self.key)
 
-    def _tensor(self, tensor: Tensor) -> None:
-        try:
-            box: Box = tensor.untyped_storage().box  # type: ignore[attr-defined]
-        except (AttributeError, NotImplementedError):  # of the CPU, or made by PyTorch itself
-            if tensor.is_cpu:
-                self._host(tensor)
-                return
-            box = box_of(tensor)
-        boxes = self.boxes
-        place = self._place_of.get(box)
-        if place is None:
-            place = self._place_of[box] = len(boxes)
-            boxes.append(box)
-            if box.array is None:
-                element = element_of(tensor.dtype)
-                if box.nbytes % element.itemsize == 0:
-                    box.dtype = element
-        self.tensors.append(tensor)
-        self.places.append(place)
-        dtype = tensor.dtype
-        self.key.append(
-            (
-                dtype,
-                tensor.shape,
-                tensor.stride(),
-                tensor.storage_offset(),
-                place,
-                box.dtype.name,
-                box.nbytes,
-                tensor.is_neg() or (dtype in _COMPLEX and tensor.is_conj() and 2),
+    def _take(self, values: Iterable[tuple[int | str | None, Any]]) -> None:
+        """Take arguments with their positions or names, or the items of a list."""
+        key, names, boxes, place_of = self.key, self.names, self.boxes, self._place_of
+        for name, value in values:
+            if not isinstance(value, Tensor):
+                if name in names and self.is_number(value):
+                    self._number(value)
+                else:
+                    self._other(value)
+                continue
+            try:
+                box: Box = value.untyped_storage().box  # type: ignore[attr-defined]
+            except (AttributeError, NotImplementedError):  # of the CPU, or made by PyTorch itself
+                if value.is_cpu:
+                    self._host(value)
+                    continue
+                box = box_of(value)
+            dtype = value.dtype
+            known = len(boxes)
+            place = place_of.setdefault(box, known)
+            if place == known:
+                boxes.append(box)
+                if box.array is None:
+                    element = element_of(dtype)
+                    if box.nbytes % element.itemsize == 0:
+                        box.dtype = element
+            self.tensors.append(value)
+            self.places.append(place)
+            key.append(
+                (
+                    dtype,
+                    value.shape,
+                    value.stride(),
+                    value.storage_offset(),
+                    place,
+                    box.dtype.name,
+                    box.nbytes,
+                    value.is_neg() or (dtype in _COMPLEX and value.is_conj() and 2),
+                )
             )
-        )
 
     def _host(self, tensor: Tensor) -> None:
         if tensor.dim():
@@ -128,11 +125,7 @@ class Call:
             self.key.append(value)
         elif kind in (list, tuple):
             self.key += ("[", len(value))
-            for one in value:
-                if isinstance(one, Tensor):
-                    self._tensor(one)
-                else:
-                    self._other(one)
+            self._take(zip(repeat(None), value))
         elif kind is torch.device:
             check_device(value)
         elif issubclass(kind, _GENERATOR):

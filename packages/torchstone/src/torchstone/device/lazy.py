@@ -105,9 +105,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_run_before_fork)
 
 
-def add(plan: Plan, call: Call) -> Any:
-    """Make the call at the next run; the result has its sizes now, and its values then."""
-    if plan.program is None or plan.moved:  # a written argument that is resized is rare
+def run_or_add(plan: Plan, call: Call) -> Any:
+    """Make the call, or let it wait for the next run: the result has its sizes now, and its values then."""
+    wanted = _mode.wanted
+    if wanted is None:
+        wanted = config.device_lazy
+    if not wanted or plan.program is None or plan.moved:  # a written argument that is resized is rare
         return plan(call)
     if config.device_memory_limit:
         plan.require_memory(call)
@@ -197,7 +200,7 @@ class Batch:
             promise = Pending(self, number)
             number += 1
             new.append(promise)
-            made.append(one(promise))
+            made.append(one.holding(promise))
         # Nothing fails from here on.
         overwritten = []
         for place, element in plan.writes:

@@ -57,7 +57,7 @@ class Operator:
         if plan is None:
             plan = self._made(key, call, args, kwargs)
         if type(plan) is Plan:
-            return lazy.add(plan, call) if lazy.wanted() else plan(call)
+            return lazy.run_or_add(plan, call)
         return fall_back(self.overload, call, args, kwargs, str(plan))
 
     def _made(

@@ -16,25 +16,18 @@ from ..torch_internals.device_tensors import put_on
 from . import engine, random
 from .calls import Call
 from .layout import Layout
-from .storage import Box, box_of, memory, new_storage, tensor_maker
+from .storage import box_of, memory, new_storage, tensor_maker
 
 
 class New:
     """A result on a storage of its own."""
 
-    __slots__ = ("_element", "_make", "layout", "nbytes")
+    __slots__ = ("holding", "layout", "nbytes")
 
     def __init__(self, layout: Layout, dtype: torch.dtype, nbytes: int) -> None:
         self.layout = layout
-        self._element = layout.dtype
         self.nbytes = nbytes
-        self._make = tensor_maker(dtype, nbytes, layout.size, layout.stride)
-
-    def __call__(self, array: Any) -> torch.Tensor:
-        """A new tensor that holds ``array``."""
-        tensor = self._make()
-        tensor.untyped_storage().box = Box(array, self._element, self.nbytes)  # type: ignore[attr-defined]
-        return tensor
+        self.holding = tensor_maker(layout.dtype, dtype, nbytes, layout.size, layout.stride)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +81,7 @@ class Plan:
             position += 1
         made = []
         for one in self.new:
-            made.append(one(results[position]))
+            made.append(one.holding(results[position]))
             position += 1
         return self.answer(call.tensors, made)
 

@@ -190,10 +190,17 @@ def new_tensor(
 
 
 def tensor_maker(
-    dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
-) -> Callable[[], torch.Tensor]:
-    """A function that makes tensors, each on a storage of its own that still needs a box."""
-    return device_tensors.maker(device(), dtype, size, stride, nbytes)
+    element: DType, dtype: torch.dtype, nbytes: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> Callable[[Any], torch.Tensor]:
+    """A function that makes what :func:`new_tensor` makes of an array, quicker from the second time on."""
+    make = device_tensors.maker(device(), dtype, size, stride, nbytes)
+
+    def holding(array: Any) -> torch.Tensor:
+        tensor = make()
+        tensor.untyped_storage().box = Box(array, element, nbytes)  # type: ignore[attr-defined]
+        return tensor
+
+    return holding
 
 
 def box_of(tensor: torch.Tensor) -> Box:
