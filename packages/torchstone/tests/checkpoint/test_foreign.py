@@ -69,7 +69,7 @@ def test_a_plain_state_dict(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "x", model=state["model"])
     out = checkpoint.convert(path, tmp_path / "out.pt", to="torch", section="model")
     trained()["model"].load_state_dict(torch.load(out, weights_only=True))
-    checkpoint.convert(path, out, to="torch")  # a file is replaced
+    checkpoint.convert(path, out, to="torch")  # an existing file is replaced
 
 
 @pytest.mark.parametrize("names", [("model_state_dict", "optimizer_state_dict"), ("state_dict", "optimizer")])
@@ -91,7 +91,7 @@ def test_safetensors(tmp_path: Path) -> None:
     checkpoint.load(out, model=model)
     with pytest.raises(CheckpointMismatch, match="another shape"):
         checkpoint.load(out, model=torch.nn.ModuleDict({name: torch.nn.Linear(2, 3) for name in "ab"}))
-    (own,) = path.rglob("model-*.safetensors")  # the library reads what is written here
+    (own,) = path.rglob("model-*.safetensors")  # the safetensors library reads what is written here
     assert set(safetensors.torch.load_file(own)) == {"a.weight", "a.bias", "b.bias"}
 
 
@@ -158,4 +158,8 @@ def test_what_convert_cannot_do(tmp_path: Path) -> None:
         checkpoint.convert(path, tmp_path / "no" / "such" / "file", to="torch")
     with pytest.raises(CheckpointError, match="holds tensors only"):
         checkpoint.convert(checkpoint.save(tmp_path / "z", model={"a": 1}), tmp_path / "y", to="safetensors")
+    trained = torch.nn.Linear(2, 2)
+    state = checkpoint.save(tmp_path / "s", model=trained, optimizer=torch.optim.Adam(trained.parameters()))
+    with pytest.raises(CheckpointError, match="the optimizer has other state too"):
+        checkpoint.convert(state, tmp_path / "y", to="safetensors", section="optimizer")
     assert not (tmp_path / "y").exists()

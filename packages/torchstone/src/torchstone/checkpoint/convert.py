@@ -1,4 +1,4 @@
-"""From one kind of checkpoint to another."""
+"""Conversion of checkpoints from one kind to another."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def convert(
 
     ``to`` is ``torchstone``, ``torch`` (a file of ``torch.save``, readable with ``weights_only``), ``dcp``
     (a new folder of ``torch.distributed.checkpoint``) or ``safetensors`` (the model's tensors). With
-    ``section`` a file of ``torch.save`` holds that part alone: ``section="model"`` gives the plain state
-    dict that ``model.load_state_dict(torch.load(file))`` takes.
+    ``section``, only that part is written, and a file of ``torch.save`` holds it directly:
+    ``section="model"`` gives the plain state dict that ``model.load_state_dict(torch.load(file))`` takes.
+    Raises :class:`~torchstone.errors.CheckpointError` for an unknown section, and if ``safetensors`` cannot
+    hold a section because it has more than tensors.
     """
     if to not in get_args(Kind):
         raise CheckpointError(

@@ -1,6 +1,6 @@
-"""Checkpoints of others, read and written: ``torch.save``, safetensors, ``torch.distributed.checkpoint``.
+"""Reads and writes checkpoints of other kinds: ``torch.save``, safetensors, ``torch.distributed.checkpoint``.
 
-What is read runs no code: files of ``torch.save`` are read with ``weights_only``; for DCP see :mod:`.dcp`.
+Reading runs no code: files of ``torch.save`` are read with ``weights_only``; for DCP see :mod:`.dcp`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SECTIONS: Mapping[str, str] = {
     "rng": "rng",
     "metadata": "metadata",
 }
-"""Names under which others keep the parts of a training state → ours."""
+"""Our names for the parts of a training state, by the names that other libraries and scripts give them."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A checkpoint of another kind as a whole in memory."""
+    """A checkpoint of another kind, all of it in memory."""
 
     kind: Format
     sections: Mapping[str, Any]
@@ -57,7 +57,10 @@ def is_foreign(path: Path) -> bool:
 
 
 def read(path: Path) -> Foreign:
-    """What is at ``path``. Raises :class:`CheckpointDamaged` for what cannot be read without running code."""
+    """Read the checkpoint at ``path``.
+
+    Raises :class:`CheckpointDamaged` if it cannot be read, or not without running code.
+    """
     kind: Format = "dcp" if path.is_dir() else "safetensors" if path.suffix == ".safetensors" else "torch"
     try:
         if kind == "safetensors":
@@ -81,7 +84,7 @@ _NAMES: Mapping[Format, str] = {
 
 
 def _as_sections(kind: Format, content: Any) -> Foreign:
-    """The parts of a training state by the names that they usually have; else it is all the model's."""
+    """Split a state into the sections with known names. If it has none, all of it is the model's."""
     if not isinstance(content, Mapping):
         return Foreign(kind, {"metadata": {"value": content}})
     known = {name for name in content if name in _SECTIONS and isinstance(content[name], Mapping | list)}
@@ -95,18 +98,22 @@ def _as_sections(kind: Format, content: Any) -> Foreign:
 
 
 def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:
-    """Write sections to ``path``, whole or not at all; a file there is replaced, a folder is not."""
+    """Write sections to ``path``, completely or not at all. An existing file is replaced, a folder is not.
+
+    A safetensors file holds one section.
+    """
     plain = _tensors_for_arrays(dict(content))
     if to == "dcp":
         dcp.write(path, plain)
         return
     if to == "safetensors":
-        if not all(isinstance(one, torch.Tensor) for one in plain["model"].values()):
+        ((section, state),) = plain.items()
+        if not isinstance(state, dict) or not all(isinstance(one, torch.Tensor) for one in state.values()):
             raise CheckpointError(
-                "a safetensors file holds tensors only, and the model has other state too",
+                f"a safetensors file holds tensors only, and the {section} has other state too",
                 hint='use to="torch"',
             )
-        tensors = {name: one.contiguous().clone() for name, one in plain["model"].items()}
+        tensors = {name: one.contiguous().clone() for name, one in state.items()}
     with NewFile(path) as new:
         if to == "torch":
             torch.save(plain, new.file)
@@ -116,7 +123,7 @@ def write(path: Path, to: Format, content: Mapping[str, Any]) -> None:
 
 
 def _tensors_for_arrays(value: Any) -> Any:
-    """The same with tensors and numbers in place of NumPy's, which ``weights_only`` refuses."""
+    """Return ``value`` with tensors and numbers in place of NumPy's, which ``weights_only`` refuses."""
     if isinstance(value, numpy.ndarray):
         return torch.from_numpy(value)
     if isinstance(value, numpy.generic):
