@@ -1,4 +1,4 @@
-"""Ledgers under odd names and with odd records: passwords, dates to come, large seeds, no place at all."""
+"""Ledgers with odd names and odd records: passwords, future dates, large seeds, no home folder."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import Connection, inspect, text, update
 
 from optest.cli.app import cli
 from optest.coverage.evidence import collect
 from optest.dashboard.wire import decode, encode
 from optest.errors import LedgerError, UsageError
 from optest.ledger import Ledger
-from optest.ledger.tables import MIGRATIONS, migrate, version_of
+from optest.ledger.tables import MIGRATIONS, SCHEMA, migrate, version_of
 
 PASSWORD = "s3cr3t"
 ADDRESSES = (
@@ -125,18 +126,19 @@ def test_seeds_have_63_bits(call: Call, ledger: Ledger, recorder: Any) -> None:
 
 
 def test_an_older_ledger_is_widened(ledger: Ledger) -> None:
-    """Version 5, also on a server, whose integers had 32 bits."""
+    """On a server, ledgers before version 5 have seeds of 32 bits. They are widened to 64 bits."""
     with ledger._engine.begin() as connection:
-        kinds = {one["name"]: str(one["type"]) for one in _columns(connection)}
-        assert version_of(connection) == len(MIGRATIONS)
+        if connection.dialect.name == "postgresql":  # SQLite's integers always have 64 bits
+            connection.execute(text("ALTER TABLE runs ALTER COLUMN seed TYPE INTEGER"))
+            assert _kind_of_seed(connection) == "INTEGER"
+        connection.execute(update(SCHEMA).values(version=4))
         migrate(connection)
-    assert kinds["seed"] == "BIGINT"
+        assert version_of(connection) == len(MIGRATIONS)
+        assert _kind_of_seed(connection) == "BIGINT"
 
 
-def _columns(connection: Any) -> Any:
-    from sqlalchemy import inspect
-
-    return inspect(connection).get_columns("runs")
+def _kind_of_seed(connection: Connection) -> str:
+    return next(str(one["type"]) for one in inspect(connection).get_columns("runs") if one["name"] == "seed")
 
 
 def test_a_run_dated_in_the_future_hides_no_other(recorder: Any) -> None:
